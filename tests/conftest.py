@@ -6,22 +6,20 @@ a version takes `shared_server` (or `emulated_server`, `native_server`) and name
 
 import asyncio
 import gc
+import logging
 import secrets
 import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import structlog
 from hypothesis import HealthCheck, settings
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
 from tests.harness.tiers import SERVER_FOLDERS, is_fast, long_files_first, mark_servers, no_process_starts
-from tests.observe.log_reference import fault_of
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
@@ -137,15 +135,7 @@ def _log_settings_of_its_own() -> Iterator[None]:
 
     Until then each line of the test has to be one that the reference describes, with these fields.
     """
-    faults: list[str] = []
-
-    def judged(_logger: Any, level: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if (fault := fault_of(level, line)) is not None:
-            faults.append(fault)
-        return line
-
-    lines = structlog.PrintLoggerFactory(sys.stderr)  # what a command of the same process answers is read from stdout
-    structlog.configure(processors=[judged, *structlog.get_config()["processors"]], logger_factory=lines)
-    yield
-    structlog.reset_defaults()
-    assert faults == []
+    judge = JudgedLines()
+    with handled_by(judge, logging.DEBUG):
+        yield
+    assert judge.faults == []

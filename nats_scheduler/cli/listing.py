@@ -23,7 +23,7 @@ from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import FAILING, read_failures
-from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
+from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
 from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.settings.load import ResolvedSettings
@@ -91,13 +91,13 @@ async def _with_calendars(
     return [(served, one.with_calendars(known)) for served, one in schedules]
 
 
-async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> Snapshot:
+async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> StreamListing:
     """Read a stream as a sidecar would, because none answers for it."""
     # By the server's clock, as in the checkpoints: that of this machine may be wrong.
     at = server_time(await session.api.stream(one.state.name)) or clock.now()
     checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
     with progress_bar() as bar:
-        return await take_snapshot(
+        return await read_stream_listing(
             session.connection,
             session.api,
             one.state,

@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from nats_scheduler.cli.installation import check_installation
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
@@ -36,6 +37,7 @@ def command(resolved: ResolvedSettings) -> None:
     Exit codes: 0 ended so, 1 something in flight was not finished, 2 wrong use, settings or files.
     """
     settings = resolved.settings
+    check_installation()
     configure_logging(settings.log_format, settings.log_level)
     collect_only_what_is_new()
     for warning in resolved.warnings:

@@ -109,6 +109,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
         registry = Registry(connection, api, settings.registry_bucket)
+        registry.broken = lambda _key, reason: print_warning(f"a value in the registry is ignored: {reason}")
         calendars = CalendarBucket(connection, api, settings.calendars_bucket)
         service = ServiceClient(connection, partial(is_instance, registry))
         yield Session(connection, api, registry, calendars, server, settings, service)

@@ -58,13 +58,13 @@ def _interval(_ctx: click.Context, _param: click.Parameter, text: str) -> float:
     callback=_interval,
     help="How often sidecars are asked, and the screen is drawn.",
 )
-@click.option("--once", is_flag=True, help="Print one snapshot as plain text, and end.")
+@click.option("--once", is_flag=True, help="Print one screen as plain text, and end.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: a document a line, or one with --once.")
 def command(resolved: ResolvedSettings, stream: str | None, interval: float, once: bool, as_json: bool) -> None:
     """Show live whether all is well: rates, lateness, failures.
 
     Of all streams, or of one STREAM. Keys: q quits, s changes the order of the streams.
-    Where standard output is no terminal, one snapshot is printed, as with --once.
+    Where standard output is no terminal, one screen is printed, as with --once.
     Exit codes: 0 ended so, 1 the server is not reached, or with --once no sidecar answers, 2 wrong use or settings.
     """
     check_stream(stream)

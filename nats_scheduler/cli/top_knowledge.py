@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from nats_scheduler.cli.top_questions import Question
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
 from nats_scheduler.jetstream.foreign_json import read_object, time_of
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.service.micro import NAME
 from nats_scheduler.service.overview import (
     Activity,
     Due,
     Failure,
     Health,
+    Instance,
     RecentFire,
     Stream,
     read_activity,
@@ -50,6 +53,8 @@ STREAM_PAUSE_SECONDS = 5.0
 """How often a single stream is asked for; all of them together are asked for in each interval."""
 LONG_PATIENCE_SECONDS = 15.0
 """For lists for which a sidecar visits all schedules: a million take some seconds."""
+GONE_SHOWN_NS = MINUTE
+"""How long a sidecar is shown that is not listed any more: others remove the heartbeat of one that stands still."""
 MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
 """How many of them are asked for one by one: those that are shown first."""
 
@@ -95,6 +100,10 @@ class Knowledge:
         self._questions = {question.endpoint: question for question in asked}
         self._of_streams: dict[str, Question] = {}
         self._of_instances: dict[str, Question] = {}
+        self._listed: dict[str, Instance] = {}
+        """The sidecars of the last list, by id."""
+        self._gone: dict[str, tuple[Instance, int]] = {}
+        """Those that were listed before, and when (ns, the server's clock) they were missed, by id."""
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -138,6 +147,8 @@ class Knowledge:
         if question.endpoint == FAILURES:
             for failure in read_failures(answer):
                 self._add_failure(failure)
+        if question.endpoint == INSTANCES:
+            self._take_list({one.id: one for one in read_instances(answer)}, at)
 
     def advised(self, body: bytes) -> None:
         """Take an advisory that was published now; what is too long for one is none."""
@@ -150,6 +161,16 @@ class Knowledge:
         kind, about = kind.rpartition(".")[2], schedule or subject or None
         if kind != SCHEDULE_CHANGED:
             self._add_failure(Failure(kind, self.now(), stream, about, advisory))
+
+    def _take_list(self, listed: dict[str, Instance], at: int) -> None:
+        """Remember for a while which sidecars are not listed any more."""
+        missed = {name: (one, at) for name, one in self._listed.items() if name not in listed}
+        self._gone = {
+            name: (one, since)
+            for name, (one, since) in (self._gone | missed).items()
+            if name not in listed and at - since < GONE_SHOWN_NS
+        }
+        self._listed = listed
 
     def _add_failure(self, failure: Failure) -> None:
         """Keep a failure; one that is known by its advisory gets the time at which it was stored."""
@@ -224,7 +245,10 @@ class Knowledge:
 
     def _instances(self) -> list[InstanceRow] | None:
         answer = self._questions[INSTANCES].answer
-        return None if answer is None else [InstanceRow(one, self._health_of(one.id)) for one in read_instances(answer)]
+        if answer is None:
+            return None
+        gone = (replace(one, state="gone", since=None, shards={}, unable={}) for one, _ in self._gone.values())
+        return [InstanceRow(one, self._health_of(one.id)) for one in (*read_instances(answer), *gone)]
 
     def _health_of(self, instance: str) -> Health | None:
         question = self._of_instances.get(instance)

@@ -157,7 +157,7 @@ def _instances(view: View) -> Section:
         Column("UP", drop=1, right=True),
         Column("PROBLEM", least=12, drop=4),
     ]
-    in_trouble_first = sorted(view.instances or (), key=lambda one: one.state in ("alive", "gone"))
+    in_trouble_first = sorted(view.instances or (), key=lambda one: {"alive": 2, "gone": 1}.get(one.state, 0))
     rows = [_instance_row(one, view.at) for one in in_trouble_first]
     return Section(INSTANCES, columns, rows, "none lives on this account" if view.instances is not None else "")
 

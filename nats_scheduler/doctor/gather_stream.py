@@ -31,7 +31,7 @@ from nats_scheduler.runtime.engine_basis import removes_expired
 from nats_scheduler.runtime.failing import Failures
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
-from nats_scheduler.runtime.snapshot import read_stored, take_snapshot
+from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.patterns import time_zone_of
 
@@ -153,7 +153,7 @@ async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
     at = server_time(await account.api.stream(name)) or now()
     checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
     ahead = at - now()
-    read = await take_snapshot(
+    read = await read_stream_listing(
         account.connection,
         account.api,
         facts.state,

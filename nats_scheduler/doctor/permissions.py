@@ -14,6 +14,7 @@ from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.snapshots import snapshots_bucket_of
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.modes import Mode
@@ -56,6 +57,8 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{targets}", _FIRES),
     Row(PUBLISH, "nats_scheduler.advisory.>", (OPTIONAL, OPTIONAL, OPTIONAL, SPARE)),
     Row(PUBLISH, "{api}.STREAM.CREATE.{failures}", _MAYBE),
+    Row(PUBLISH, "{api}.STREAM.CREATE.KV_{snapshots}", _MAYBE),
+    Row(PUBLISH, "{registry}_snapshots.>", _MAYBE),
     Row(PUBLISH, "{api}.STREAM.CREATE.{canary}", _MAYBE),
     Row(PUBLISH, CANARY_SUBJECTS, _MAYBE),
     Row(PUBLISH, "{api}.STREAM.DELETE.{canary}", _MAYBE),
@@ -74,6 +77,7 @@ ROWS: Sequence[Row] = (
     Row(SUBSCRIBE, "$SRV.>", _MAYBE),
 )
 
+_OF_SNAPSHOTS = {row.subject for row in ROWS if "snapshots" in row.subject}
 _OF_CANARY = {CANARY_SUBJECTS, *(row.subject for row in ROWS if "{canary}" in row.subject)}
 
 
@@ -91,6 +95,7 @@ class Place(NamedTuple):
     """A name that no consumer has."""
     has_canary: bool = False
     """Whether an instance tests itself by a canary, as far as is known."""
+    keeps_snapshots: bool = True
 
 
 def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -> Place:
@@ -103,6 +108,7 @@ def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -
         inbox=settings.connection.inbox_prefix,
         consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
         has_canary=settings.canary_interval is not None,
+        keeps_snapshots=settings.keep_snapshots,
     )
 
 
@@ -120,6 +126,8 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
     for row in ROWS:
         if not place.has_canary and row.subject in _OF_CANARY:
             continue
+        if not place.keeps_snapshots and row.subject in _OF_SNAPSHOTS:
+            continue
         for subject, column in _subjects_of(row, place, api_level, served):
             need = row.columns[COLUMNS.index(column)]
             if need != SPARE:
@@ -131,7 +139,7 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
 def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[StreamFacts]) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
     known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures, "canary": CANARY_STREAM}
-    known |= {"registry": place.registry, "bucket": place.bucket}
+    known |= {"registry": place.registry, "bucket": place.bucket, "snapshots": snapshots_bucket_of(place.bucket)}
     account = column_of(streams[0].mode if streams else None, api_level)
     if row.subject == "{targets}":
         for stream in streams:

@@ -20,6 +20,8 @@ class ReadContent(NamedTuple):
     above: int = 0
     """If it is not 0, something landed on the subject, and what is stored there is known up to this sequence. Then read
     the message with the schedule's sequence, and the first message on the subject above this one."""
+    may_wait: bool = False
+    """Its fire is not due for a second or more: it may be read together with what is asked for a little later."""
 
 
 class PublishFires(NamedTuple):
@@ -69,8 +71,9 @@ class LookForFire(NamedTuple):
 
 
 class PurgeSchedule(NamedTuple):
-    """Remove the messages on the schedule's subject up to sequence `through`, inclusive; answer `PurgeConcluded`.
+    """Remove the messages on the schedule's subject up to sequence `through`, inclusive.
 
+    Answer `PurgeConcluded`, or `SchedulesPurged` for several.
     With `stored_at` (ns), do it only if the message with sequence `through` was stored then: it had been removed and is
     back. If the subject cannot be written into a request, remove only `known`, one of these messages, or nothing
     without it.

@@ -10,6 +10,7 @@ The rules:
 The places themselves are in `engine.places`.
 """
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
@@ -100,6 +101,13 @@ class Admission:
         """Return whether a schedule waits for a place; while it does, its fires are not owed."""
         return self._places.waiting_on(subject) is not None
 
+    def settles_nothing_of(self) -> Iterator[int]:
+        """Yield the sequences of our rejected schedules, of which nothing is settled."""
+        for subject, rejected in self._inactive.rejected.items():
+            is_ours = self._lifecycle.ownership.is_ours_on(subject)
+            if is_ours and not (rejected.is_paused or self.is_waiting(subject)):
+                yield rejected.sequence
+
     def fill_places(self, now: int) -> None:
         """Hold schedules that wait, oldest first, until no place is free."""
         while len(self._places):
@@ -124,11 +132,15 @@ class Admission:
             held = self._roster.on(wanted)
             doubted = [] if held is None else [held]
         elif request.sequence is not None:
-            doubted = [held for held in self._roster if held.sequence == request.sequence]
+            doubted = self._held_where(lambda held: held.sequence == request.sequence)
         else:
-            doubted = [held for held in self._roster if wanted is None or subject_matches(held.subject, wanted)]
+            doubted = self._held_where(lambda held: wanted is None or subject_matches(held.subject, wanted))
         for held in doubted:
             self._course.recheck_waiting(held)
+
+    def _held_where(self, is_meant: Callable[[Held], bool]) -> list[Held]:
+        found = (self._roster.on(seen.subject) for seen in self._roster if is_meant(seen))
+        return [held for held in found if held is not None]
 
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:

@@ -55,6 +55,8 @@ class Agenda:
         """Take the first valid entries up to the instant `through` (ns), at most `most`."""
         instants = self._instants
         popped: list[Held] = []
+        if not instants or instants[0] > through:
+            return popped  # most steps are made for what arrived
         while len(popped) < most and instants and (instant := instants[0]) <= through:
             entries = self._at[instant]
             if instant != self._sorted:

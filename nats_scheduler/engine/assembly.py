@@ -20,6 +20,7 @@ from nats_scheduler.message.generated import (
     guard_headers,
     identity_header,
     is_traced_only,
+    plain_fire_block,
 )
 from nats_scheduler.message.headers import MSG_ID, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
@@ -87,13 +88,15 @@ def assembled(
     `taken` as for `fire_identity`; `report` is what the fire says of itself.
     """
     last = held.sequence if last is None else last
-    base = as_stored_natively(content.block) if source is None else source.block
-    if report:
-        base = without_headers(base, REPORT_NAMES, ())
-    ours = [*report, identity_header(fire_identity(held.subject, held.sequence, fire_time, taken))]
-    if guard:
-        ours += guard_headers(held.subject, last)
-    block = fire_block(base, held.pattern, held.terms, held.subject, next_fire, ours)
+    identity = fire_identity(held.subject, held.sequence, fire_time, taken)
+    named = held.pattern, held.terms, held.subject, next_fire
+    block = plain_fire_block(content.block, *named, identity, last) if guard and source is None and not report else None
+    if block is None:
+        base = as_stored_natively(content.block) if source is None else source.block
+        if report:
+            base = without_headers(base, REPORT_NAMES, ())
+        ours = [*report, identity_header(identity), *(guard_headers(held.subject, last) if guard else ())]
+        block = fire_block(base, *named, ours)
     body = (source or content).body or b""
     target = held.terms.target
     stored_at = held.stored_at

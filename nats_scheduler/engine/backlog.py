@@ -78,6 +78,10 @@ class Backlog:
             del self._superseded[next(iter(self._superseded))]
         self._superseded[subject] = through, known
 
+    def noted(self) -> dict[str, tuple[int, Version]]:
+        """Return the old versions that are noted, by subject, and through which sequence they are to be purged."""
+        return dict(self._superseded)
+
     def purge_requested(self, subject: str) -> None:
         """Discard the old versions noted on a subject: their holder asked for their purge."""
         self._superseded.pop(subject, None)

@@ -86,6 +86,8 @@ class Calendars:
         """The calendars of which something is to be reported."""
         self.has_work = False
         """Whether `work` has something to do."""
+        self.notify_named: Callable[[], object] = lambda: None
+        """Called when a schedule names a calendar that none has named since the beginning."""
 
     @property
     def are_named(self) -> bool:
@@ -107,7 +109,10 @@ class Calendars:
     def hold(self, held: HeldWithPolicies, *, is_live: bool) -> None:
         """Begin with a schedule that was read just now and names a calendar: apply what is known."""
         for name in held.calendars:
-            entries = self._named.setdefault(name, {})
+            if name not in self._named:
+                self._named[name] = {}
+                self.notify_named()
+            entries = self._named[name]
             entries[held.sequence] = held
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
                 self._prune(name)

@@ -125,7 +125,7 @@ class Course:
         if held.is_treated and self._is_dropped_elsewhere(held, now):
             return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
-            self.read(held)
+            self.read(held, may_wait=held.send_time - now >= SECOND)
         elif since < held.send_time:
             self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
         elif not self._neglect.wait(held, now):
@@ -336,8 +336,8 @@ class Course:
         instant = send_time - ahead
         return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 
-    def read(self, held: Held, *, is_covered: bool = False) -> None:
-        """Have what is stored of a schedule read; the answer decides how it goes on."""
+    def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
+        """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
         self._lifecycle.move(held, Stage.READING)
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
@@ -350,7 +350,7 @@ class Course:
         by_sequence = is_first and source is None and self.firing.is_guarded(held)
         flight.by_sequence = is_covered or by_sequence
         flight.above = self._landed.last_on(held) if is_covered else 0
-        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence, flight.above))
+        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence, flight.above, may_wait))
 
     def _recheck(self, doubtful: Iterable[Held]) -> None:
         for held in doubtful:

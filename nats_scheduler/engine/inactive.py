@@ -45,7 +45,7 @@ class Inactive:
         self.rejected: dict[str, Rejected] = {}
         """By subject, as is `paused`."""
         self.paused: dict[str, PausedSchedule] = {}
-        self._checks: list[tuple[int, int, str, int]] = []
+        self.checks: list[tuple[int, int, str, int]] = []
         """When (ns) paused schedules are to be read, as a heap, with how often they were, and with their sequences."""
         self._awaited: dict[tuple[int, int], int] = {}
         """The earliest of these times for each sequence and how often it was read: a later one is not needed."""
@@ -60,6 +60,8 @@ class Inactive:
 
     def at(self, subject: str) -> int:
         """Return the sequence of what is rejected or paused on a subject, 0 if there is nothing."""
+        if not self.rejected and not self.paused:
+            return 0
         known = self.on(subject)
         return 0 if known is None else known.sequence
 
@@ -81,6 +83,8 @@ class Inactive:
 
     def discard(self, subject: str) -> Rejected | PausedSchedule | None:
         """Keep nothing on a subject; returns what was there."""
+        if not self.rejected and not self.paused:
+            return None
         return self.rejected.pop(subject, None) or self.paused.pop(subject, None)
 
     # -- whether a paused schedule is still stored ---------------------------------------------------------------
@@ -101,14 +105,14 @@ class Inactive:
 
     def next_check(self, outstanding: int) -> int | None:
         """Return when (ns) the next paused schedule is to be read, None if none is, or an outcome comes first."""
-        return self._checks[0][0] if self._checks and outstanding <= BURST_IN_FLIGHT else None
+        return self.checks[0][0] if self.checks and outstanding <= BURST_IN_FLIGHT else None
 
     def check_due(self, now: int, outstanding: int) -> None:
         """Read paused schedules whose time has come; none while many fires and purges are `outstanding`."""
         for _ in range(MAX_CHECKS_PER_STEP if outstanding <= BURST_IN_FLIGHT else 0):
-            if not self._checks or self._checks[0][0] > now:
+            if not self.checks or self.checks[0][0] > now:
                 return
-            due, times, subject, sequence = heapq.heappop(self._checks)
+            due, times, subject, sequence = heapq.heappop(self.checks)
             if self._awaited.get((sequence, times)) == due:
                 del self._awaited[sequence, times]
             paused = self.paused.get(subject)
@@ -132,4 +136,4 @@ class Inactive:
         if self._awaited.get(check, due + 1) <= due:
             return
         self._awaited[check] = due
-        heapq.heappush(self._checks, (due, times, paused.subject, paused.sequence))
+        heapq.heappush(self.checks, (due, times, paused.subject, paused.sequence))

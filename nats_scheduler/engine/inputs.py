@@ -6,13 +6,16 @@ one for each message.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
+
+if TYPE_CHECKING:
+    from nats_scheduler.engine.restoring import Restoring
 
 
 class Stored(NamedTuple):
@@ -260,7 +263,10 @@ class Version(NamedTuple):
 
 
 class PurgeConcluded(NamedTuple):
-    """The one and only answer to a `PurgeSchedule`; `refused` if the server will never do it."""
+    """The one and only answer to a `PurgeSchedule`, unless that is a `SchedulesPurged`.
+
+    `refused` if the server will never do it.
+    """
 
     schedule: str
     through: int
@@ -270,6 +276,13 @@ class PurgeConcluded(NamedTuple):
     """Our user may not remove it."""
     known: Version | None = None
     """That of the `PurgeSchedule`."""
+
+
+class SchedulesPurged(NamedTuple):
+    """In place of a `PurgeConcluded` for each: these were purged, each up to the sequence that has its place."""
+
+    schedules: Sequence[str]
+    throughs: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,6 +309,20 @@ class RemovalRequested(NamedTuple):
     sequence: int | None = None
     below: int | None = None
     """Of what is on `filter`, only messages below this sequence; None: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalsSuspected:
+    """These schedules, by subject and sequence, may not be stored any more: they are to be read."""
+
+    schedules: Sequence[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRestored:
+    """An engine that has read nothing begins with what a snapshot has."""
+
+    restoring: "Restoring"
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,8 +364,11 @@ Input = (
     | PublishConcluded
     | FiresStored
     | PurgeConcluded
+    | SchedulesPurged
     | ExpiryConcluded
     | RemovalRequested
+    | RemovalsSuspected
+    | SnapshotRestored
     | CalendarsRead
     | StreamChanged
     | DrainRequested

@@ -32,10 +32,11 @@ from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
-MAX_READ_BACK_PER_STEP = 1_024
+MAX_READ_BACK_PER_STEP = 256
 """So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
 
 
@@ -84,14 +85,26 @@ class Intake:
 
     def read(self, given: MessagesRead, now: int) -> None:
         """Take messages in the order of the stream."""
-        for message in given.messages:
-            if not self._sightings.expected or not self._sightings.match(message):
-                self.take(message, now)
-        if given.messages and given.messages[-1].sequence > self.last_read:
-            self.last_message = given.messages[-1]
-            self.last_read = self.last_message.sequence
-        self.last_read = max(self.last_read, given.through)
-        self._sightings.pass_by(self.last_read)
+        messages = given.messages
+        if not (type(messages) is MessageRun and self._means_nothing(messages)):
+            for message in messages:
+                if not self._sightings.expected or not self._sightings.match(message):
+                    self.take(message, now)
+        if messages and (last := messages[-1]).sequence > self.last_read:
+            self.last_message = last
+            self.last_read = last.sequence
+        if given.through > self.last_read:
+            self.last_read = given.through
+        if self._sightings.expected:
+            self._sightings.pass_by(self.last_read)
+
+    def _means_nothing(self, run: MessageRun) -> bool:
+        """Return whether to take each message of a run would change nothing."""
+        if not run.is_ordinary or self._sightings.expected or not self._misnaming.noted.keys().isdisjoint(run.subjects):
+            return False
+        if self._inactive and any(map(self._inactive.on, run.subjects)):
+            return False
+        return not (len(self._roster) and any(map(self._roster.on, run.subjects)))
 
     def read_content(self, given: ContentRead, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
@@ -136,10 +149,14 @@ class Intake:
 
     def take_matched(self, now: int) -> bool:
         """Take fires of ours that were read back; returns whether there are more."""
-        matched = self._sightings.matched
+        matched, take = self._sightings.matched, self._outcomes.take_read_back
+        expires, inactive, on = self._expiry is not None, self._inactive, self._roster.on
         for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))):
-            reading, message = self._sightings.next_matched()
-            self._apply(reading, message, now, is_acknowledged=True)
+            fire = matched.popleft()
+            lands = expires or bool(inactive) or on(fire.target) is not None
+            if lands or not take(fire, is_live=self.is_live):
+                reading, message = self._sightings.reading_of(fire)
+                self._apply(reading, message, now, is_acknowledged=True)
         return bool(matched)
 
     def take(self, message: StoredMessage, now: int) -> None:

@@ -9,12 +9,14 @@ Limit: a page is one longer than its limit if the last two have the same place, 
 answer has no room for the second of them, it is on no page.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.cursor import Cursor
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.flight import Flight
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage
@@ -95,6 +97,11 @@ class JoinedView:
         """Add all schedules to a timeline, as `EngineView.add_to` does."""
         for view in self._views:
             yield from view.add_to(timeline, stream)
+
+    def visit_all(self, now: int) -> Iterator[Held | PausedSchedule | None]:
+        """Yield each schedule that is held or paused, as `EngineView.visit_all` does."""
+        for view in self._views:
+            yield from view.visit_all(now)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, as `EngineView.rejected_page` does."""

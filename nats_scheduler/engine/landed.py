@@ -17,11 +17,12 @@ whenever a client asks for a removal.
 Cost: an entry for each schedule that is covered, and nothing for all others.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nats_scheduler.engine.forgeries import fault_of_generated, fault_of_unheld
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
+from nats_scheduler.message.genuine import is_too_early
 from nats_scheduler.message.reading import Generated, Reading
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
@@ -67,6 +68,14 @@ class Landed:
         """
         return not self._moved and not is_covered(generated.schedule, self._subjects)
 
+    def may_be_in_time(self, held: Held | None, generated: Generated, message: StoredMessage) -> bool:
+        """Return whether another instance may have stored a message as a fire of this stream's schedules, in time.
+
+        `held` is the schedule that it names, None if that is not held.
+        """
+        is_of_another = held is None and self.is_from_elsewhere(generated)
+        return not is_of_another and not is_too_early(message.stored_at, generated.fire_time)
+
     def covers(self, held: Held) -> bool:
         """Tell whether something lies on a schedule that left it alive."""
         return held.sequence in self._last
@@ -98,6 +107,14 @@ class Landed:
     def set_back(self, held: Held, sequence: int) -> None:
         """Take this message for the last one on a schedule's subject: what was noted above it is gone."""
         self._last[held.sequence] = max(sequence, held.sequence)
+
+    def known(self) -> dict[int, int]:
+        """Return the sequences of what landed last, by those of the schedules."""
+        return dict(self._last)
+
+    def restore(self, known: Mapping[int, int]) -> None:
+        """Begin with what was `known`."""
+        self._last = dict(known)
 
     def forget(self, held: Held) -> bool:
         """Take a schedule for the last message on its subject; returns whether that is news."""

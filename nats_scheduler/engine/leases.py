@@ -22,7 +22,8 @@ The rules:
 - A heartbeat that was stored `STALE_HEARTBEAT_NS` or more after the last message that its sender had received is stale;
   its sender serves nothing, whatever it says.
 - We hold what the last record that we saw says, however old it is: only a record that names another holder ends it.
-  Correctness does not rest on it, and availability wins.
+  Correctness does not rest on it, and availability wins. A record of a format that we do not know ends it too: a newer
+  version wrote it, and claims what we do not serve.
 
 Cost: one hash for each instance and stream when membership changes.
 """
@@ -69,6 +70,8 @@ class Record:
 
     holders: Holders = UNHELD
     revision: int = 0
+    is_foreign: bool = False
+    """Whether it was written in a format that we do not know: nobody is known to hold, and we do not replace it."""
 
 
 @dataclass(slots=True)
@@ -174,7 +177,7 @@ class Leases:
         if self._own_fresh_at is not None and now - self._own_fresh_at < OWN_HEARTBEAT_LIMIT_NS:
             self._served_at.update(dict.fromkeys(caught_up, now))
         self._served_at = {key: at for key, at in self._served_at.items() if now - at < SERVING_KEPT_NS}
-        return frozenset(self._served_at)
+        return frozenset(key for key in self._served_at if not self.record(key).is_foreign)
 
     def is_receiving(self, now: int) -> bool:
         """Return whether we receive our own heartbeats, and so would receive those of others."""
@@ -212,8 +215,8 @@ class Leases:
         return self._others.keys()
 
     def on_record(self) -> list[str]:
-        """Return the streams that have a record."""
-        return [key for key, record in self._records.items() if record.revision]
+        """Return the streams that have a record whose format we know."""
+        return [key for key, record in self._records.items() if record.revision and not record.is_foreign]
 
     def outlook(self, now: int) -> Hashable:
         """Return what `change` depends on, except for a stream's record and whether we serve it."""
@@ -276,7 +279,7 @@ class Leases:
         It is to be written in place of the known revision, and passed to `recorded` once it is written.
         """
         self._now = now
-        if not self.is_receiving(now):
+        if self.record(key).is_foreign or not self.is_receiving(now):
             return None  # a record may not be received yet, and instances that seem alive may be gone
         if now >= self._expected_until:
             self._expected.clear()

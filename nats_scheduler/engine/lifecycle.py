@@ -35,11 +35,13 @@ class Lifecycle:
         """The schedules whose fires the server refuses."""
         self.held_back: dict[int, Held] = {}
         """Those that are due and wait until their fire before is finished, by sequence (`engine.overlap`)."""
+        self.aside: dict[int, Held] = {}
+        """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
         self._emit = emit
         self._active: dict[int, Held] = {}
         """Those whose next fire is in progress, by sequence."""
-        self._aside: dict[int, Held] = {}
-        """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
+        self._unready: dict[int, Held] = {}
+        """Those of them that are not ready, as most are: for instance reading, in flight, or backing off."""
 
     # -- changes -------------------------------------------------------------------------------------------------
 
@@ -52,6 +54,10 @@ class Lifecycle:
             if flight is None:
                 flight = held.flight = Flight()
             self._active[held.sequence] = held
+            if stage is Stage.READY:
+                self._unready.pop(held.sequence, None)
+            else:
+                self._unready[held.sequence] = held
             flight.stage = stage
         elif stage is Stage.UNPURGEABLE:
             assert flight is not None, "it was purging before"
@@ -62,7 +68,7 @@ class Lifecycle:
 
     def set_aside(self, held: Held, until: int | None) -> None:
         """Look at a schedule again at `until` (ns), or never, which is another holder's, or done and not purged."""
-        self._aside[held.sequence] = held
+        self.aside[held.sequence] = held
         if until is not None:
             self.roster.wake(held, until)
 
@@ -97,12 +103,14 @@ class Lifecycle:
     def _clear(self, held: Held) -> None:
         sequence = held.sequence
         self._active.pop(sequence, None)
+        self._unready.pop(sequence, None)
         if sequence in self.refusals.held:
             self.refusals.discard(sequence)
         if sequence in self.held_back:
             del self.held_back[sequence]
-        self._aside.pop(sequence, None)
-        self.ownership.excuse(held)
+        self.aside.pop(sequence, None)
+        if self.ownership.neglected:
+            self.ownership.excuse(held)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -128,11 +136,11 @@ class Lifecycle:
 
     def is_aside(self, held: Held) -> bool:
         """Return whether a schedule is another holder's and due, or done and could not be purged."""
-        return held.sequence in self._aside
+        return held.sequence in self.aside
 
     def all_not_waiting(self) -> list[Held]:
         """Return the schedules that do more than wait for their time, those of other holders first."""
-        return list({**self._aside, **self._active}.values())
+        return list({**self.aside, **self._active}.values())
 
     def failing(self) -> list[Held]:
         """Return our schedules whose fires the server refuses."""
@@ -161,12 +169,15 @@ class Lifecycle:
         return [held for held in found if held is not None]
 
     def earliest_unsettled(self) -> int | None:
-        """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back."""
+        """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back.
+
+        Those that are ready are left out: each is woken at its send time (`Roster.next_wake`).
+        """
         shards, refused, held_back = self.ownership.shards, self.refusals.held, self.held_back
-        # Asked once a second, of everything in its look-ahead: no call for each.
+        # Asked once a second, in a burst of everything in its look-ahead: no call for each.
         send_times = [
             held.send_time if held.jitters else held.fire_time
-            for held in self._active.values()
+            for held in self._unready.values()
             if held.shard in shards
             and held.sequence not in refused
             and held.sequence not in held_back

@@ -17,6 +17,7 @@ schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a requ
 """
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.far import FarFacts
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.paused import PausedSchedule
@@ -82,7 +83,7 @@ class Lifetimes:
         # As newer servers do: such a message outlives `max_age`.
         return NEVER_EXPIRES if header_value(message.block, MSG_TTL) == _NEVER else NO_EXPIRY
 
-    def ends(self, held: Held | PausedSchedule) -> int:
+    def ends(self, held: Held | PausedSchedule | FarFacts) -> int:
         """Return when the stream removes a schedule (ns); `NO_EXPIRY` or later if it keeps it."""
         if not self.max_age or held.expires == NEVER_EXPIRES:
             return held.expires

@@ -18,13 +18,7 @@ from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.calendar_days import following_by_calendars, is_named_last, may_be_left
 from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.events import (
-    Ending,
-    FireForged,
-    FiresMissed,
-    FireStored,
-    FireUnknown,
-)
+from nats_scheduler.engine.events import Ending, FireForged, FiresMissed, FireStored, FireUnknown
 from nats_scheduler.engine.failing_reports import FailingReports
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import DONE, Stage
@@ -48,7 +42,6 @@ from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import dropped_between
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.fires import following_fire
-from nats_scheduler.message.genuine import is_too_early
 from nats_scheduler.message.policy_values import MAKE_UP_ONCE
 from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
@@ -66,7 +59,7 @@ CONTENT_KEPT_NS = 10 * SECOND
 ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
 """A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
 
-MAX_REPORTS_PER_STEP = 1_024
+MAX_REPORTS_PER_STEP = 256
 """So many stored fires are reported in one step after a burst, so that what is due does not have to wait."""
 
 
@@ -121,8 +114,7 @@ class Outcomes:
         held = self._lifecycle.awaiting(fire)
         if isinstance(outcome, Stored):
             if outcome.duplicate and held is not None:
-                # It stays in flight until that is read.
-                self._emit(ReadDuplicate(fire, outcome.sequence, outcome.stream))
+                self._emit(ReadDuplicate(fire, outcome.sequence, outcome.stream))  # in flight until that is read
             else:
                 self.is_stored(fire, outcome, now)
             return
@@ -233,7 +225,7 @@ class Outcomes:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
-        if is_reported and (is_acknowledged or self._may_be_fired(held, generated, message)):
+        if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
             self._emit(Report(self.overdue.read_back(generated, held, message)))
         if held is not None:
             if isinstance(held, HeldWithPolicies):
@@ -241,15 +233,23 @@ class Outcomes:
             self.was_fired(held, generated.fire_time, message)
         return True
 
-    def _may_be_fired(self, held: Held | None, generated: Generated, message: StoredMessage) -> bool:
-        """Return whether another instance may have stored a message as a fire of this stream's schedules, in time."""
-        is_of_another = held is None and self._lifecycle.landed.is_from_elsewhere(generated)
-        return not is_of_another and not is_too_early(message.stored_at, generated.fire_time)
+    def take_read_back(self, fire: Fire, *, is_live: bool) -> bool:
+        """Do what `read_back` does for a fire of ours, and build nothing for it but the event.
 
-    def was_fired(self, held: Held, fire_time: int, message: StoredMessage) -> None:
-        """Advance a schedule whose fire was read back, whether or not it was acknowledged to us."""
+        Does nothing, and returns False, if its schedule is not held or has policies.
+        """
+        held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
+        if held is None or held.is_treated:
+            return False
+        if is_live and self._ownership.is_ours(held):
+            self._emit(Report(self.overdue.own(fire, held)))
+        self.was_fired(held, fire.fire_time, None)
+        return True
+
+    def was_fired(self, held: Held, fire_time: int, message: StoredMessage | None) -> None:
+        """Advance a schedule whose fire was read back, acknowledged to us or not; without policies from any message."""
         is_done = held.flight is not None and held.flight.stage in DONE
-        is_last = isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
+        is_last = message is not None and isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
         if (fire_time >= held.read_back_threshold or is_last) and not is_done:
             self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
             self.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
@@ -376,15 +376,16 @@ class Outcomes:
             self.running_since = now
 
     def report(self, now: int) -> bool:
-        """Report what was stored, unless a burst lasts, and advance after it; returns whether there is more."""
+        """Report what was stored, and advance after it; returns whether there is more, False while a burst lasts."""
         self._failing.report(now)
-        if not self._in_flight.is_burst(len(self._unreported), now):
-            for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
-                fire = self._unreported.popleft()
-                self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
-                if fire.is_elsewhere:
-                    self._emit(Report(self.overdue.stored_elsewhere(fire, self._lifecycle.roster)))
-                self._advance_after(fire)
+        if self._in_flight.is_burst(len(self._unreported), now) or not self._unreported:
+            return False
+        for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
+            fire = self._unreported.popleft()
+            self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+            if fire.is_elsewhere:
+                self._emit(Report(self.overdue.stored_elsewhere(fire, self._lifecycle.roster)))
+            self._advance_after(fire)
         return bool(self._unreported)
 
     @property

@@ -44,6 +44,13 @@ class OverdueRule:
         """Return since when (ns) this instance can fire for the shard of a schedule."""
         return self._able_since[held.shard]
 
+    def own(self, fire: Fire, held: Held) -> FireReadBack:
+        """Return what `read_back` returns for a fire of ours, whose schedule is held and has no policies."""
+        stored_at, send_time, known_since = fire.stored_at, held.send_time_of(fire.fire_time), held.stored_at
+        late = send_time < known_since or send_time < self._able_since[held.shard] <= stored_at
+        times = fire.fire_time, send_time, stored_at
+        return FireReadBack(fire.schedule, fire.target, *times, fire.stored_as, late, known_since)
+
     def stored_elsewhere(self, fire: Fire, roster: Roster) -> FireReadBack:
         """Return the event of a fire in another stream, which is not read back; `roster` has the schedules held."""
         generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)

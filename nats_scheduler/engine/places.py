@@ -25,16 +25,13 @@ class Places:
         self._roster = roster
         self._restrictions = restrictions
         self._most = restrictions.max_schedules
+        self.is_limited = self._most is not None
+        """Whether the operator set a limit."""
         self._waiting: dict[str, Held] = {}
         self._oldest: list[tuple[int, str]] = []
         """Schedules that wait, as a heap; stale entries are skipped."""
         self._youngest: list[tuple[int, str]] = []
         """Schedules that are held, as a heap by their negative sequences; stale entries are skipped."""
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether the operator set a limit."""
-        return self._most is not None
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -10,7 +10,8 @@ What every implementation promises:
   once. Each fire, read, wait, look, check, purge and removal is answered by exactly one input, also when the contact
   ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, `ProposalsUnconfirmed`, `FireNotLookedFor`,
   `FinishUnchecked`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be
-  answered together, by one `FiresStored`, unless their targets are in other streams.
+  answered together, by one `FiresStored`, unless their targets are in other streams; what was purged, by one
+  `SchedulesPurged`.
 - Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
   `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores

@@ -12,21 +12,21 @@ Cost: an entry in a queue for each purge.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.in_flight import InFlight
-from nats_scheduler.engine.inputs import PurgeConcluded, Version
+from nats_scheduler.engine.inputs import PurgeConcluded, SchedulesPurged, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.schedule.instants import SECOND
 
 OTHER_HOLDER_LIMIT_NS = 30 * SECOND
 """A schedule of another holder that was due so long ago is taken for gone, and is read; one that is done is purged."""
 
-MAX_PURGES_PER_STEP = 1_024
+MAX_PURGES_PER_STEP = 256
 """So many purges are ordered in one step, so that what is due does not have to wait."""
 
 MAX_REQUESTED_BY_OTHERS = 1_000
@@ -56,7 +56,7 @@ class Purges:
         self._queue: deque[PurgeSchedule] = deque()
         self._purged: dict[tuple[str, int], tuple[int, int]] = {}
         """What was purged, by subject and sequence: when it was stored, and when it was purged (ns)."""
-        self._old_versions: dict[tuple[str, Version | None], int] = {}
+        self.old_versions: dict[tuple[str, Version | None], int] = {}
         """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
         self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
@@ -67,7 +67,15 @@ class Purges:
     @property
     def unfinished(self) -> int:
         """Purges that wait, were ordered, or are of old versions and failed."""
-        return self.outstanding + len(self._old_versions)
+        return self.outstanding + len(self.old_versions)
+
+    def may_be_stored(self) -> Iterator[tuple[str, Version, int]]:
+        """Yield versions that are done and may be stored, by subject, each with the last sequence to be purged."""
+        for (subject, version), through in self.old_versions.items():
+            if version is not None:
+                yield subject, version, through
+        for (subject, sequence), (stored_at, _purged_at) in self._purged.items():
+            yield subject, Version(sequence, stored_at), sequence
 
     def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
         """Purge a schedule that is done if it is ours, or else wait until its holder does."""
@@ -110,20 +118,23 @@ class Purges:
 
     def release(self, now: int, *, is_open: bool) -> bool:
         """Order the purges that wait, unless a burst lasts; returns whether there are more."""
-        if not self._queue and not self._old_versions:
+        if not self._queue and not self.old_versions:
             return False
         if self._in_flight.is_burst(len(self._queue), now):
             return False
-        if self._old_versions and is_open and now >= self._old_versions_retry_at:
-            old_versions, self._old_versions = self._old_versions, {}
+        if self.old_versions and is_open and now >= self._old_versions_retry_at:
+            old_versions, self.old_versions = self.old_versions, {}
             for (schedule, known), through in old_versions.items():
                 self.purge_versions(schedule, through, known)
         for _ in range(min(MAX_PURGES_PER_STEP, len(self._queue))):
             self._emit(self._queue.popleft())
         return bool(self._queue)
 
-    def concluded(self, conclusion: PurgeConcluded, now: int) -> None:
+    def concluded(self, conclusion: PurgeConcluded | SchedulesPurged, now: int) -> None:
         """End a schedule that was purged, or try again."""
+        if isinstance(conclusion, SchedulesPurged):
+            self._were_purged(conclusion, now)
+            return
         self.outstanding -= 1
         schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
         held = self._purging(schedule, through)
@@ -144,6 +155,14 @@ class Purges:
             else:
                 self._lifecycle.set_aside(held, now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
 
+    def _were_purged(self, purged: SchedulesPurged, now: int) -> None:
+        self.outstanding -= len(purged.schedules)
+        for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
+            held = self._purging(schedule, through)
+            if held is not None and held.flight is not None:
+                self._keep_purged(held, now)
+                self._lifecycle.end(held, held.flight.ending)
+
     def requested_by_holder(self, held: Held | None, below: int | None) -> None:
         """End a schedule that is done, when its holder requests to purge what is below this sequence."""
         if held is None or held.flight is None or self._lifecycle.ownership.is_ours(held):
@@ -157,7 +176,7 @@ class Purges:
 
     def next_retry(self) -> int | None:
         """Return when (ns) old versions that could not be purged are tried again, None if there are none."""
-        return self._old_versions_retry_at if self._old_versions else None
+        return self._old_versions_retry_at if self.old_versions else None
 
     def clock_stepped_back(self, by: int) -> None:
         """Keep that wait as long as it was although the wall clock shows `by` ns less than before."""
@@ -178,7 +197,7 @@ class Purges:
 
     def _keep_old_versions(self, conclusion: PurgeConcluded, now: int) -> None:
         """Keep versions that are not held any more and are still stored."""
-        if not self._old_versions:
+        if not self.old_versions:
             self._old_versions_retry_at = now + OLD_VERSIONS_RETRY_NS
         key = conclusion.schedule, conclusion.known
-        self._old_versions[key] = max(self._old_versions.get(key, 0), conclusion.through)
+        self.old_versions[key] = max(self.old_versions.get(key, 0), conclusion.through)

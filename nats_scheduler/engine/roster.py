@@ -4,21 +4,28 @@ The rule: a held schedule has at most one valid entry in the agenda, the one who
 Entries are never searched for; a stale one is skipped when its time comes.
 If more than half of the entries are stale, of a span or of all, they are discarded: memory follows what is held.
 
-Entries of the current and the next span of 17 s are kept in order (`engine.agenda`); later ones are in lists, one for
-each span.
-Of a million schedules most are in later spans, where an entry takes 8 bytes and is not sorted.
+Of a million schedules nearly all are far from their next fire. `settle`, at the end of a step, packs what has its next
+wake more than a few minutes later (`engine.far`): then it is an object no more. It becomes one again if it is asked for
+by its subject, and before its time comes. So code that keeps a schedule from one step to the next keeps one that is in
+progress or set aside, which is never packed.
+
+Near schedules have their entries here. Entries of the current and the next span of 17 s are kept in order
+(`engine.agenda`); later ones are in lists, one for each span.
 A list is put in order a piece at a time during the span before its own, so that a burst is not late.
 A span whose time has passed, as after an outage, is put in order a piece at a time as well, and then woken from.
 
-Cost: a lookup per message; a wake is entered once or twice.
+Cost: a lookup per message; a wake is entered once or twice; 4 bytes for the entry of a far schedule.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from typing import ClassVar
 
 from nats_scheduler.engine.agenda import Agenda
+from nats_scheduler.engine.far_agenda import FarAgenda
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.rows import ROW_LENGTH, Rows
+from nats_scheduler.engine.subject_index import SubjectIndex
 
 MIN_AGENDA_ENTRIES = 1024
 """Stale entries up to this number are kept until their time comes."""
@@ -28,6 +35,10 @@ SPAN_BITS = 34
 
 MAX_MOVED_PER_CALL = 2_048
 """Entries of the next span that are put in order in one call, which takes about a millisecond."""
+
+
+MAX_UNPACKED_PER_CALL = 512
+"""Far schedules that are unpacked in one call, which takes about a millisecond."""
 
 
 class _Span:
@@ -46,10 +57,23 @@ class _Span:
 class Roster:
     """The held schedules by subject, and the agenda."""
 
+    far_bits: ClassVar[int] = 37
+    """What is to be woken in the next 2 to this power of nanoseconds (137 s) is near, and up to twice as much later."""
+
     def __init__(self) -> None:
-        self._held: dict[str, Held] = {}
+        self._near: dict[str, Held] = {}
         self.rows = Rows()
-        """The same schedules, for visits that are spread over many steps."""
+        """All schedules, near and far, for visits that are spread over many steps."""
+        self._places = SubjectIndex(self.rows.subject)
+        """Where the far schedules are."""
+        self._far_agenda = FarAgenda(self.far_bits)
+        self._far_spans = self._far_agenda.spans
+        self.comes_to = self._far_agenda.comes_to
+        """Notes the time (ns), which decides what is far: to be called at the beginning of each step."""
+        self._unsettled: list[tuple[Held, int]] = []
+        """Near schedules whose wake (ns) is far; their entries are made by `settle`."""
+        self._fetched: list[tuple[int, int]] = []
+        """The place and the wake (ns) of each far schedule that was fetched since: its entry may be valid again."""
         self._agenda = Agenda()
         self._spans: dict[int, _Span] = {}
         self._order: list[int] = []
@@ -62,63 +86,108 @@ class Roster:
         """Whether any schedule that was ever held rolls up its target."""
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._near) + self.rows.far_count
 
     def __iter__(self) -> Iterator[Held]:
-        return iter(self._held.values())
+        """Yield all schedules, to look at: those that are far are copies."""
+        for number in range(len(self.rows)):
+            yield from self.rows[number].visit()
 
     def on(self, subject: str) -> Held | None:
         """Return the schedule held on a subject."""
-        return self._held.get(subject)
+        held = self._near.get(subject)
+        return held if held is not None or not self.rows.far_count else self._fetch(subject)
+
+    def peek(self, subject: str) -> Held | None:
+        """Return the schedule held on a subject, to look at: one that is far is a copy, and stays far."""
+        held = self._near.get(subject)
+        if held is not None or not self.rows.far_count:
+            return held
+        place = self._places.find(subject.encode("utf-8", "surrogateescape"))
+        return None if place is None else self.rows.copy(place)
 
     def exactly(self, subject: str, sequence: int) -> Held | None:
         """Return the schedule held on a subject if it is still the one with this sequence."""
-        held = self._held.get(subject)
+        held = self.on(subject)
         return held if held is not None and held.sequence == sequence else None
 
     def hold(self, held: Held) -> None:
         """Hold a schedule; it replaces the one that was held on its subject."""
-        before = self._held.pop(held.subject, None)
-        self._held[held.subject] = held
+        before = self.on(held.subject)
         if before is None:
             self.rows.add(held)
         else:
+            del self._near[held.subject]
             self.cancel_wake(before)
             self.rows.replace(before, held)
+        self._near[held.subject] = held
         if held.terms.rollup:
             self.rolls_up = True
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""
-        held = self._held.pop(subject, None)
+        held = self.on(subject)
         if held is not None:
+            del self._near[subject]
             self.cancel_wake(held)
             self.rows.remove(held)
         return held
 
+    def adopt(self, rows: Rows, places: SubjectIndex, agenda: FarAgenda) -> None:
+        """Hold the far schedules of these rows, of which each has its place in the index and in the agenda."""
+        assert not len(self.rows), "nothing was ever held"
+        self.rows, self._places, self._far_agenda = rows, places, agenda
+        self._far_spans, self.comes_to = agenda.spans, agenda.comes_to
+
     def emptied(self) -> Iterator[None]:
         """Hold nothing any more, and yield after each unit of work; for an engine that is not used any more."""
+        self._unsettled.clear()
         for span in self._spans.values():
             while span.held:
                 del span.held[-ROW_LENGTH:]
                 yield
-        while self._held:
-            for _ in range(min(ROW_LENGTH, len(self._held))):
-                self._held.popitem()
+        while self._near:
+            for _ in range(min(ROW_LENGTH, len(self._near))):
+                self._near.popitem()
             yield
         yield from self.rows.emptied()
+        yield from self._places.emptied()
 
     def wake(self, held: Held, instant: int) -> None:
         """Wake the schedule when `instant` (ns) comes, instead of any time set before."""
         if held.wake != NO_WAKE:
             self.cancel_wake(held)
         held.wake = instant
-        span = self._spans.get(instant >> SPAN_BITS)
-        if span is None or instant < span.first:
+        if self._far_agenda.is_far(instant) and type(held) is Held:
+            self._unsettled.append((held, instant))
+        else:
             self._enter(held, instant)
-        else:  # the case of nearly all schedules at a start
-            span.held.append(held)
-            self._in_spans += 1
+
+    def settle(self, near: Container[int]) -> None:
+        """Pack the schedules whose next wake is far; those with the sequences in `near` are not packed.
+
+        To be called at the end of each step: no code may use a schedule after that unless it is in progress.
+        """
+        if not (self._unsettled or self._fetched):
+            return
+        agenda, entered = self._far_agenda, set(self._fetched)
+        for held, wake in self._unsettled:
+            place, subject = held.place, held.subject
+            if held.wake != wake or self._near.get(subject) is not held:
+                continue
+            if agenda.is_far(wake) and held.sequence not in near and self.rows.pack(held):
+                held.wake = NO_WAKE  # a stale entry may still have the object
+                del self._near[subject]
+                self._places.add(subject.encode("utf-8", "surrogateescape"), place)
+                if (place, wake) not in entered:
+                    agenda.add(place, wake)
+            else:
+                self._enter(held, wake)
+        self._unsettled.clear()
+        for place, wake in self._fetched:
+            if self.rows.far_wake(place) != wake:
+                agenda.became_stale(wake, self.rows.far_wake)
+        self._fetched.clear()
 
     def cancel_wake(self, held: Held) -> None:
         """Remove the wake of a schedule, until another one is set."""
@@ -128,33 +197,70 @@ class Roster:
         span = self._spans.get(instant >> SPAN_BITS)
         if span is not None:
             self._became_stale(span, instant >> SPAN_BITS)
-        if len(self._agenda) + self._in_spans >= 2 * len(self._held) + MIN_AGENDA_ENTRIES:
+        if len(self._agenda) + self._in_spans >= 2 * len(self._near) + MIN_AGENDA_ENTRIES:
             self._agenda.discard_stale()
 
     def next_wake(self) -> int | None:
-        """Return the earliest instant of an entry; it may be of an entry that is stale."""
-        ordered, number = self._agenda.first(), self._first_span()
-        if number is None:
-            return ordered
-        first = self._spans[number].first
-        return first if ordered is None or first < ordered else ordered
+        """Return the earliest instant of an entry, or an earlier one at which far schedules become near.
+
+        It may be of an entry that is stale.
+        """
+        if not (self._spans or self._far_spans or self._unsettled):
+            return self._agenda.first()
+        number = self._first_span()
+        instants = [self._agenda.first(), self._far_agenda.next_unpacking()]
+        if number is not None:
+            instants.append(self._spans[number].first)
+        instants += [self._far_agenda.unpacking_of(wake) for held, wake in self._unsettled if held.wake == wake]
+        return min((instant for instant in instants if instant is not None), default=None)
 
     def pop_woken(self, now: int, most: int) -> list[Held]:
         """Take the next schedules whose time has come, at most `most`, by time and then by sequence.
 
-        Fewer if there are no more, or if more have to be put in order first: then `next_wake` has come already.
+        Fewer if there are no more, or if more have to be unpacked or put in order first: then `next_wake` has come
+        already.
         """
-        current = now >> SPAN_BITS
+        if not (self._spans or self._far_spans):
+            return self._agenda.pop(now, most)
+        until = self._unpack_some(now)
+        current = until >> SPAN_BITS
         woken: list[Held] = []
         while True:
             number = self._first_span()
             # Entries of a span that has begun may be earlier than those that are in order.
-            woken += self._agenda.pop(now if number is None else min(now, (number << SPAN_BITS) - 1), most - len(woken))
+            bound = until if number is None else min(until, (number << SPAN_BITS) - 1)
+            woken += self._agenda.pop(bound, most - len(woken))
             if len(woken) == most or number is None or number > current + 1:
                 return woken
             is_rest_left = self._order_some(number)
             if is_rest_left or number > current:
                 return woken
+
+    def _fetch(self, subject: str) -> Held | None:
+        """Return the far schedule on a subject, which becomes near until the end of the step."""
+        place = self._places.pop(subject.encode("utf-8", "surrogateescape"))
+        if place is None:
+            return None
+        held = self._near[subject] = self.rows.unpack(place)
+        if self._far_agenda.is_far(held.wake):
+            self._unsettled.append((held, held.wake))
+            self._fetched.append((place, held.wake))
+        else:
+            self._enter(held, held.wake)  # it was to be unpacked soon
+        return held
+
+    def _unpack_some(self, now: int) -> int:
+        """Unpack some of the schedules that are not far any more; returns the instant up to which all are near."""
+        agenda = self._far_agenda
+        for place in agenda.take(MAX_UNPACKED_PER_CALL):
+            wake = self.rows.far_wake(place)
+            if wake is None or agenda.is_far(wake):
+                continue  # it was fetched since, or another one took its place
+            self._places.pop(self.rows.subject(place))
+            held = self.rows.unpack(place)
+            self._near[held.subject] = held
+            self._enter(held, held.wake)
+        return agenda.near_through(now)
 
     def _enter(self, held: Held, instant: int) -> None:
         number = instant >> SPAN_BITS

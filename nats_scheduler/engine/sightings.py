@@ -58,9 +58,9 @@ class Sightings:
         while expected and (first := next(iter(expected))) <= through:
             self.matched.append(expected.pop(first))
 
-    def next_matched(self) -> tuple[Reading, StoredMessage]:
-        """Return what the first of `matched` says, and the message."""
-        fire = self.matched.popleft()
+    @staticmethod
+    def reading_of(fire: Fire) -> tuple[Reading, StoredMessage]:
+        """Return what one of `matched` says, and the message."""
         message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
         generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
         return Reading(generated=generated), message

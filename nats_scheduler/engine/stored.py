@@ -110,7 +110,7 @@ class StoredSchedules:
     @property
     def count(self) -> int:
         """How many schedules are held, rejected or paused."""
-        return len(self._engine.held) + len(self._engine.rejected) + len(self._engine.inactive.paused)
+        return len(self._engine.held) + len(self._engine.inactive.rejected) + len(self._engine.inactive.paused)
 
     @property
     def view(self) -> EngineView:
@@ -125,7 +125,7 @@ class StoredSchedules:
     @property
     def rejected(self) -> dict[str, Rejected]:
         """The subjects whose last message is a rejected schedule, and that message."""
-        return self._engine.rejected
+        return self._engine.inactive.rejected
 
     @property
     def paused(self) -> dict[str, PausedSchedule]:

@@ -56,7 +56,10 @@ from nats_scheduler.engine.inputs import (
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
+    RemovalsSuspected,
+    SchedulesPurged,
     ShardsHeld,
+    SnapshotRestored,
     StreamChanged,
 )
 from nats_scheduler.engine.intake import Intake, Readers
@@ -68,10 +71,10 @@ from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.snapshots import Parts, Snapshots
 from nats_scheduler.engine.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
@@ -132,12 +135,12 @@ class StreamEngine:
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
         acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
-        noting = self._admission, self.inactive, self.misnaming, self._sightings, self._expiry
-        readers = Readers(*acting, *noting)
+        readers = Readers(*acting, self._admission, self.inactive, self.misnaming, self._sightings, self._expiry)
         self._intake = Intake(reader, readers, reads_all=reads_all)
+        whole = Parts(*acting, self._admission, self._places, self._backlog, *readers[6:], self._intake)
+        self.snapshots = Snapshots(whole, rules, reader.dialects, lambda: self.is_idle)
         self._reads_all = reads_all
-        self._read_through = 0
-        self._now = 0
+        self._read_through = self._now = 0
         self._draining = False
         self.steps = 0
         """How many steps were made: nothing that is known of the stream changes between two."""
@@ -149,6 +152,7 @@ class StreamEngine:
         if now < self._now - MIN_CLOCK_STEP_NS:
             self._clock_stepped_back(self._now - now)
         self._now = now
+        self._roster.comes_to(now)
         self.steps += 1
         for given in inputs:
             self._take(given, now)
@@ -160,14 +164,14 @@ class StreamEngine:
             self._emit(WakeAt(now))
         if self._expiry is not None:
             self._expiry.report()
+        self._roster.settle(self._lifecycle.aside)
         actions, self._actions = self._actions, []
         return [*self._course.firing.hand_out(), *actions]
 
     @property
     def is_idle(self) -> bool:
         """Whether no fire, no purge and no removal awaits its conclusion."""
-        is_concluded = self._outstanding == 0 and self._outcomes.is_idle
-        return is_concluded and (self._expiry is None or self._expiry.in_flight == 0)
+        return not self._outstanding and self._outcomes.is_idle and not (self._expiry and self._expiry.in_flight)
 
     @property
     def has_unknown(self) -> bool:
@@ -233,11 +237,6 @@ class StreamEngine:
         """The schedules held."""
         return self._roster
 
-    @property
-    def rejected(self) -> dict[str, Rejected]:
-        """The subjects whose last message is a rejected schedule, and that message."""
-        return self.inactive.rejected
-
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
         return EngineView(self._roster, self.lifetimes, self.inactive, self.misnaming, fired_by)
@@ -252,11 +251,7 @@ class StreamEngine:
 
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
-        rejected = (
-            rejected.sequence
-            for subject, rejected in self.rejected.items()
-            if not (rejected.is_paused or self._admission.is_waiting(subject)) and self.ownership.is_ours_on(subject)
-        )
+        rejected = self._admission.settles_nothing_of()
         return self._holdings.checkpoint(now, self._intake.last_read, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
@@ -269,7 +264,7 @@ class StreamEngine:
                 self._intake.read(given, now)
             case ContentRead():
                 self._intake.read_content(given, now)
-            case PurgeConcluded():
+            case SchedulesPurged() | PurgeConcluded():
                 self._purges.concluded(given, now)
             case PublishConcluded():
                 self._outcomes.concluded(given, now)
@@ -283,6 +278,8 @@ class StreamEngine:
                 self._course.finish_answered(given, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
+            case RemovalsSuspected() | SnapshotRestored():
+                self.snapshots.take(given, now)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():
@@ -314,7 +311,7 @@ class StreamEngine:
         self._course.overlaps.caught_up(self._intake.last_read)
         self._outcomes.overdue.caught_up(now)
         self._course.firing.is_open = not self._draining
-        self._emit(Report(StreamReady(len(self._roster), len(self.rejected))))
+        self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._backlog.begin_with(self.ownership.shards)
         self.misnaming.report(self.ownership.shards)
         self._outcomes.contact_regained(now)
@@ -359,21 +356,27 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
-        self.inactive.check_due(now, self._outstanding)
-        if self.in_flight.room <= 0:
-            return  # an outcome is the next thing to come
-        next_wake = now if is_left else self._roster.next_wake()
-        checks = self.inactive.next_check(self._outstanding)
-        instants = next_wake, self._next_removal(), self._purges.next_retry(), checks
-        wakes = [instant for instant in instants if instant is not None]
-        if wakes:
-            self._emit(WakeAt(min(wakes)))
+        if self.inactive.checks:
+            self.inactive.check_due(now, self._outstanding)
+        if self.in_flight.room > 0:  # or else an outcome is the next thing to come
+            instant = now if is_left else self._next_wake()
+            if instant is not None:
+                self._emit(WakeAt(instant))
+
+    def _next_wake(self) -> int | None:
+        """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
+        instant = self._roster.next_wake()
+        if self._expiry is None and not (self.inactive.checks or self._purges.old_versions):
+            return instant
+        is_full = self._outstanding > BURST_IN_FLIGHT
+        removal = None if self._expiry is None or is_full else self._expiry.next_wake()
+        others = removal, self._purges.next_retry(), self.inactive.next_check(self._outstanding)
+        return min((one for one in (instant, *others) if one is not None), default=None)
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
-        matched, is_matched_left = self._sightings.matched, False
-        if matched and not self.in_flight.is_burst(len(matched), now):
-            is_matched_left = self._intake.take_matched(now)
+        waiting = len(self._sightings.matched)
+        is_matched_left = waiting > 0 and not self.in_flight.is_burst(waiting, now) and self._intake.take_matched(now)
         is_report_left = self._outcomes.report(now)
         return self._purges.release(now, is_open=self._course.firing.is_open) or is_matched_left or is_report_left
 
@@ -386,9 +389,6 @@ class StreamEngine:
         """Ask for removals, but not during a burst, nor of a schedule whose last fire is not settled."""
         if self._expiry is not None and self._outstanding <= BURST_IN_FLIGHT:
             self._expiry.remove_due(now, lambda sequence: self._lifecycle.active(sequence) is not None)
-
-    def _next_removal(self) -> int | None:
-        return None if self._expiry is None or self._outstanding > BURST_IN_FLIGHT else self._expiry.next_wake()
 
     def _clock_stepped_back(self, by: int) -> None:
         """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""

@@ -6,11 +6,22 @@ change between two slices.
 Cost: a fraction of a microsecond for each note. Limit: the subjects are copied at once, 10 ms for a million.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
+
+
+class Noted(Protocol):
+    """What is on a subject."""
+
+    @property
+    def subject(self) -> str:
+        """The subject."""
+        ...
+
 
 T = TypeVar("T")
+N = TypeVar("N", bound=Noted)
 
 LOOKED_AT_PER_UNIT = 256
 """Notes that are looked at in one unit of work."""
@@ -21,7 +32,7 @@ MAX_UNSORTED = 512
 
 @dataclass(frozen=True, slots=True)
 class SubjectPage(Generic[T]):
-    """Some notes, by subject."""
+    """Some notes, or only their subjects, by subject."""
 
     messages: list[T]
     is_last: bool
@@ -29,21 +40,36 @@ class SubjectPage(Generic[T]):
 
 
 def by_subject(
-    noted: Mapping[str, T], is_wanted: Callable[[T], bool], limit: int, after: str
-) -> Generator[None, None, SubjectPage[T]]:
+    noted: Mapping[str, N], is_wanted: Callable[[N], bool], limit: int, after: str
+) -> Generator[None, None, SubjectPage[N]]:
     """Find the first `limit` notes after a subject; yield after each unit of work."""
+    page = yield from first_subjects(_visited(noted, is_wanted), limit, after)
+    kept = (noted.get(subject) for subject in page.messages)
+    return SubjectPage([one for one in kept if one is not None], page.is_last)
+
+
+def first_subjects(visited: Iterable[Noted | None], limit: int, after: str) -> Generator[None, None, SubjectPage[str]]:
+    """Find the first `limit` subjects after one of what is visited; yield where that has None."""
     found: list[str] = []
     last: str | None = None
     """No subject after this one is on the page."""
-    for number, subject in enumerate(list(noted), 1):
-        if number % LOOKED_AT_PER_UNIT == 0:
+    for one in visited:
+        if one is None:
             if len(found) > limit + MAX_UNSORTED:
                 found = sorted(found)[: limit + 1]
                 last = found[-1]
             yield
-        one = noted.get(subject)
-        if one is not None and subject > after and (last is None or subject <= last) and is_wanted(one):
-            found.append(subject)
+        elif one.subject > after and (last is None or one.subject <= last):
+            found.append(one.subject)
     found.sort()
-    kept = (noted.get(subject) for subject in found[:limit])
-    return SubjectPage([one for one in kept if one is not None], len(found) <= limit)
+    return SubjectPage(found[:limit], len(found) <= limit)
+
+
+def _visited(noted: Mapping[str, N], is_wanted: Callable[[N], bool]) -> Iterator[N | None]:
+    """Yield the notes that are wanted, and None after each unit of work."""
+    for number, subject in enumerate(list(noted), 1):
+        if number % LOOKED_AT_PER_UNIT == 0:
+            yield None
+        one = noted.get(subject)
+        if one is not None and is_wanted(one):
+            yield one

@@ -23,12 +23,13 @@ from enum import StrEnum
 
 from nats_scheduler.engine.cursor import NO_FIRE, Cursor
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
+from nats_scheduler.engine.far import Window
 from nats_scheduler.engine.flight import Failing, Flight
 from nats_scheduler.engine.held import NO_EXPIRY, Held
 from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.misnaming import Misnaming
-from nats_scheduler.engine.outlook import Kind, Outlook, State, is_searched, kind_of, outlook_of
+from nats_scheduler.engine.outlook import Kind, Outlook, State, kind_of, outlook_of
 from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.engine.roster import Roster
@@ -36,6 +37,7 @@ from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.sliced import Sliced
 from nats_scheduler.engine.subject_pages import SubjectPage, by_subject
 from nats_scheduler.engine.timeline import Timeline
+from nats_scheduler.engine.visits import visit
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.jitter import stored_timetable
 from nats_scheduler.message.subjects import is_covered
@@ -47,9 +49,6 @@ from nats_scheduler.schedule.patterns import Pattern
 
 MAX_PAGE_LENGTH = 1_000
 """Most schedules on a page of a running engine: they are sorted at once."""
-
-SEARCHED_PER_UNIT = 16
-"""Schedules whose next fire is searched in one unit of work, tens of microseconds each."""
 
 MAX_UNSORTED = 512
 """Schedules that may be on a page and are not sorted yet."""
@@ -193,7 +192,7 @@ class EngineView:
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
-        held = self._roster.on(subject) or self._paused(subject, now)
+        held = self._roster.peek(subject) or self._paused(subject, now)
         return None if held is None else self._listed(held, self._outlook(held, now, NONE_FAILING))
 
     def rejection(self, subject: str) -> Rejected | None:
@@ -206,7 +205,7 @@ class EngineView:
 
     def flight(self, subject: str) -> Flight | None:
         """Return what is in progress for the schedule on a subject: to look at, not to change."""
-        held = self._roster.on(subject)
+        held = self._roster.peek(subject)
         return None if held is None else held.flight
 
     def page(
@@ -232,7 +231,7 @@ class EngineView:
 
     def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
         """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
-        for held in self._visit(timeline.now):
+        for held in visit(self._roster.rows, timeline.now):
             if held is None:
                 yield
             else:
@@ -268,19 +267,21 @@ class EngineView:
 
     def each(self, now: int, failing: Failings = NONE_FAILING) -> Iterator[tuple[Held, Outlook] | None]:
         """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
-        for held in self._visit(now):
+        for held in visit(self._roster.rows, now):
             yield None if held is None else (held, self._outlook(held, now, failing))
 
     def described(
         self, held: Held | PausedSchedule, outlook: Outlook, failing: Failings = NONE_FAILING
     ) -> ListedSchedule | None:
         """Describe a schedule that was visited; None if it ended meanwhile."""
-        known = self._roster.on(held.subject) or self._inactive.paused.get(held.subject)
-        return self._listed(held, outlook, failing.get(held.sequence)) if known is held else None
+        known = self._roster.peek(held.subject) or self._inactive.paused.get(held.subject)
+        if known is None or known.sequence != held.sequence:
+            return None
+        return self._listed(known, outlook, failing.get(known.sequence))
 
-    def _visit_all(self, now: int) -> Iterator[Held | PausedSchedule | None]:
+    def visit_all(self, now: int, window: Window | None = None) -> Iterator[Held | PausedSchedule | None]:
         """Yield each schedule that is held or paused, and None after each unit of work."""
-        yield from self._visit(now)
+        yield from visit(self._roster.rows, now, window)
         for number, subject in enumerate(list(self._inactive.paused)):
             if number % ROW_LENGTH == 0:
                 yield None
@@ -292,21 +293,6 @@ class EngineView:
         paused = self._inactive.paused.get(subject)
         return None if paused is None or self._lifetimes.ends(paused) <= now else paused
 
-    def _visit(self, now: int) -> Iterator[Held | None]:
-        """Yield each schedule that is held, and None after each unit of work."""
-        rows, number, searched = self._roster.rows, 0, 0
-        while number < len(rows):
-            row = rows[number]
-            for held in row.copy():
-                if is_searched(held, now):
-                    searched += 1
-                    if searched % SEARCHED_PER_UNIT == 0:
-                        yield None
-                if held.row is row:  # else it was removed while the visit rested
-                    yield held
-            yield None
-            number += 1
-
     def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings) -> Outlook:
         if isinstance(held, PausedSchedule):
             return Outlook(None, State.PAUSED)
@@ -317,7 +303,7 @@ class EngineView:
 
     def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
         counts = Counts()
-        for held in self._visit_all(now):
+        for held in self.visit_all(now):
             if held is None:
                 yield
             elif query.names(held):
@@ -330,15 +316,14 @@ class EngineView:
         self, now: int, query: Query, limit: int | None, after: Cursor, failing: Failings
     ) -> Generator[None, None, Page]:
         found: list[_Found] = []
-        last: int | None = None
-        """No schedule that fires later (ns) is on the page."""
-        for held in self._visit_all(now):
+        window = Window(now, now if self._lifetimes.max_age else after.fire)
+        for held in self.visit_all(now, window):
             if held is None:
                 if limit is not None and len(found) > limit + MAX_UNSORTED:
                     found = _first(found, limit + 1)
-                    last = found[-1].place.fire
+                    window.last = found[-1].place.fire
                 yield
-            elif not self._is_elsewhere(held, now, after, last) and query.names(held):
+            elif not self._is_elsewhere(held, now, after, window.last) and query.names(held):
                 one = _Found(held, self._outlook(held, now, failing))
                 if one.place > after and (query.states is None or one.outlook.state in query.states):
                     found.append(one)
@@ -354,7 +339,7 @@ class EngineView:
         return Page(schedules, found[-2].place if is_more else None)
 
     def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:
-        """Return whether a schedule is certainly on another page; no schedule fires before it is due."""
+        """Return whether a schedule is certainly on another page; none on this one fires later than `last` (ns)."""
         if isinstance(held, PausedSchedule):
             return last is not None and last < NO_FIRE
         if last is not None and held.fire_time > last:

@@ -1,4 +1,4 @@
-"""The acknowledgements of all streams of one connection: one inbox, one timer.
+"""The acknowledgements of all streams of one connection: one inbox, one timer. The same for the answers to purges.
 
 A fire's reply subject names its publisher and the fire's number there. So the acknowledgements of a thousand streams
 are parsed together like those of one.
@@ -9,44 +9,50 @@ Cost: a dictionary entry for each publisher; nothing while nothing is in flight.
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
-from nats_scheduler.jetstream.frames import AcknowledgementFrames
+from nats_scheduler.jetstream.frames import AcknowledgementFrames, PurgeFrames
 
 ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""
 
 
 class Sender(Protocol):
-    """What publishes with acknowledgements."""
+    """What sends fires with acknowledgements, or purges with answers."""
 
     @property
     def in_flight(self) -> int:
-        """The number of fires that were sent and are not concluded."""
+        """The number of fires, or purges, that were sent and are not concluded."""
 
     def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
-        """Take the acknowledgement of one fire."""
+        """Take the acknowledgement of one fire, or the answer to one purge."""
 
     def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
-        """Take consecutive acknowledgements that each say that something was stored anew."""
+        """Take consecutive acknowledgements that each say that something was stored anew, or answers of success."""
 
     def conclude_denied(self, denials: Counter[str]) -> None:
-        """Conclude the oldest fires to each denied target, and subtract them from `denials`."""
+        """Conclude the oldest of those to each denied subject, and subtract them from `denials`."""
 
     def conclude_late(self, now: float) -> None:
-        """Conclude the fires whose deadline is at or before `now`, by the loop's clock."""
+        """Conclude those whose deadline is at or before `now`, by the loop's clock."""
 
 
 class Acknowledgements:
     """The acknowledgements of one connection."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        name: str = "a",
+        frames: Callable[[str, Mapping[bytes, bytes]], AcknowledgementFrames | PurgeFrames] = AcknowledgementFrames,
+    ) -> None:
+        """Receive on the inbox with this name; `frames` reads the usual ones from the bytes."""
         self._connection = connection
         self._loop = asyncio.get_running_loop()
-        self._inbox = connection.inbox("a")
+        self._inbox = connection.inbox(name)
         self._senders: dict[bytes, Sender] = {}
         self._streams: dict[bytes, bytes] = {}
         self._busy: dict[bytes, Sender] = {}
@@ -54,9 +60,9 @@ class Acknowledgements:
         self._joined = 0
         self._denials: Counter[str] = Counter()
         self._deadline_timer: asyncio.TimerHandle | None = None
-        self._frames = AcknowledgementFrames(self._inbox, self._streams)
+        self._frames = frames(self._inbox, self._streams)
         sid = connection.subscribe(f"{self._inbox}.*.*", self._received)
-        connection.read_runs(sid, self._received_run)
+        connection.read_runs(sid, self._received_run, short=True)
         connection.when_denied(self._denied)
 
     def join(self, sender: Sender, stream: str) -> tuple[str, bytes]:
@@ -116,3 +122,10 @@ class Acknowledgements:
                 self._busy.pop(key, None)
         if self._busy and self._deadline_timer is None and not self._connection.is_lost:
             self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
+
+
+class PurgeAnswers(Acknowledgements):
+    """The answers to the purges of one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, "p", PurgeFrames)

@@ -7,7 +7,7 @@ Each method is one request: build, call, translate.
 
 import binascii
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.capabilities import finds_last
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
@@ -46,6 +46,15 @@ DEFAULT_PREFIX = "$JS.API"
 
 Config = dict[str, Any]
 """A stream configuration as JSON, unknown fields included."""
+
+
+class Removed(NamedTuple):
+    """What was removed of a stream."""
+
+    first: int
+    """The first sequence that is stored; everything before it was removed."""
+    sequences: frozenset[int]
+    """What was removed behind it."""
 
 
 class JetStreamApi:
@@ -134,6 +143,19 @@ class JetStreamApi:
         """Return the last sequence that a stream's leader knows; raises as `call` does."""
         info = await self.call(f"STREAM.INFO.{name}", None, within_seconds)
         return integer(inner(info.get("state")).get("last_seq"))
+
+    async def removed(self, name: str, most: int) -> Removed | None:
+        """Return which messages of a stream were removed; None if there is no stream, or if more than `most` were.
+
+        Those before the first one that is stored are not counted.
+        """
+        info = await self.stream(name)
+        if info is None or integer(inner(info.get("state")).get("num_deleted")) > most:
+            return None
+        info = await self.call(f"STREAM.INFO.{name}", {"deleted_details": True})
+        state = inner(info.get("state"))
+        deleted = frozenset(one for one in _listed(state.get("deleted")) if type(one) is int)
+        return Removed(integer(state.get("first_seq")), deleted)
 
     async def create_stream(self, config: Config) -> Any:
         """Create a stream and return its information."""

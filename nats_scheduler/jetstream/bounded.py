@@ -26,24 +26,13 @@ class BoundedRequests(Generic[Request]):
         ask: Callable[[Request], Awaitable[Input]],
         give_up: Callable[[Request, str], Input],
         limit: int,
-        group_seconds: float = 0.0,
-        group_limit: int = 1,
     ) -> None:
-        """Send at most `limit` requests at a time.
-
-        What is begun less than `group_seconds` after the last requests were sent waits for the rest of that time, or
-        until so many wait as `group_limit`. Many that are sent together take one write, and one wake of the server.
-        """
+        """Send at most `limit` requests at a time."""
         self._notify = notify
         self._tasks = tasks
         self._ask = ask
         self._give_up = give_up
         self._limit = limit
-        self._group_seconds = group_seconds
-        self._group_limit = group_limit
-        self._group: asyncio.TimerHandle | None = None
-        """When those that wait are sent, if they wait for others."""
-        self._next_group_at = 0.0
         self._waiting: deque[Request] = deque()
         self._asked: dict[int, Request] = {}
         self._number = 0
@@ -56,27 +45,7 @@ class BoundedRequests(Generic[Request]):
             self._notify(self._give_up(request, self._ended))
             return
         self._waiting.append(request)
-        if self._group_seconds:
-            self._send_or_wait()
-        else:
-            self._start_worker()
-
-    def _send_or_wait(self) -> None:
-        """Send what waits, or have it wait for more of its group."""
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        if now < self._next_group_at and len(self._waiting) < self._group_limit:
-            self._group = self._group or loop.call_at(self._next_group_at, self._send_group)
-        else:
-            self._send_group()
-
-    def _send_group(self) -> None:
-        if self._group is not None:
-            self._group.cancel()
-            self._group = None
-        self._next_group_at = asyncio.get_running_loop().time() + self._group_seconds
-        for _ in self._waiting:
-            self._start_worker()
+        self._start_worker()
 
     def _start_worker(self) -> None:
         if self._workers < self._limit and is_started(self._work(), self._tasks):
@@ -90,8 +59,6 @@ class BoundedRequests(Generic[Request]):
         if self._ended is not None:
             return
         self._ended = reason
-        if self._group is not None:
-            self._group.cancel()
         opened = [*self._asked.values(), *self._waiting]
         self._asked.clear()
         self._waiting.clear()

@@ -14,7 +14,7 @@ Cost: one consumer for each sidecar, as soon as a schedule names a calendar.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND
@@ -56,7 +56,9 @@ class CalendarText(NamedTuple):
 
 
 class CalendarBucket(Registry):
-    """The bucket; as the registry's, but its values are texts."""
+    """The bucket; as the registry's, but its values are texts of users, and have no number of a format."""
+
+    formats: Mapping[str, int] = {}
 
     async def texts(self) -> AsyncIterator[CalendarText]:
         """Yield the calendars by name; none if there is no bucket. Raises `JetStreamError`."""

@@ -174,9 +174,11 @@ class Connection:
         """Call `listener` once, when all bytes of the current read, or else of the next one, were delivered."""
         self._client.after_chunk.append(listener)
 
-    def read_runs(self, number: int, run: RunReader) -> None:
-        """Have `run` take many messages of a subscription at once, until the subscription ends."""
+    def read_runs(self, number: int, run: RunReader, *, short: bool = False) -> None:
+        """Have `run` take many messages of a subscription at once, or few too (`short`), until it ends."""
         self._client.runs[number] = run
+        if short:
+            self._client.short_runs[number] = run
 
     def one(self, kind: Callable[["Connection"], Part]) -> Part:
         """Return the connection's only part of this kind; the first call makes it."""
@@ -316,6 +318,7 @@ class Connection:
         """Close the connection from this side, after the socket accepted what was written."""
         self._client.sinks.clear()
         self._client.runs.clear()
+        self._client.short_runs.clear()
         self._client.flush_frames()
         await self._client.close()
         self.end("closed by the sidecar")

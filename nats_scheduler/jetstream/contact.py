@@ -30,7 +30,7 @@ from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.history import walk_through
 from nats_scheduler.jetstream.proposals import proposal_waiter
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.purge import purger
+from nats_scheduler.jetstream.purge import Purger
 from nats_scheduler.jetstream.ranges import RangeReader
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag
 from nats_scheduler.jetstream.scan import ScanFollower
@@ -119,7 +119,7 @@ class StreamContact:
         self._duplicates = duplicate_reader(api, stream, notify, tasks)
         self._proposals = proposal_waiter(api, stream, notify, tasks)
         self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
-        self._purger = purger(api, stream, notify, tasks, reach)
+        self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, notify))
 

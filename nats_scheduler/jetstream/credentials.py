@@ -3,7 +3,8 @@
 The rule: an error about a file that cannot be used names the file and what was expected in it, before any server is
 asked; a server only answers that it does not accept the credentials.
 No error contains anything of what a file holds.
-Limit: only the server knows whether it accepts a key, or has revoked it.
+Cost: what reads seeds is imported if there is one, since it takes 1 MB. Limit: only the server knows whether it accepts
+a key, or has revoked it.
 """
 
 import base64
@@ -14,8 +15,6 @@ import ssl
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
-
-import nkeys
 
 from nats_scheduler.jetstream.errors import CredentialsError
 from nats_scheduler.schedule.instants import SECOND
@@ -28,8 +27,6 @@ MAX_CREDENTIALS_FILE_BYTES = 1024 * 1024
 SEED_LINE = re.compile(rb"^\s*(S[A-Z2-7]{50,80})\s*$", re.M)
 JWT_LINE = re.compile(rb"^\s*([\w-]+\.[\w-]+\.[\w-]+)\s*$", re.M)
 """A JWT on a line of its own."""
-
-USER_KEY_PREFIX = nkeys.PREFIX_BYTE_USER
 
 EXPECTED_SEED = "expected the seed of a user's NKey (SU…)"
 EXPECTED_CREDS_FILE = "expected a creds file with a user's JWT and seed, as `nsc generate creds` writes it"
@@ -108,6 +105,8 @@ def _by_token(token: bytes, seed: bytes, where: str) -> dict[str, Any]:
         raise CredentialsError(f"{where}: the seed is not that of the JWT's user")
 
     def sign(nonce: str) -> bytes:
+        import nkeys
+
         return base64.urlsafe_b64encode(nkeys.from_seed(bytearray(seed)).sign(nonce.encode())).rstrip(b"=")
 
     return {"user_jwt_cb": lambda: bytearray(token), "signature_cb": sign}
@@ -115,9 +114,11 @@ def _by_token(token: bytes, seed: bytes, where: str) -> dict[str, Any]:
 
 def _checked(seed: bytes, where: str) -> str:
     """Return the public key of a user's seed."""
+    import nkeys
+
     try:
         prefix, raw = nkeys.decode_seed(seed)
-        is_whole = prefix == USER_KEY_PREFIX and nkeys.encode_seed(bytes(raw), prefix) == seed
+        is_whole = prefix == nkeys.PREFIX_BYTE_USER and nkeys.encode_seed(bytes(raw), prefix) == seed
         if is_whole:
             return str(nkeys.from_seed(bytearray(seed)).public_key.decode())
     except Exception:  # noqa: S110 - whatever the library raises, this is not a seed

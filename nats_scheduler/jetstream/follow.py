@@ -126,7 +126,7 @@ class ConsumerFollower:
         """Read through a consumer; read by acknowledgements; `_chunk_ended` will be called after this chunk."""
         self._silent = 0
         """Checks in a row in which nothing had come from the consumer."""
-        self._batch: list[StoredMessage] = []
+        self._batches: list[Sequence[StoredMessage]] = []  # of this chunk: runs, and messages that came alone
         self._ended: asyncio.Future[str] | None = None
         self._inbox = ""
         self._frames: ConsumerFrames | None = None
@@ -184,7 +184,7 @@ class ConsumerFollower:
         if self._is_in_burst:
             self._deliver_others()
         elif self._is_following:
-            self._deliver_batch()
+            self._deliver_batches()
 
     def _deliver_others(self) -> None:
         """Deliver what other clients stored between the fires of a burst, and how far the stream is known."""
@@ -343,7 +343,7 @@ class ConsumerFollower:
         self._requested -= 1
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._call_after_this_chunk()
-        self._batch.append(StoredMessage(name, sequence, int(fields[first + 2]), block, kept))
+        self._batches.append((StoredMessage(name, sequence, int(fields[first + 2]), block, kept),))
         if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._leader_last:
             self._catch_up()
 
@@ -354,20 +354,22 @@ class ConsumerFollower:
         """
         if self._frames is None or not self._is_call_due:
             return position
-        messages, position = self._frames.read(buffer, position, self._delivered, is_live=self._caught_up)
-        if messages:
+        run, position = self._frames.read(buffer, position, self._delivered, is_live=self._caught_up)
+        if run is not None:
             self._has_received = True
-            self._delivered += len(messages)
-            self._requested -= len(messages)
-            self._last = messages[-1].sequence
-            self._batch += messages
-            self._call_after_this_chunk()
+            self._delivered += len(run)
+            self._requested -= len(run)
+            self._last = run[-1].sequence
+            self._batches.append(run)
         return position
 
-    def _deliver_batch(self) -> None:
-        if self._batch:
-            batch, self._batch = self._batch, []
+    def _deliver_received(self) -> None:
+        batches, self._batches = self._batches, []
+        for batch in batches:
             self._notify(MessagesRead(batch))
+
+    def _deliver_batches(self) -> None:
+        self._deliver_received()
         is_alive = self._is_made and self._ended is not None and not self._ended.done()
         if is_alive and self._caught_up and self._burst.is_known_after(self._last):
             self._finish(BURST_BEGAN)
@@ -376,9 +378,7 @@ class ConsumerFollower:
 
     def _catch_up(self) -> None:
         self._caught_up = True
-        if self._batch:
-            batch, self._batch = self._batch, []
-            self._notify(MessagesRead(batch))
+        self._deliver_received()
         self._notify(CaughtUp())
 
     def _status(self, block: bytes) -> None:

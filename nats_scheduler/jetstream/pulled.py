@@ -3,7 +3,8 @@
 The rules: a pull is asked for when the one before is over. Nothing is acknowledged. The consumer is deleted when its
 reader is done, or by the server if its reader stops to pull.
 
-Cost: two requests for the consumer, one for each pull, and about 5 µs for each message.
+Cost: two requests for the consumer, one for each pull, and about 5 µs for each message; 1 µs without bodies, if many
+come at once (`jetstream.frames`).
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import consumer_name
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.frames import ConsumerFrames
 from nats_scheduler.message.stored import StoredMessage
 
 PULL_SILENCE_LIMIT_SECONDS = 5.0
@@ -37,6 +39,8 @@ class PulledConsumer:
         self._name = consumer_name()
         self._inbox = connection.inbox(f"b.{self._name}")
         self._sid = 0
+        self._frames: ConsumerFrames | None = None
+        self._delivered = 0
         self._to_come = 0
         self._is_pull_over: asyncio.Future[bool] | None = None
         """Resolves to whether all that was pulled came."""
@@ -52,6 +56,9 @@ class PulledConsumer:
     async def open(self, config: Config) -> None:
         """Create it; raises `JetStreamError` if the server refuses or does not answer, and then nothing is left."""
         self._sid = self._connection.subscribe(self._inbox, self._received)
+        if config.get("headers_only"):
+            self._frames = ConsumerFrames(self._sid, self._stream, self._name)
+            self._connection.read_runs(self._sid, self._received_run)
         try:
             info = await self._api.create_consumer(self._stream, self._name, config, CONSUMER_DEADLINE_SECONDS)
         except JetStreamError:
@@ -110,8 +117,22 @@ class PulledConsumer:
         at = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
         stored_on = subject.decode("utf-8", "surrogateescape")
         self.messages.append(StoredMessage(stored_on, int(fields[at]), int(fields[at + 2]), block, body or None))
-        self._to_come -= 1
-        if self._to_come == 0:
+        self._delivered += 1
+        self._note_received(1)
+
+    def _received_run(self, buffer: bytes, position: int) -> int:
+        """Do what `_received` does, for many messages at once, if they have the usual shape."""
+        assert self._frames is not None, "runs are read only without bodies"
+        run, position = self._frames.read(buffer, position, self._delivered, is_live=True)
+        if run is not None:
+            self.messages += run
+            self._delivered += len(run)
+            self._note_received(len(run))
+        return position
+
+    def _note_received(self, count: int) -> None:
+        self._to_come -= count
+        if count and self._to_come == 0:
             self._end(is_complete=True)
 
     def _end(self, *, is_complete: bool) -> None:

@@ -9,8 +9,8 @@ In a cluster the consumer may be on a node that is ahead of the leader, and the 
 is read together only once the leader has reached its end (`jetstream.reach`).
 Only for requests that allow it (`ReadContent.by_sequence`), on streams on which a consumer is harmless.
 
-Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: between two schedules of a run lie at most
-`MAX_RUN_GAP - 1` other messages, which are read for nothing.
+Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: a run has at most `MAX_RUN_GAP - 1` other
+messages for each schedule, and `MAX_RUN_OTHERS` besides, which are read for nothing.
 """
 
 import asyncio
@@ -38,10 +38,16 @@ MAX_RUN_SCHEDULES = 2_048
 """Schedules of one run: others wait for its end."""
 
 MAX_RUN_GAP = 3
-"""Largest distance, in sequences, between neighbours of a run."""
+"""Largest distance, in sequences, between neighbours of a run, on average."""
+
+MAX_RUN_OTHERS = 32
+"""So many messages of others may lie closer together: while fires are stored, they come in groups, as schedules do."""
 
 RUN_SILENCE_LIMIT_SECONDS = 1.0
 """After so long without a message, the rest of a run is looked up one by one."""
+
+GATHERING_SECONDS = 0.1
+"""So long a content that may wait is not asked for, so that others are read with it."""
 
 Run = list[ReadContent]
 
@@ -68,6 +74,8 @@ class RangeReader:
         self._one_by_one = one_by_one
         self._reach = reach
         self._gathered: Run = []
+        self._timer: asyncio.TimerHandle | None = None
+        """When what was gathered is read, if all of it may wait."""
         self._runs: deque[Run] = deque()
         self._wanted: dict[int, ReadContent] = {}
         self._is_working = False
@@ -87,12 +95,27 @@ class RangeReader:
             self._one_by_one.begin(request)
             return
         self._gathered.append(request)
-        if not self._is_working:
+        if self._is_working:
+            return
+        if not request.may_wait or len(self._gathered) >= MAX_RUN_SCHEDULES:
+            self._start()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._start)
+
+    def _start(self) -> None:
+        """Read what was gathered so far."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered and not self._is_working:
             self._is_working = is_started(self._work(), self._tasks)
 
     def end(self) -> None:
         """Stop reading runs; look up one by one what is still wanted."""
         self._is_disabled = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         left = [*self._wanted.values(), *(request for run in self._runs for request in run), *self._gathered]
         self._wanted.clear()
         self._runs.clear()
@@ -209,7 +232,9 @@ def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
         if gap == 0:
             single.append(request)
             continue
-        if gap > MAX_RUN_GAP or len(run) >= MAX_RUN_SCHEDULES:
+        span = request.sequence - run[0].sequence
+        is_sparse = gap > MAX_RUN_GAP and span > MAX_RUN_GAP * len(run) + MAX_RUN_OTHERS
+        if is_sparse or len(run) >= MAX_RUN_SCHEDULES:
             (runs.append if len(run) >= MIN_RUN_SCHEDULES else single.extend)(run)
             run = []
         run.append(request)

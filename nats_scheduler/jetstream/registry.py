@@ -4,25 +4,28 @@ Instances exchange heartbeats, and leases: which instance holds which shards.
 
 It is one key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject
 counts, and it is read from the stream's leader.
+Each value has the number of its format, which is added and removed here (`jetstream.formats`).
 A flag is written here and nowhere else, so that the stream's configuration stays as its user asked for it.
 A running sidecar keeps the flags in memory, and writes them into a bucket that was created again.
 
 The rule: any client of the account may write here, so a value that no sidecar wrote counts as absent, and is reported.
+A value of a newer version is not read, and not replaced: to read it raises `UnknownFormatError`.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
-from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError
+from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.jetstream.formats import FORMATS, UnknownFormatError, marked, read_as_known
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
@@ -43,11 +46,20 @@ KEY_POLL_INTERVAL_SECONDS = 0.25
 DOMAIN_API_PREFIX = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
 
+MAX_PUT_ATTEMPTS = 8
+"""How often a write is tried while others write under the same key."""
+
 MAX_VALUE_BYTES = 64 * 1024
+
+Delivered = Object | UnknownFormatError | None
+"""What a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""
 
 
 class Registry:
     """A small key-value bucket. Keys are tokens joined by dots."""
+
+    formats: Mapping[str, int] = FORMATS
+    """The format of each kind of value that is written here."""
 
     def __init__(self, connection: Connection, api: JetStreamApi, bucket: str) -> None:
         self._connection = connection
@@ -91,25 +103,33 @@ class Registry:
         return is_new
 
     async def put(self, key: str, value: Any) -> None:
-        """Write a value; it is stored when this returns."""
-        raise_refusal(await self._connection.request_json(f"{self._written_to}.{key}", value), f"put {key}")
+        """Write a value in place of whatever is there, unless a newer version wrote that; it is stored at the end."""
+        for _ in range(MAX_PUT_ATTEMPTS):
+            _value, revision = await self.revised(key)
+            if await self.swap(key, value, revision) is not None:
+                return
+        raise JetStreamError(f"put {key}: another client wrote it before each of {MAX_PUT_ATTEMPTS} attempts")
 
     async def get(self, key: str) -> Object | None:
-        """Return the last value, None if there is none; raises `JetStreamError` if that cannot be found out."""
+        """Return the last value, None if there is none; raises `JetStreamError` if that cannot be found out.
+
+        That includes `UnknownFormatError`, as for all that read a value here.
+        """
         return (await self.dated(key))[0]
 
     def _object(self, key: str, message: StoredMessage) -> Object | None:
         value = read_object(message.body or b"")
         if value is None:
             self.broken(key, f"not a JSON object: {(message.body or b'')[:80]!r}")
-        return value
+            return None
+        return read_as_known(key, value, self.formats)
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write a value in place of the one with this revision (0: of none); None if another one is there by now.
 
         None too if another one is being written: a read may still return the value before.
         """
-        return await self.swap_bytes(key, json.dumps(value).encode(), revision)
+        return await self.swap_bytes(key, json.dumps(marked(key, value, self.formats)).encode(), revision)
 
     async def swap_bytes(self, key: str, value: bytes, revision: int, block: bytes = b"") -> int | None:
         """Do what `swap` does with a value that is any bytes, and with further headers, if `block` has some."""
@@ -123,7 +143,8 @@ class Registry:
 
     def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting for the answer; return False if it is too large."""
-        return self._connection.publish(f"{self._written_to}.{key}", json.dumps(value).encode())
+        document = json.dumps(marked(key, value, self.formats))
+        return self._connection.publish(f"{self._written_to}.{key}", document.encode())
 
     def mark_deleted(self, key: str) -> None:
         """Write that a key has no value any more, for the followers, without waiting for the answer."""
@@ -137,17 +158,21 @@ class Registry:
     async def revised(self, key: str) -> tuple[Object | None, int]:
         """Return the last value and its revision, 0 if there is none."""
         message = await self._last(key)
-        return (None, 0) if message is None else (read_object(message.body or b""), message.sequence)
+        if message is None:
+            return None, 0
+        value = read_object(message.body or b"")
+        return None if value is None else read_as_known(key, value, self.formats), message.sequence
 
     async def follow(
         self,
         keys: Sequence[str],
-        received: Callable[[str, Object | None, StoredMessage], None],
+        received: Callable[[str, Delivered, StoredMessage], None],
         caught_up: Callable[[], None] = lambda: None,
     ) -> None:
         """Deliver what is stored under keys that match, and then what is written, in order.
 
-        What is not a JSON object, such as a deleted key, is delivered as None.
+        What is not a JSON object, such as a deleted key, is delivered as None; a value of an unknown format as the
+        error that says so.
         `caught_up` is called when all that was stored is delivered.
         Ends as followers do, and also when the consumer is lost: the bucket may be another one by now, whose sequences
         begin again, so that all of it has to be delivered.
@@ -160,7 +185,8 @@ class Registry:
             if isinstance(given, CaughtUp):
                 caught_up()
             for message in given.messages if isinstance(given, MessagesRead) else ():
-                received(message.subject.removeprefix(prefix), read_object(message.body or b""), message)
+                key = message.subject.removeprefix(prefix)
+                received(key, self._delivered(key, message), message)
 
         wanted = {"headers_only": False, "filter_subjects": [f"{prefix}{key}" for key in keys]}
         try:
@@ -169,6 +195,13 @@ class Registry:
             if error.code != CONSUMER_LIMIT_REACHED:
                 raise
         await self._look_up(keys, notify)
+
+    def _delivered(self, key: str, message: StoredMessage) -> Delivered:
+        value = read_object(message.body or b"")
+        try:
+            return None if value is None else read_as_known(key, value, self.formats)
+        except UnknownFormatError as error:
+            return error
 
     async def _look_up(self, keys: Sequence[str], notify: Callable[[Input], None]) -> None:
         """Follow by look-ups, if the account allows no more consumers."""

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
+from nats_scheduler.jetstream.kept_config import as_kept
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import INVALID_JSON, Rejection
 from nats_scheduler.message.stream_rules import (
@@ -106,13 +107,13 @@ class StreamState:
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
-        """Read the answer to STREAM.INFO, CREATE or UPDATE."""
+        """Read the answer to STREAM.INFO, CREATE or UPDATE, or an entry of a list: all describe a stream alike."""
         state = info.get("state") or {}
         first, last = int(state.get("first_seq", 0)), int(state.get("last_seq", 0))
         created = str(info.get("created", ""))
         oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
         is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CREATION_TIME_ERROR_NS
-        return cls(dict(info["config"]), created, first, last, holds_older_messages=is_older)
+        return cls(as_kept(info["config"]), created, first, last, holds_older_messages=is_older)
 
     @property
     def name(self) -> str:

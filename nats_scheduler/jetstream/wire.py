@@ -22,6 +22,7 @@ from nats.errors import ProtocolError
 
 from nats_scheduler.jetstream.denied import Denial, read_denial
 from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.jetstream.reading import DirectReader
 
 Sink = Callable[[bytes, bytes, bytes, bytes], None]
 """Receives subject, reply subject (`b""` without one), header block (`b""` without one) and body of one message."""
@@ -38,9 +39,6 @@ MIN_RUN_BYTES = 1_024
 MAX_RECEIVED_CONTROL_LINE_BYTES = 64 * 1024
 """Longest control line that is accepted: far above the server's own default of 4 KiB."""
 
-READ_BUFFER_BYTES = nats.aio.client.DEFAULT_BUFFER_SIZE
-"""What nats-py reads at most at a time; if so much came, there is probably more."""
-
 _CRLF = b"\r\n"
 _MESSAGES = b"MmHh"
 _MESSAGES_WITH_HEADERS = b"Hh"
@@ -50,7 +48,7 @@ _ERR = re.compile(rb"-ERR\s+'?([^'\r\n]*)'?", re.IGNORECASE)
 class FrameParser:
     """Parse frames from what was read, and pass messages to their sinks.
 
-    It takes the place of nats-py's parser: the read loop calls `parse` and, on a new connection, `reset`.
+    It takes the place of nats-py's parser, which calls `parse` and, on a new connection, `reset`.
     """
 
     def __init__(self, client: "WireClient") -> None:
@@ -58,28 +56,57 @@ class FrameParser:
         self._pieces: list[bytes] = []
         self._held = 0
         self._wanted = 0
+        self._line: bytes | None = None
+        """A control line that waits until nats-py has processed it, and all that came behind it."""
 
     def reset(self) -> None:
         """Discard an incomplete frame: its rest was lost with the connection."""
+        self._line = None
         self._keep(b"")
 
     async def parse(self, data: bytes = b"") -> None:
-        """Parse the bytes that were just read; raise `ProtocolError` if they are not the NATS protocol."""
+        """Process the bytes that were just read; raise `ProtocolError` if they are not the NATS protocol."""
+        if not self.take(data):
+            await self.finish()
+
+    @property
+    def has_control_line(self) -> bool:
+        """Whether a control line waits for `finish`."""
+        return self._line is not None
+
+    def take(self, data: bytes) -> bool:
+        """Process the bytes that were just read; raises as `parse` does.
+
+        Returns False if a control line, and what came behind it, waits for `finish`.
+        """
         self._client.reset_pings()
         self._pieces.append(data)
         self._held += len(data)
-        if not self._is_worth_a_look(data):
-            return
+        if self._line is None and self._is_worth_a_look(data):
+            self._read()
+        return self._line is None
+
+    async def finish(self) -> None:
+        """Process the control line that waits, if there is one, and what came behind it."""
+        while self._line is not None:
+            await self._control(self._line)
+            self._line = None
+            self._read()
+
+    def _read(self) -> None:
+        """Process the bytes that are held, up to the first control line that has to wait."""
         buffer = b"".join(self._pieces)
         self._wanted = 0
         position = self._deliver(buffer, 0)
         while not self._wanted and (end := buffer.find(_CRLF, position)) >= 0:
-            await self._control(buffer[position:end])
+            line = buffer[position:end]
+            if line[:3].upper() != b"+OK":
+                self._line = line
+                self._keep(buffer[end + 2 :])
+                return
             position = self._deliver(buffer, end + 2)
         self._keep(buffer[position:] if position else buffer)
         self._client.chunk_ended()
-        if len(data) >= READ_BUFFER_BYTES:
-            await asyncio.sleep(0)  # let the event loop send what results from this before more is read
 
     def _is_worth_a_look(self, data: bytes) -> bool:
         """Return whether the first frame may be complete: to join the pieces costs time for all their bytes."""
@@ -103,7 +130,7 @@ class FrameParser:
         Runs are used if possible; for the rest there is one loop that calls nothing but the sinks.
         """
         sinks, find, held = self._client.sinks, buffer.find, len(buffer)
-        runs = self._client.runs if held - position >= MIN_RUN_BYTES else {}
+        runs = self._client.runs if held - position >= MIN_RUN_BYTES else self._client.short_runs
         while (end := find(_CRLF, position)) >= 0 and (kind := buffer[position]) in _MESSAGES:
             fields = buffer[position:end].split()
             has_headers = kind in _MESSAGES_WITH_HEADERS
@@ -139,7 +166,7 @@ class FrameParser:
             await self._client._process_info(json.loads(line[4:]))
         elif operation == b"-ERR":
             await self._error(line)
-        elif operation[:3] != b"+OK":
+        else:
             raise ProtocolError(f"unknown protocol line {line[:80]!r}")
 
     async def _error(self, line: bytes) -> None:
@@ -163,8 +190,12 @@ class WireClient(nats.aio.client.Client):
         """Called once each, when all messages of one read were delivered."""
         self.runs: dict[int, RunReader] = {}
         """By the number of the subscription: called first; what they leave goes to the sinks."""
+        self.short_runs: dict[int, RunReader] = {}
+        """Those of them that are called for few bytes too."""
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
+        self._flush_later: Callable[[Callable[[], None]], object] | None = None
+        """Calls something at the end of the turn: the event loop's own, looked up at the first write."""
         self.may_write: Callable[[], bool] = lambda: True
         """Called right before anything is given to the socket; on False it is discarded."""
         self.must_encrypt = False
@@ -197,6 +228,7 @@ class WireClient(nats.aio.client.Client):
     def remove_sink(self, sid: int) -> None:
         """Unsubscribe; twice is harmless, and messages that still arrive are not delivered."""
         self.runs.pop(sid, None)
+        self.short_runs.pop(sid, None)
         if self.sinks.pop(sid, None) is not None:
             self.write(f"UNSUB {sid}\r\n".encode())
 
@@ -208,13 +240,29 @@ class WireClient(nats.aio.client.Client):
         """
         self._outgoing.append(frames)
         if len(self._outgoing) == 1:
-            asyncio.get_running_loop().call_soon(self.flush_frames)
+            if self._flush_later is None:
+                loop = asyncio.get_running_loop()
+                self._flush_later = getattr(loop, "at_end_of_turn", loop.call_soon)
+            self._flush_later(self.flush_frames)
 
     def flush_frames(self) -> None:
         """Pass what was written to the socket now."""
         outgoing, self._outgoing = self._outgoing, []
         if outgoing and self.may_write() and self.is_connected and self._transport is not None:
             self._transport.write(b"".join(outgoing))
+
+    async def _read_loop(self) -> None:
+        """Read until the connection ends; nats-py starts this as a task once it is logged in."""
+        try:
+            library: Any = self._transport
+            stream: asyncio.StreamReader = library._io_reader
+            reader = DirectReader(library._io_writer.transport, self._ps)
+            stream.feed_eof()  # nothing more comes to it: what it has can be read without waiting
+            await reader.run(await stream.read())
+        except asyncio.CancelledError:
+            return
+        except Exception as error:
+            await self._process_op_err(error)
 
     def _connect_command(self) -> Any:
         if self.must_encrypt and not self.is_encrypted:

@@ -8,6 +8,7 @@ Cost: a few microseconds for a block of ten headers.
 Limit: the base must be a stored block; the server's own limit of 64 KiB is not checked here.
 """
 
+import re
 from collections.abc import Sequence
 
 from nats_scheduler.message.definition import Terms
@@ -41,6 +42,22 @@ _STRIPPED_PREFIXES = (ADR51.schedule, b"Nats-Expected-")
 # these headers of a publish: it would wait for the rest of a batch, or refuse the fire (10168, 10227).
 _PORTABLE_NAMES = (*_STRIPPED_NAMES, b"Nats-Stream-Source", b"Nats-Incr")
 _PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES, b"Nats-Batch-")
+_NOTHING_KEPT = re.compile(rb"NATS/1\.0\r\n(?:Nats-Schedule[^\r\n]*+\r\n)++\r\n")
+_NOTHING_KEPT_PORTABLE = re.compile(rb"NATS/1\.0\r\n(?:(?:X-)?Nats-Schedule[^\r\n]*+\r\n)++\r\n")
+"""A block that has nothing but the headers of a schedule, as most schedules have."""
+
+_PLAIN_TEXT = re.compile(r"[!-~]++")
+_FIRST_OF_OURS = "Nats-"
+"""The names of the identity and of the guard begin so: a subject that contains it may hide them."""
+_PLAIN_FIRE = (
+    b"NATS/1.0\r\n%b: %b\r\n%b: %b\r\n"
+    + MSG_ID
+    + b": %b\r\n"
+    + EXPECTED_SEQUENCE
+    + b": %d\r\n"
+    + EXPECTED_SUBJECT
+    + b": %b\r\n\r\n"
+)
 
 
 def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None) -> bytes:
@@ -73,6 +90,24 @@ def fire_block(
     names = {name for name, _value in moved}
     left = terms._replace(ttl="" if MSG_TTL in names else terms.ttl, rollup=terms.rollup and MSG_ROLLUP not in names)
     return with_effective_headers(generated_block(base, pattern, left, schedule, next_fire), [*moved, *ours])
+
+
+def plain_fire_block(
+    base: bytes, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None, identity: str, last: int
+) -> bytes | None:
+    """Return what `fire_block` returns for a fire with an identity and a guard that expects the sequence `last`.
+
+    `base` is the stored block of the schedule. None, unless the schedule is as most are: it has no other headers than
+    those of a schedule, its fires have no TTL and no roll-up, and its subject cannot hide a header. For such a fire
+    nothing has to be searched, and that takes a third of the time.
+    """
+    dialect = terms.dialect
+    if terms.ttl or terms.rollup or _FIRST_OF_OURS in schedule or not _PLAIN_TEXT.fullmatch(schedule):
+        return None
+    if not _keeps_nothing(base, dialect):
+        return None
+    name, following = schedule.encode(), PURGE if next_fire is None else pattern.format(next_fire).encode()
+    return _PLAIN_FIRE % (dialect.scheduler, name, dialect.next, following, identity.encode(), last, name)
 
 
 def identity_header(identity: str) -> Header:
@@ -125,9 +160,16 @@ def _effective_headers(terms: Terms) -> list[Header]:
 
 def _kept(base: bytes | None, dialect: Dialect) -> bytes:
     """Return the headers of `base` that go into the generated message."""
+    if base is not None and _keeps_nothing(base, dialect):
+        return b""
     if dialect.name == "adr51":
         return without_headers(base, _STRIPPED_NAMES, _STRIPPED_PREFIXES)
     return without_headers(base, _PORTABLE_NAMES, _PORTABLE_PREFIXES)
+
+
+def _keeps_nothing(base: bytes, dialect: Dialect) -> bool:
+    """Return whether it is seen at once that no header of a schedule goes into the generated message."""
+    return (_NOTHING_KEPT_PORTABLE if dialect is PORTABLE else _NOTHING_KEPT).fullmatch(base) is not None
 
 
 def is_generated_by(block: bytes | None, schedule: str) -> bool:

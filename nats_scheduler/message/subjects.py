@@ -15,13 +15,14 @@ _ANY_ONE = "*"
 _ANY_REST = ">"
 _API_PREFIXES = ("$JS.", "$SYS.")
 _BLANKS = frozenset("\t\n\f\r ")
-# Nearly all subjects look like this; they are valid and literal, and need not be split to find out.
-_usual = re.compile(r"[\w$:/=-]+(?:\.[\w$:/=-]+)*").fullmatch
+_USUAL = r"[\w$:/=-]+(?:\.[\w$:/=-]+)*"
+is_usual_subject = re.compile(_USUAL).fullmatch
+"""Nearly all subjects match this; they are valid and literal, and need not be split to find out."""
 
 
 def is_valid_subject(subject: str) -> bool:
     """Return whether `subject` has no empty token, no blank, and `>` only at its end."""
-    return _usual(subject) is not None or _is_valid(subject)
+    return is_usual_subject(subject) is not None or _is_valid(subject)
 
 
 def is_literal_subject(subject: str) -> bool:
@@ -30,7 +31,7 @@ def is_literal_subject(subject: str) -> bool:
     As the server does: only a token that *is* `*` or `>` is a wildcard; `foo.a*` is one subject
     (`test_a_star_inside_a_token_is_literal`).
     """
-    if _usual(subject) is not None:
+    if is_usual_subject(subject) is not None:
         return True
     return _is_valid(subject) and not _has_wildcard(subject.split("."))
 
@@ -55,13 +56,26 @@ def subject_matches(subject: str, filter: str) -> bool:  # noqa: A002 - the clie
 
 def is_covered(subject: str, stream_subjects: Sequence[str]) -> bool:
     """Return whether one of the stream's subjects covers `subject`, which is literal."""
-    return _owned_by(tuple(stream_subjects))(subject) is not None
+    return covering(tuple(stream_subjects))(subject) is not None
 
 
 @lru_cache(maxsize=256)
-def _owned_by(stream_subjects: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """Compile the subjects of a stream into one regular expression; cached, because all its schedules need the same."""
-    return re.compile("|".join(map(_expression, stream_subjects)) or r"(?!)", re.DOTALL).fullmatch
+def covering(stream_subjects: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """Return what finds whether the subjects of a stream cover a literal subject: it returns None if none does.
+
+    One regular expression; cached, because all schedules of the stream need the same.
+    """
+    return re.compile(_any_of(stream_subjects), re.DOTALL).fullmatch
+
+
+@lru_cache(maxsize=256)
+def covering_usual(stream_subjects: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
+    """Return what finds whether a text is a usual subject (`is_usual_subject`) that the subjects of a stream cover."""
+    return re.compile(rf"(?=(?:{_any_of(stream_subjects)})\Z){_USUAL}", re.DOTALL).fullmatch
+
+
+def _any_of(stream_subjects: tuple[str, ...]) -> str:
+    return "|".join(map(_expression, stream_subjects)) or r"(?!)"
 
 
 def _expression(covering: str) -> str:

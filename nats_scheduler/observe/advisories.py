@@ -208,10 +208,10 @@ class StreamRefusedAdvisory(Advisory):
 
 
 class CannotServeAdvisory(Advisory):
-    """This instance lacks a permission that a holder of the stream needs; other able instances hold the stream."""
+    """This instance lacks what a holder of the stream needs, such as a permission; able instances hold the stream."""
 
     type: Literal["io.nats_scheduler.advisory.v1.cannot_serve"]
-    reason: str = Field(description="The request that was denied.")
+    reason: str = Field(description="The request that was denied, or the value of a newer version that cannot be read.")
 
 
 class HolderRelievedAdvisory(Advisory):
@@ -239,9 +239,11 @@ class ScheduleChangedAdvisory(Advisory):
     change: Literal["added", "unchanged", "edited", "paused", "resumed", "removed", "fired", "backfilled"] = Field(
         description="What was done: `added`, `edited`, `paused`, `resumed`, `removed`, `fired` or `backfilled`."
     )
-    before: Annotated[int, Field(ge=0, description="Sequence of the schedule message before; 0 if there was none.")]
-    after: Annotated[int, Field(ge=0, description="Sequence of the schedule message now; 0 if there is none.")]
-    at: Annotated[Instant, Field(description="When it was done, RFC 3339 in UTC.")]
+    sequence_before: Annotated[
+        int, Field(ge=0, description="Sequence of the schedule message before; 0 if there was none.")
+    ]
+    sequence: Annotated[int, Field(ge=0, description="Sequence of the schedule message now; 0 if there is none.")]
+    changed: Annotated[Instant, Field(description="When it was done, RFC 3339 in UTC.")]
     author: str = Field(description="Who did it, as the program or person says; empty if that is not said.")
     reason: str = Field(description="Why, as the author says; empty if that is not said.")
     fires: list[Instant] = Field(description="The fire times of the fires that were stored, of the first 100 of them.")

@@ -27,12 +27,12 @@ class InstanceReports(Lines):
         self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
 
     def cannot_serve(self, stream: str, reason: str) -> None:
-        """Report that this instance lacks a permission that a holder needs; other able instances hold the stream."""
+        """Report that this instance lacks what a holder needs; other able instances hold the stream."""
         if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
             self._advise("cannot_serve", stream, reason=reason)
 
     def can_serve_again(self, stream: str) -> None:
-        """Report that no permission was denied for a while, so that this instance holds shards again."""
+        """Report that nothing was denied for a while, so that this instance holds shards again."""
         self._log.info("can_serve_again", stream=stream)
 
     def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:

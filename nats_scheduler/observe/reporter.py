@@ -6,7 +6,6 @@ The number of warnings and advisories is limited (`observe.allowance`); counters
 Listeners get every event unchanged; `nats-scheduler dev` prints its fires in this way.
 """
 
-import logging
 from collections.abc import Callable
 from typing import Any, assert_never
 
@@ -46,6 +45,7 @@ from nats_scheduler.observe.instance_reports import InstanceReports
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overlap_reports import OverlapReports
 from nats_scheduler.observe.overload import Overload
+from nats_scheduler.observe.snapshot_reports import SnapshotReports
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -57,7 +57,7 @@ Listener = Callable[[str, Event], None]
 _time = format_rfc3339
 
 
-class Reporter(OverlapReports, InstanceReports):
+class Reporter(OverlapReports, InstanceReports, SnapshotReports):
     """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -65,15 +65,20 @@ class Reporter(OverlapReports, InstanceReports):
         self._fires = metrics.fires
         self.activity = Activity(metrics.fires)
         """What happened in the last hour, by minute."""
-        self._logs_debug = bool(self._log.is_enabled_for(logging.DEBUG))
+        self._logs_debug = self._log.writes_debug
         self._listeners: list[Listener] = []
+        self._listeners_of: dict[type[Event], list[Listener]] = {}
+        """Those that want events of one kind only."""
         self._overload = Overload()
         self.late_after = SECOND
         """How late (ns) a fire is stored that is reported as late."""
 
-    def listen(self, listener: Listener) -> None:
-        """Call `listener` with every event too."""
-        self._listeners.append(listener)
+    def listen(self, listener: Listener, kind: type[Event] | None = None) -> None:
+        """Call `listener` with every event too, or with those of one kind: each fire has three events."""
+        if kind is None:
+            self._listeners.append(listener)
+        else:
+            self._listeners_of.setdefault(kind, []).append(listener)
 
     def report(self, stream: str, event: Event) -> None:
         """Report an event of a stream."""
@@ -81,7 +86,9 @@ class Reporter(OverlapReports, InstanceReports):
             self._dispatch(stream, event)
         except Exception as error:
             self._report_broken(stream, event, error)
-        for listener in self._listeners:
+        if not self._listeners and type(event) not in self._listeners_of:
+            return
+        for listener in (*self._listeners, *self._listeners_of.get(type(event), ())):
             try:
                 listener(stream, event)
             except Exception as error:
@@ -260,12 +267,12 @@ class Reporter(OverlapReports, InstanceReports):
     def _late(self, stream: str, event: FireReadBack) -> None:
         """Report a fire that was late; an `@at` that was past when it was stored could not be fired earlier."""
         lateness = event.stored_at - max(event.send_time, event.schedule_stored_at)
-        if lateness < self.late_after:
-            return
+        if lateness < self.late_after or not self._allowance.grants("fire_late", stream):
+            return  # in a burst of which all are late, the texts would take longer than the fires
         times = {"due": _time(event.fire_time), "stored": _time(event.stored_at), "lateness": format_duration(lateness)}
         fields = {"schedule": event.schedule, "stored_as": event.stored_sequence, **times}
-        if self._warn("fire_late", stream, {"stream": stream, **fields}):
-            self._advise("fire_late", stream, **fields)
+        self._log.warning("fire_late", stream=stream, **fields)
+        self._advise("fire_late", stream, **fields)
 
     def _unanswered(self, stream: str, event: FireUnknown) -> None:
         self._metrics.unanswered.labels(stream).inc()

@@ -1,4 +1,4 @@
-"""What is reached through one connection: JetStream's API, the registry's bucket, and that of the calendars."""
+"""What is reached through one connection: JetStream's API, and the buckets of the registry, calendars and snapshots."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.calendars import CalendarBucket
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -17,6 +18,7 @@ class Access:
     api: JetStreamApi
     registry: Registry
     calendars: CalendarBucket
+    snapshots: SnapshotsBucket
 
 
 def access_through(connection: Connection, settings: SidecarSettings) -> Access:
@@ -24,4 +26,5 @@ def access_through(connection: Connection, settings: SidecarSettings) -> Access:
     chosen = settings.connection
     api = JetStreamApi(connection, chosen.api_prefix, chosen.request_timeout_seconds)
     calendars = CalendarBucket(connection, api, settings.calendars_bucket)
-    return Access(connection, api, Registry(connection, api, settings.registry_bucket), calendars)
+    snapshots = SnapshotsBucket(connection, api, snapshots_bucket_of(settings.registry_bucket))
+    return Access(connection, api, Registry(connection, api, settings.registry_bucket), calendars, snapshots)

@@ -7,7 +7,7 @@ The rules:
   process schedules may have to wait because of that. A bucket that does not exist holds no calendars.
 - The engines are notified when edits are not received any more: no schedule ends by days that may be others by then.
 
-Cost: a look at the services every `NAMED_CHECK_INTERVAL_SECONDS` until a schedule names a calendar; then one consumer.
+Cost: nothing until a schedule names a calendar, however many streams there are; then one consumer.
 Limit: a bucket that is created later is found within `RETRY_SECONDS`.
 """
 
@@ -22,9 +22,6 @@ from nats_scheduler.runtime.setbacks import Setbacks
 from nats_scheduler.runtime.stream_services import StreamServices
 from nats_scheduler.schedule.calendars import KnownCalendars
 
-NAMED_CHECK_INTERVAL_SECONDS = 0.5
-"""How often it is checked whether a schedule names a calendar."""
-
 RETRY_SECONDS = 1.0
 """Wait before the bucket is followed again."""
 
@@ -35,9 +32,11 @@ async def follow_calendars(access: Access, services: StreamServices, reporter: R
     def problem(reason: str) -> None:
         reporter.problem("calendars_not_followed", reason=reason)
 
-    lost = access.connection.lost
-    while not services.name_calendars and not lost.done():
-        await asyncio.wait((lost,), timeout=NAMED_CHECK_INTERVAL_SECONDS)
+    naming = asyncio.create_task(services.calendars_named.wait())
+    try:
+        await asyncio.wait((naming, access.connection.lost), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        naming.cancel()
     try:
         await _follow_repeatedly(access, services, Setbacks(RETRY_SECONDS, problem))
     finally:

@@ -1,10 +1,14 @@
 """Write the checkpoints of one stream: when it is its turn, or at once after a fire that may be gone already.
 
+They are read here too, when shards become ours.
+
 The rules:
 
 - A checkpoint is written only if something happened since the last one, and only for shards of which no other instance
   writes it: not for those that another instance holds while we fire for them on trial, nor for those that were handed
   over.
+- A checkpoint in a format that we do not know says what is settled, and we cannot read it: so it denies us to serve the
+  stream, like a missing permission (`engine.ability`). It is not replaced.
 - A stream that keeps its fires may wait for its turn (`runtime.pace`). On one that does not, the checkpoint alone shows
   after a crash that a fire happened, so it follows each fire closely.
 
@@ -17,15 +21,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.ownership import Denied
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.formats import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key
+from nats_scheduler.runtime.checkpoints import CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import CHECKPOINT_INTERVAL_SECONDS, Pace
-from nats_scheduler.runtime.port import Bucket
+from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
 
 TURN_LIMIT_SECONDS = 30.0
@@ -55,10 +61,14 @@ class CheckpointWriter:
         clock: Clock,
         pace: Pace,
         shards: Callable[[], frozenset[int]],
+        was_denied: Callable[[], object] = lambda: None,
     ) -> None:
-        """Prepare; `shards` returns those of which this instance writes the checkpoint at the moment."""
+        """Prepare; `shards` returns those of which this instance writes the checkpoint at the moment.
+
+        `was_denied` is called when `denied` has changed.
+        """
         self._engine = engine
-        self._created = state.created
+        self._name, self._created, self._mode = state.name, state.created, mode
         self._key = checkpoint_key(state.name, mode)
         self._clock = clock
         self._pace = pace
@@ -74,6 +84,9 @@ class CheckpointWriter:
         self._last_duration_seconds = 0.0
         """How long the engine took for the last checkpoint."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
+        self._was_denied = was_denied
+        self.denied: Denied | None = None
+        """The last checkpoint that we could not read, as something that was denied to us."""
         self.longest_wait_seconds = 0.0
         self.configured(state)
 
@@ -138,8 +151,25 @@ class CheckpointWriter:
         try:
             if await keeper.write(replace(settled, shards=settled.shards & shards)):
                 self._written = progress
+        except UnknownFormatError as error:
+            self._deny(shards, error)
         except JetStreamError:
             return  # the next one contains the same and more
+
+    async def read(
+        self, registry: Bucket, api: StreamInformation, gained: frozenset[int]
+    ) -> list[CheckpointLoaded] | None:
+        """Return how far the last holders of some shards settled them; None if the stream is gone, or denied to us."""
+        try:
+            read = await read_checkpoint(registry, api, self._name, self._mode, self._clock.now())
+        except UnknownFormatError as error:
+            self._deny(gained, error)
+            return None
+        return None if read is None else [replace(one, shards=one.shards & gained) for one in read]
+
+    def _deny(self, shards: frozenset[int], error: UnknownFormatError) -> None:
+        self.denied = Denied(self._clock.now(), min(shards), str(error))
+        self._was_denied()
 
     def _progress(self) -> tuple[int, int]:
         return self._engine.last_read, self._engine.fires_stored

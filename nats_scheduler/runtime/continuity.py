@@ -21,6 +21,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
 
 LAG_LIMIT_SECONDS = 1.0
@@ -71,3 +72,24 @@ async def step_back(
         if there is not None and there.stored_at != known.stored_at:
             return f"another message than the one that was read has sequence {known.sequence}"
     return ""
+
+
+async def watch_for_a_step_back(api: StreamContents, stream: str, driver: StreamDriver) -> str:
+    """Return how it shows that a stream went back; checked each time that it may be in another state."""
+    caught_up = driver.caught_up
+    if not driver.engine.last_read:
+        await caught_up.wait()
+        if driver.witness is None:  # else the engine began with a snapshot
+            caught_up.clear()
+    while True:
+        await caught_up.wait()
+        caught_up.clear()
+        try:
+            witness = driver.witness
+            if reason := await step_back(api, stream, driver.engine, witness):
+                return reason
+            if driver.witness is witness:
+                driver.witness = None
+        except JetStreamError:
+            await asyncio.sleep(LAG_CHECK_INTERVAL_SECONDS)
+            caught_up.set()

@@ -30,16 +30,20 @@ from nats_scheduler.engine.actions import (
 )
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.in_flight import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
+    ContentRead,
     ContentUnread,
     DrainRequested,
     DuplicateUnread,
     ExpiryConcluded,
     FinishUnchecked,
     FireNotLookedFor,
+    FiresStored,
     Input,
+    MessagesRead,
     ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
@@ -50,7 +54,20 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.garbage import Load
+from nats_scheduler.runtime.waiting_inputs import WaitingInputs
 from nats_scheduler.runtime.wakes import Wakes
+
+MAX_IN_FLIGHT_AT_REST = MAX_IN_FLIGHT // 2
+"""With more fires in flight, the next ones may soon have to wait for acknowledgements."""
+
+MAX_READ_AT_REST = 256
+"""If a step brought more messages, others are loading the stream, and what they store is read as it comes."""
+
+SPARE_SECONDS = 0.002
+"""Work that can wait for ever is done in moments in which nothing is due for so long."""
+
+USUAL_INPUTS = (FiresStored, MessagesRead)
+"""What nearly every fire brings: it goes to the engine as it is."""
 
 NO_CONTACT = "there is no contact with the stream"
 
@@ -59,21 +76,36 @@ class StreamDriver:
     """One engine, the clock, and the contact of the moment."""
 
     def __init__(
-        self, engine: StreamEngine, clock: Clock, report: Callable[[Event], None], wakes: Wakes | None = None
+        self,
+        engine: StreamEngine,
+        clock: Clock,
+        report: Callable[[Event], None],
+        wakes: Wakes | None = None,
+        *,
+        is_guarded: bool = True,
     ) -> None:
-        """Drive an engine; `wakes` is shared by the drivers of a process, None if there is only one."""
+        """Drive an engine; `wakes` is shared by the drivers of a process, None if there is only one.
+
+        `is_guarded` is False if the server does not refuse the fire of a schedule that is gone: then nothing rests, so
+        that a request that removes one is seen at once.
+        """
         self.engine = engine
         self._wakes = Wakes(clock) if wakes is None else wakes
         self.wake_at: int | None = None
         """When (ns) the engine steps next at the latest; None if it need not."""
         self._clock = clock
+        self._is_guarded = is_guarded
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._port: StreamPort | None = None
-        self._inputs: list[Input] = []
+        self._inputs = WaitingInputs()
         self._step_is_due = self._was_stepped = False
         self.notify_of_change: Callable[[], object] = lambda: None
         """Called after each step that failed, that changed `is_live` of the engine, or after which it `is_troubled`."""
+        self._is_urgent = False
+        """What was said to `Moderation.hurry` last."""
+        self._urgent_reads: set[int] = set()
+        """The sequences of the schedules that were asked for, and may be due before they are read."""
         self._now = 0
         """The time of the last step (ns)."""
         self._load = Load()
@@ -98,6 +130,11 @@ class StreamDriver:
         """How many fires were published and are not answered."""
         return self.engine.in_flight.count
 
+    @property
+    def has_spare_time(self) -> bool:
+        """Whether nothing is due in any stream of the process within `SPARE_SECONDS`, as far as is known."""
+        return self._wakes.spare_seconds() >= SPARE_SECONDS
+
     def attach(self, port: StreamPort) -> None:
         """Use this contact from now on; nothing fires before it has caught up."""
         self._port = port
@@ -109,19 +146,24 @@ class StreamDriver:
         """End the contact. The outcome of what was in flight through it is unknown."""
         port, self._port = self._port, None
         self._wakes.detach(self)
+        self._is_urgent = False  # `detach` says so
         if port is not None:
             port.end(reason)
         self.receive(ContactLost(reason))
 
     def receive(self, given: Input) -> None:
         """Take an input; the engine gets it in this turn of the event loop or the next."""
-        if isinstance(given, CaughtUp):
+        if isinstance(given, USUAL_INPUTS):
+            pass
+        elif isinstance(given, CaughtUp):
             if self._port is None:
                 return  # the contact that caught up has ended meanwhile
             self.caught_up.set()
         elif isinstance(given, ContactLost) and self.witness is None:
             self.witness = self.engine.last_message
-        self._inputs.append(given)
+        elif isinstance(given, (ContentRead, ContentUnread)):
+            self._urgent_reads.discard(given.sequence)
+        self._inputs.add(given)
         self._soon()
 
     async def drain(self, within_seconds: float) -> bool:
@@ -144,6 +186,7 @@ class StreamDriver:
         """Do not step any more."""
         self.wake_at = None
         self._wakes.detach(self)
+        self._is_urgent = False
         self._stopped = True
         self._idle.set()
 
@@ -157,6 +200,10 @@ class StreamDriver:
             self._step_is_due = True
             self._wakes.soon(self)
 
+    def may_be_unable(self) -> None:
+        """Have it judged whether we can serve the stream: something was denied that no step shows."""
+        self.notify_of_change()
+
     def step_if_due(self) -> None:
         """Step, if an input or a wake is waiting for it."""
         if self._step_is_due:
@@ -167,24 +214,39 @@ class StreamDriver:
         if self._stopped:
             return
         self._step_is_due, self._was_stepped = False, True
-        engine, was_live = self.engine, self.engine.is_live
+        engine, was_live, read_before = self.engine, self.engine.is_live, self.engine.last_read
         self._now = self._clock.now()
-        inputs, self._inputs = self._inputs, []
+        inputs = self._inputs.take()
+        if self._inputs:
+            self._soon()
         try:
             self._carry_out(engine.step(self._now, inputs))
         except Exception as error:
             self._fail(error)
             self.notify_of_change()
             return
-        if engine.is_live is not was_live or engine.is_troubled:
+        read, is_live = engine.last_read - read_before, engine.is_live
+        self._hurry(is_urgent=not (self._is_guarded and is_live) or self._awaits_something_urgent(read))
+        if is_live is not was_live or engine.is_troubled:
             self.notify_of_change()
-        self._load.grew_to(len(engine.held))
+        if read:
+            self._load.grew_to(len(engine.held))
         if not engine.is_idle:
             self._wakes.is_restless(self)
             return
         self._wakes.is_at_rest(self)
         if not self._inputs:
             self._idle.set()
+
+    def _hurry(self, *, is_urgent: bool) -> None:
+        if is_urgent is not self._is_urgent:
+            self._is_urgent = is_urgent
+            self._wakes.moderation.hurry(id(self), is_urgent=is_urgent)
+
+    def _awaits_something_urgent(self, read: int) -> bool:
+        """Return whether fires wait for what arrives or depend on it, or more was `read` than fires bring."""
+        is_full = self.engine.in_flight.count > MAX_IN_FLIGHT_AT_REST
+        return bool(self._urgent_reads) or is_full or read > MAX_READ_AT_REST
 
     def step_if_restless(self) -> bool:
         """Step if work is in progress and there was no step since the last call of this function, and none is due.
@@ -236,12 +298,15 @@ class StreamDriver:
 
     def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
+            self._wakes.moderation.sent(len(request.fires))
             self._port.publish(request.fires)
             return
         for fire in request.fires:
             self.receive(PublishConcluded(fire, Unknown(NO_CONTACT, may_be_stored=False)))
 
     def _read(self, request: ReadContent) -> None:
+        if not request.may_wait:
+            self._urgent_reads.add(request.sequence)
         if self._port is not None:
             self._port.read(request)
         else:

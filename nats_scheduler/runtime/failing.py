@@ -26,10 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nats_scheduler.engine.events import Event, FireRefused
+from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
+from nats_scheduler.jetstream.formats import known_entries
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.runtime.shared_value import SharedBucket, write_entry
 
@@ -100,10 +101,9 @@ class SharedFailures:
         self._stored: Object | None = None
         self._is_leaving = False
 
-    def listen(self, _stream: str, event: Event) -> None:
-        """Receive an event: the refusal of a fire may be the first one."""
-        if isinstance(event, FireRefused):
-            self._refused.set()
+    def refused(self, _stream: str, _event: Event) -> None:
+        """Receive the refusal of a fire, which may be the first one."""
+        self._refused.set()
 
     async def keep_sharing(self, bucket: SharedBucket) -> None:
         """Keep what fails in the bucket, until cancelled."""
@@ -183,14 +183,15 @@ def _reasons(stream: FailingStream, room: int) -> list[dict[str, Any]]:
 
 
 def read_failures(value: Object | None, alive: Collection[str]) -> Failures:
-    """Read the entries of alive instances from the value; what no instance can have written is ignored.
+    """Read the entries of alive instances from the value; what none of this version can have written is ignored.
 
     If two share the same schedule, the earlier time counts.
     """
     schedules: dict[str, dict[int, Failing]] = {}
     more: dict[str, int] = {}
     elsewhere = 0
-    for entry in (inner(one) for name, one in (value or {}).items() if name in alive):
+    entries, _unknown = known_entries(FAILING, value or {})
+    for entry in (inner(one) for name, one in entries.items() if name in alive):
         elsewhere += count_of(entry.get("more"))
         for key, stream in inner(entry.get("streams")).items():
             more[key] = more.get(key, 0) + count_of(inner(stream).get("more"))

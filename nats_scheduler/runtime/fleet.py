@@ -3,17 +3,20 @@
 The rule: what is read is what the instances themselves use; nothing is written.
 Ages are by the server's clock, which also stamps the heartbeats.
 Cost: two requests for each instance, one for each stream.
-Limit: an instance that serves more streams than fit into its heartbeat counts as serving all.
+Limit: an instance that serves more streams than fit into its heartbeat, or whose heartbeat is of a newer version,
+counts as serving all; what a lease of a newer version says is not known.
 """
 
 from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.leases import NO_HOLDER
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.foreign_json import inner
+from nats_scheduler.jetstream.foreign_json import Object, inner
+from nats_scheduler.jetstream.formats import UnknownFormatError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.server_time import server_time
-from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of
+from nats_scheduler.runtime.instances import INSTANCE, LEASE
+from nats_scheduler.runtime.lease_records import holders_of
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.port import Fleet, Instance, Part
 
@@ -49,7 +52,7 @@ async def _parts(registry: Registry) -> dict[str, list[Part]]:
     """Return what each instance holds, by the leases of the streams."""
     parts: dict[str, list[Part]] = {}
     for key in sorted(await _keys(registry, LEASE)):
-        holders = holders_of(await registry.get(f"{LEASE}{key}"))
+        holders = holders_of(await _value(registry, f"{LEASE}{key}"))
         mode, _, stream = key.partition(".")
         for name in set(holders) - {NO_HOLDER}:
             held = [shard for shard, holder in enumerate(holders) if holder == name]
@@ -59,7 +62,7 @@ async def _parts(registry: Registry) -> dict[str, list[Part]]:
 
 async def _read_instance(registry: Registry, name: str, parts: Sequence[Part]) -> Instance | None:
     """Return an instance by its last heartbeat; None if it has left and holds nothing."""
-    value = await registry.get(f"{INSTANCE}{name}")
+    value = await _value(registry, f"{INSTANCE}{name}", {})
     heartbeat_at = await registry.written_at(f"{INSTANCE}{name}")
     if value is None or heartbeat_at is None:
         return Instance(name, None, None, None, parts) if parts else None
@@ -67,3 +70,12 @@ async def _read_instance(registry: Registry, name: str, parts: Sequence[Part]) -
     named = sorted(str(one) for one in serves) if isinstance(serves, list) else None
     unable = {key: str(why) for key, why in inner(value.get("unable")).items()}
     return Instance(name, since if isinstance(since, int) else None, heartbeat_at, named, parts, unable)
+
+
+async def _value(registry: Registry, key: str, unknown: Object | None = None) -> Object | None:
+    """Return a value; `unknown` if a newer version wrote it."""
+    try:
+        return await registry.get(key)
+    except UnknownFormatError as error:
+        registry.broken(key, str(error))
+        return unknown

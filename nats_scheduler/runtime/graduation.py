@@ -43,7 +43,7 @@ from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot import read_stored
+from nats_scheduler.runtime.stream_listing import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 

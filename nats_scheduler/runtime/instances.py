@@ -7,7 +7,9 @@ when (by the server's clock) it has received what was written,
 
 The rules: an instance serves a stream from when it has read it, so that shards are given only to an instance that is
 ready. Nothing here stops a fire: a bucket that is away is waited for, one that was deleted is created again, and
-meanwhile every instance continues with what it holds.
+meanwhile every instance continues with what it holds. What a newer version wrote in a format of its own is left as it
+is: an instance whose heartbeat cannot be read is alive and serves nothing for us, and a stream whose lease cannot be
+read is left to the others.
 Cost: two messages a second for each instance, and each instance receives all of them.
 A stream is checked if something was received that concerns it, and otherwise once in `CHECKS_PER_ROUND` checks.
 """
@@ -20,15 +22,17 @@ from functools import partial
 from itertools import islice
 
 from nats_scheduler.engine.leases import Holders, Leases, Record
-from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
+from nats_scheduler.jetstream.formats import UnknownFormatError
+from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.in_turn import Work, in_turn
 from nats_scheduler.runtime.judgement import Judgement
+from nats_scheduler.runtime.lease_records import record_of, value_of
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.served import ServedStreams
 from nats_scheduler.runtime.setbacks import RETRY_WAIT_LIMIT_SECONDS
@@ -64,6 +68,9 @@ MAX_SERVED_NAMES_BYTES = 32 * 1024
 
 MAX_UNABLE_STREAMS_SENT = 100
 """How many streams an instance names that it cannot serve."""
+
+SERVES_NOTHING: Object = {"serves": []}
+"""What a heartbeat says for us that we cannot read."""
 
 INSTANCE = "instance."
 LEASE = "lease."
@@ -108,6 +115,8 @@ class Instances:
         self._sent_unable: dict[str, str] = {}
         self._last_received: int | None = None
         """When (ns, of the server's clock) what we received last was stored."""
+        self._unreadable: set[str] = set()
+        """The keys of values in a format that we do not know; each is reported once."""
 
     def check_soon(self, key: str | None = None) -> None:
         """Check at once how a stream (None: each stream) is to be divided, because something about it changed."""
@@ -187,13 +196,16 @@ class Instances:
             return ""
         return None if isinstance(error, ConnectionLostError) else str(error)
 
-    def _received(self, key: str, value: Object | None, message: StoredMessage) -> None:
+    def _received(self, key: str, value: Delivered, message: StoredMessage) -> None:
         self._last_received = message.stored_at
         if key.startswith(LEASE):
-            stream = key.removeprefix(LEASE)
-            self._leases.recorded(stream, Record(holders_of(value), message.sequence))
-            self.check_soon(stream)
+            self._lease_received(key, value, message.sequence)
             return
+        if isinstance(value, UnknownFormatError):
+            if key not in self._unreadable:
+                self._unreadable.add(key)
+                self._registry.broken(key, str(value))
+            value = SERVES_NOTHING
         name, before = key.removeprefix(INSTANCE), self._leases.count
         if value is None:
             self._leases.left(name)
@@ -210,6 +222,19 @@ class Instances:
         if self._leases.alive != self._reported_count and self._leases.is_receiving(self._clock.monotonic()):
             self._reported_count = self._leases.alive
             self._reporter.instances(self._reported_count)
+
+    def _lease_received(self, key: str, value: Delivered, revision: int) -> None:
+        stream = key.removeprefix(LEASE)
+        name = stream.partition(".")[2]
+        self._leases.recorded(stream, record_of(value, revision))
+        if not isinstance(value, UnknownFormatError):
+            if key in self._unreadable:
+                self._unreadable.remove(key)
+                self._reporter.can_serve_again(name)
+        elif key not in self._unreadable:
+            self._unreadable.add(key)
+            self._reporter.cannot_serve(name, str(value))
+        self.check_soon(stream)
 
     # -- acting --------------------------------------------------------------------------------------------------
 
@@ -319,7 +344,7 @@ class Instances:
     async def _record(self, key: str, holders: Holders) -> bool:
         async with _within_limit():
             known = self._leases.record(key).revision
-            revision = await self._registry.swap(f"{LEASE}{key}", _record_of(holders), known)
+            revision = await self._registry.swap(f"{LEASE}{key}", value_of(holders), known)
             if revision is None:
                 await self._read_record(key, known)
                 return False
@@ -328,9 +353,12 @@ class Instances:
 
     async def _read_record(self, key: str, known: int) -> None:
         """Take what is stored as the record: what was received may be of another bucket, with higher revisions."""
-        value, revision = await self._registry.revised(f"{LEASE}{key}")
+        try:
+            value, revision = await self._registry.revised(f"{LEASE}{key}")
+        except UnknownFormatError:
+            return  # it is delivered to us, too, and decides
         if self._leases.record(key).revision == known:
-            self._leases.looked_up(key, Record(holders_of(value), revision))
+            self._leases.looked_up(key, record_of(value, revision))
 
     async def _hand_over(self, key: str) -> None:
         for _ in range(MAX_HANDOVER_ATTEMPTS):
@@ -361,18 +389,3 @@ async def _within_limit() -> AsyncIterator[None]:
 def _named(serves: frozenset[str]) -> list[str] | None:
     """Return the names of streams as a heartbeat contains them, None if they are too many."""
     return sorted(serves) if len(json.dumps(list(serves))) <= MAX_SERVED_NAMES_BYTES else None
-
-
-def _record_of(holders: Holders) -> Object:
-    return {"holders": {name: [n for n, one in enumerate(holders) if one == name] for name in set(holders) - {""}}}
-
-
-def holders_of(value: Object | None) -> Holders:
-    """Read a record; a shard has no holder if no instance can have written what is there."""
-    holders = [""] * SHARDS
-    named = (value or {}).get("holders")
-    for name, shards in named.items() if isinstance(named, dict) else ():
-        for shard in shards if isinstance(shards, list) else ():
-            if type(shard) is int and 0 <= shard < SHARDS:
-                holders[shard] = name
-    return tuple(holders)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.message.stored import StoredMessage
 
 
@@ -44,8 +45,6 @@ class NoBucket:
     def mark_deleted(self, _key: str) -> None:
         """Change nothing."""
 
-    async def follow(
-        self, _keys: Sequence[str], _received: Callable[[str, Object | None, StoredMessage], None]
-    ) -> None:
+    async def follow(self, _keys: Sequence[str], _received: Callable[[str, Delivered, StoredMessage], None]) -> None:
         """Wait until cancelled."""
         await asyncio.Event().wait()

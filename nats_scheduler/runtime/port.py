@@ -10,13 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from nats_scheduler.engine.port import Notify, StreamPort
-from nats_scheduler.jetstream.api import Config
+from nats_scheduler.jetstream.api import Config, Removed
 from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.registry import Delivered
 from nats_scheduler.message.stored import StoredMessage
 
 
 class Bucket(Protocol):
-    """The key-value bucket through which instances exchange what they write; see `jetstream.registry`."""
+    """The key-value bucket through which instances exchange what they write; see `jetstream.registry`.
+
+    To read a value of an unknown format raises `UnknownFormatError`.
+    """
 
     created: str
     """When the bucket that was opened last was created, as the server reports it; empty before."""
@@ -52,8 +56,36 @@ class Bucket(Protocol):
         """Notify followers that a key has no value any more, without waiting for the answer."""
         ...
 
-    async def follow(self, keys: Sequence[str], received: Callable[[str, Object | None, StoredMessage], None]) -> None:
+    async def follow(self, keys: Sequence[str], received: Callable[[str, Delivered, StoredMessage], None]) -> None:
         """Deliver what is stored under matching keys, then what is written, in order; it ends only with an error."""
+        ...
+
+
+class SnapshotBucket(Protocol):
+    """The key-value bucket of snapshots; see `jetstream.snapshots`. To read an unknown format raises as in `Bucket`."""
+
+    async def open(self) -> bool:
+        """Create the bucket if it does not exist, and return whether it was created."""
+        ...
+
+    async def revised(self, key: str) -> tuple[Object | None, int]:
+        """Return the last value and its revision, 0 if there is none."""
+        ...
+
+    async def swap(self, key: str, value: Any, revision: int) -> int | None:
+        """Write a value in place of the one with this revision (0: of none); None if another one is there by now."""
+        ...
+
+    async def chunk(self, key: str) -> bytes | None:
+        """Return the bytes under a key, None if there are none."""
+        ...
+
+    async def write_chunk(self, key: str, chunk: bytes) -> int:
+        """Write bytes under a key and return the sequence under which they are stored."""
+        ...
+
+    async def purge_below(self, keys: str, sequence: int) -> None:
+        """Purge what is stored under matching keys below a sequence."""
         ...
 
 
@@ -70,6 +102,10 @@ class StreamContents(StreamInformation, Protocol):
 
     async def message(self, stream: str, *, seq: int) -> StoredMessage | None:
         """Return the message with a sequence, None if there is none."""
+        ...
+
+    async def removed(self, name: str, most: int) -> Removed | None:
+        """Return which messages of a stream were removed; None if that is not known, or if more than `most` were."""
         ...
 
 

@@ -28,6 +28,7 @@ from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.setbacks import Setbacks
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.stream_snapshots import KeptSnapshots
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
 """A stream that could not be read, or that failed, is checked again after this wait: *Live* leaves 3 s."""
@@ -60,6 +61,8 @@ class Serving:
         self._reporter = reporter
         self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._mistrusted: set[str] = set()
+        """Streams whose engines do not begin with a snapshot any more: one failed, or was wrong about its stream."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- what others ask for -------------------------------------------------------------------------------------
@@ -187,12 +190,15 @@ class Serving:
         while not self._access.connection.is_lost:
             try:
                 needs_roll_ups = partial(self._check_soon, name)
-                await service.serve(contacts, self._access.registry, self._access.api, needs_roll_ups)
+                access, kept = self._access, self._kept_snapshots(name)
+                await service.serve(contacts, access.registry, access.api, needs_roll_ups, kept)
             except EngineFailedError as error:
+                self._mistrusted.add(name)
                 self._reporter.defect("engine_failed", error.cause, stream=name)
                 self._background.begin(self._serve_anew(name, "its engine broke", CHECK_RETRY_WAIT_SECONDS))
                 return
             except StreamWentBackError as error:
+                self._mistrusted.add(name)
                 self._reporter.problem("stream_rolled_back", stream=name, reason=str(error))
                 self._background.begin(self._serve_anew(name, "it went back to an earlier state"))
                 return
@@ -203,6 +209,12 @@ class Serving:
                 # The stream may be gone. A check finds that out, and may cancel this very task.
                 self._background.begin(self.check_when_gone(name))
             await asyncio.wait((lost,), timeout=setbacks.wait_seconds)
+
+    def _kept_snapshots(self, name: str) -> KeptSnapshots | None:
+        """Return where the snapshots of a stream are kept, None if none are to be."""
+        if not self._services.keeps_snapshots:
+            return None
+        return KeptSnapshots(self._access.snapshots, self._reporter, are_used=name not in self._mistrusted)
 
     async def _serve_anew(self, name: str, reason: str, wait_seconds: float = 0.0) -> None:
         """Serve a stream with a new engine, after a wait."""

@@ -1,7 +1,8 @@
 """One value of the registry's bucket in which each instance has an entry of its own, for tools that read it.
 
 The rules: an instance writes its own entry and no other, by compare-and-set. Entries of instances that are gone are
-removed by the next instance that writes. The size of an entry is limited by what the others leave.
+removed by the next instance that writes. The size of an entry is limited by what the others leave. Each entry has the
+number of its own format (`jetstream.formats`): those of a newer version stay as they are.
 Cost: two requests if nothing has changed, three otherwise.
 Limit: the entry of a killed instance stays until another one writes; readers use those of alive instances only.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.jetstream.formats import ENTRY_FORMATS, marked
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES
 
 MAX_ENTRY_WRITE_ATTEMPTS = 8
@@ -23,8 +25,8 @@ MAX_SHARED_HEADER_BYTES = 1_024
 
 MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_SHARED_HEADER_BYTES
 
-ENTRY_FRAME_BYTES = 6
-"""What JSON adds to an entry and its name: two quotes, a colon, a comma, and their blanks."""
+ENTRY_FRAME_BYTES = 22
+"""What JSON adds to an entry and its name: two quotes, a colon, a comma, their blanks, and the number of its format."""
 
 
 class SharedBucket(Protocol):
@@ -58,7 +60,7 @@ async def write_entry(
         after = {name: entry for name, entry in before.items() if name in alive and name != instance}
         room = MAX_SHARED_BYTES - len(json.dumps(after)) - len(instance) - ENTRY_FRAME_BYTES
         if (entry := entry_within(room)) is not None:
-            after[instance] = entry
+            after[instance] = marked(key, entry, ENTRY_FORMATS)
         if after == before or await bucket.swap(key, after, revision) is not None:
             return True
     return False

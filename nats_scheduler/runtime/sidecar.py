@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
+from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -83,7 +84,7 @@ class Sidecar:
         self._failures = SharedFailures(
             self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()}
         )
-        reporter.listen(self._failures.listen)
+        reporter.listen(self._failures.refused, FireRefused)
         self._keeping = FailureKeeping(settings, reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
@@ -117,6 +118,8 @@ class Sidecar:
 
     def not_ready(self) -> list[str]:
         """Return why not all schedules fire at this moment; empty if they do."""
+        if self._stopping.is_set():
+            return ["the sidecar is ending: it starts no fires any more"]
         if self.connection is None:
             return ["there is no connection to a server"]
         if not self.serving.is_set():

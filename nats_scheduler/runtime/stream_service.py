@@ -9,7 +9,6 @@ The rule: other parts ask and notify the service. Its driver and its engine are 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
@@ -25,14 +24,15 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.runtime.checkpoint_writer import CheckpointWriter
-from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.continuity import LAG_CHECK_INTERVAL_SECONDS, StreamWentBackError, step_back
+from nats_scheduler.runtime.continuity import StreamWentBackError, watch_for_a_step_back
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.engine_basis import basis_of
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
+from nats_scheduler.runtime.snapshot_values import basis_digest
+from nats_scheduler.runtime.stream_snapshots import KeptSnapshots, StreamSnapshots
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
@@ -47,6 +47,9 @@ SILENT_ACK_LIMIT_NS = SECOND
 
 ROLL_UPS_NOT_ALLOWED = 10111
 """The server's code for a message that rolls up its subject in a stream that does not allow it."""
+
+SHOWING_ROLL_UPS = frozenset((FireRefused, StreamReady, ScheduleAccepted))
+"""The events that may show that roll-ups are needed, or not allowed."""
 
 
 class EngineFailedError(JetStreamError):
@@ -83,7 +86,7 @@ class StreamService:
         self.state = state
         """What the server said of the stream last."""
         self.mode = mode
-        self.key = f"{mode}.{state.name}"
+        self._name, self.key = state.name, f"{mode}.{state.name}"
         """The name of the stream in leases and heartbeats."""
         self._server = server
         self._settings = settings
@@ -91,15 +94,16 @@ class StreamService:
         self._basis = basis_of(state, mode, server)
         self._engine = self._basis.new_engine(settings)
         self._report = report
-        self._driver = StreamDriver(self._engine, clock, self._reported, wakes)
+        self._driver = StreamDriver(self._engine, clock, self._reported, wakes, is_guarded=server.has_guard)
         self._driver.receive(ShardsHeld(frozenset()))
         self._shards: frozenset[int] = frozenset()
         self._on_trial: frozenset[int] = frozenset()
         self._handed_over: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain."""
         self._checkpoints = CheckpointWriter(
-            self._engine, state, mode, clock, Pace() if pace is None else pace, self._shards_to_report
+            self._engine, state, mode, clock, pace or Pace(), self._shards_to_report, self._driver.may_be_unable
         )
+        self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._shards_to_report)
         self._reported_roll_ups = False
         self._needs_roll_ups: Callable[[], object] = _ignore
 
@@ -157,7 +161,7 @@ class StreamService:
     @property
     def denied(self) -> Denied | None:
         """What the server denied us last that a holder of the stream has to do."""
-        return self._engine.ownership.denied
+        return max(filter(None, (self._checkpoints.denied, self._engine.ownership.denied)), default=None)
 
     @property
     def neglected(self) -> Mapping[int, int]:
@@ -191,7 +195,7 @@ class StreamService:
 
     def holds(self, subject: str) -> bool:
         """Return whether a schedule on this subject is held."""
-        return self._engine.held.on(subject) is not None
+        return self._engine.held.peek(subject) is not None
 
     def figures(self, now: int) -> Sliced[Figures]:
         """Find the figures for the operator at `now` (ns); may be called, and worked on, in another thread."""
@@ -262,10 +266,12 @@ class StreamService:
         registry: Bucket,
         api: StreamContents,
         needs_roll_ups: Callable[[], object] = lambda: None,
+        kept: KeptSnapshots | None = None,
     ) -> None:
         """Serve the stream through one contact of one connection, until cancelled or until the contact ends.
 
-        `needs_roll_ups` is called when it turns out that the stream has to allow roll-ups.
+        `needs_roll_ups` is called when it turns out that the stream has to allow roll-ups. Without `kept` there is no
+        snapshot.
         Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `JetStreamError`
         if another contact may help.
         """
@@ -277,11 +283,12 @@ class StreamService:
                 driver.attach(contact)
                 driver.caught_up.clear()
                 writer = tasks.create_task(self._checkpoints.keep_writing(registry))
-                follower = tasks.create_task(_followed(contact, self._engine.followed_through))
-                watcher = tasks.create_task(self._watch_for_a_step_back(api))
+                keeper = tasks.create_task(self._snapshots.keep(kept, api))
+                follower = tasks.create_task(self._followed(contact, kept, api))
+                watcher = tasks.create_task(watch_for_a_step_back(api, self.state.name, driver))
                 ends = (follower, watcher, driver.failed, driver.outdated)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                for task in (writer, follower, watcher):
+                for task in (writer, keeper, follower, watcher):
                     task.cancel()
                 raise _ContactOverError  # the group cancels open requests: their answers may take seconds
         except* _ContactOverError:
@@ -299,24 +306,19 @@ class StreamService:
         if failure is not None:
             raise failure
 
-    async def _watch_for_a_step_back(self, api: StreamContents) -> str:
-        """Return how it shows that the stream went back; checked each time that it may be in another state."""
-        caught_up = self._driver.caught_up
-        if not self.last_read:
-            await caught_up.wait()
-            caught_up.clear()
-        while True:
-            await caught_up.wait()
-            caught_up.clear()
-            try:
-                witness = self._driver.witness
-                if reason := await step_back(api, self.state.name, self._engine, witness):
-                    return reason
-                if self._driver.witness is witness:
-                    self._driver.witness = None
-            except JetStreamError:
-                await asyncio.sleep(LAG_CHECK_INTERVAL_SECONDS)
-                caught_up.set()
+    async def _followed(
+        self, contact: StreamPort, kept: KeptSnapshots | None, api: StreamContents
+    ) -> JetStreamError | None:
+        """Follow until it ends, and return why: the caller decides what a failed contact means."""
+        try:
+            await self._snapshots.begin_with(kept, api)
+            await contact.follow(self._engine.followed_through)
+        except JetStreamError as error:
+            return error
+        return None
+
+    def _digest(self) -> str:
+        return basis_digest(self._basis, self._settings)
 
     def _contact(self, contacts: Contacts, tasks: asyncio.TaskGroup) -> StreamPort:
         ack_timeout = self._settings.ack_timeout
@@ -338,15 +340,14 @@ class StreamService:
         """Fire for these shards from now on; if some are new, read first how far their last holder settled them.
 
         We continue to fire for lost shards for `HANDOVER_OVERLAP_SECONDS`, until the next holder does.
-        Returns False, and changes nothing, if the stream is gone.
+        Returns False, and changes nothing, if the stream is gone, or what is settled cannot be read.
         """
         lost = self._shards - shards
-        if shards - self._shards:
-            checkpoints = await read_checkpoint(registry, api, self.state.name, self.mode, self._clock.now())
-            if checkpoints is None:
+        if gained := shards - self._shards:
+            if (checkpoints := await self._checkpoints.read(registry, api, gained)) is None:
                 return False
             for checkpoint in checkpoints:
-                self._driver.receive(replace(checkpoint, shards=checkpoint.shards & shards - self._shards))
+                self._driver.receive(checkpoint)
         self._shards = shards
         self._checkpoints.write_anew()
         self._driver.receive(ShardsHeld(shards | lost))
@@ -373,15 +374,15 @@ class StreamService:
     def _reported(self, event: Event) -> None:
         if not self._basis.reads_all and isinstance(event, FireStored):
             self._checkpoints.fire_may_be_gone()
-        if self._shows_need_of_roll_ups(event):
+        if type(event) in SHOWING_ROLL_UPS and self._shows_need_of_roll_ups(event):
             self._needs_roll_ups()
-        self._report(self.state.name, event)
+        self._report(self._name, event)
 
     def _shows_need_of_roll_ups(self, event: Event) -> bool:
         """Return whether an event is the first that shows that roll-ups are needed, or that they were switched off."""
         if isinstance(event, FireRefused):
             return event.code == ROLL_UPS_NOT_ALLOWED
-        if self._reported_roll_ups or not self.rolls_up or not isinstance(event, StreamReady | ScheduleAccepted):
+        if self._reported_roll_ups or not self.rolls_up:
             return False
         self._reported_roll_ups = True
         return True
@@ -389,12 +390,3 @@ class StreamService:
 
 def _ignore() -> None:
     """Do nothing: without contact, the need of roll-ups is checked with the next one."""
-
-
-async def _followed(contact: StreamPort, after: int) -> JetStreamError | None:
-    """Follow until it ends, and return why: the caller decides what a failed contact means."""
-    try:
-        await contact.follow(after)
-    except JetStreamError as error:
-        return error
-    return None

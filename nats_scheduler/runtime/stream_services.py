@@ -5,6 +5,7 @@ Services outlive connections, so that after a reconnect only what is new is read
 The rule: `runtime.serving` starts and ends services. All other parts get `by_name`, which cannot be changed.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from math import inf
 from types import MappingProxyType
@@ -34,6 +35,8 @@ class StreamServices:
     ) -> None:
         """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer."""
         self._settings = settings
+        self.keeps_snapshots = settings.keep_snapshots
+        """Whether snapshots are kept, and used."""
         self._clock = clock
         self._report = report
         self._report_lateness = report_lateness
@@ -41,6 +44,8 @@ class StreamServices:
         self.calendars = NOT_READ
         """What is known of the calendars of the account."""
         self._are_calendars_followed = False
+        self.calendars_named = asyncio.Event()
+        """Set when a schedule of some stream names a calendar, for ever."""
         self._shared: tuple[Wakes, Pace] | None = None
         """Made with the first service, since they belong to an event loop."""
         self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
@@ -51,6 +56,7 @@ class StreamServices:
         assert state.name not in self._services, "the service before it must have been ended"
         service = self.aside(state, mode, server, self._settings, self._report)
         self._services[state.name] = service
+        service.calendars.notify_named = self.calendars_named.set
         service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
         return service
 
@@ -66,11 +72,6 @@ class StreamServices:
         if self._shared is None:
             self._shared = Wakes(self._clock, self._report_lateness), Pace()
         return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
-
-    @property
-    def name_calendars(self) -> bool:
-        """Whether a schedule of some stream names a calendar, or did."""
-        return any(service.calendars.are_named for service in self._services.values())
 
     def read_calendars(self, known: KnownCalendars) -> None:
         """Take the calendars of the account as they are now."""

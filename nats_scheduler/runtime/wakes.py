@@ -10,6 +10,9 @@ What a process knew before a standstill (SIGSTOP, a suspended machine) may be ou
 meanwhile. So every earlier contact is ended before the next driver is stepped, and what was written in the turn of the
 standstill is not sent.
 
+While many fires are due each second, those that come due within a few milliseconds share a wake, and what arrives is
+taken with the next of them (`runtime.moderation`).
+
 The rule: between two turns what was sent leaves, and what was answered is read.
 Cost: one entry in a heap for each wake, and a visit twice a second to each driver with work in progress.
 Limit: the precision of a wake is that of the event loop (`runtime.punctual`).
@@ -23,6 +26,7 @@ from math import inf
 from typing import Protocol
 
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.moderation import Moderation, RestingLoop
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -96,6 +100,10 @@ class Wakes:
         self._is_turn_due = False
         self._ticker: asyncio.TimerHandle | None = None
         self._checked_at = clock.now()
+        self.moderation = Moderation(self._loop)
+        self._is_stepping = False
+        self._in_one_turn = self._loop.in_one_turn if isinstance(self._loop, RestingLoop) else _at_once
+        """Does the work of a turn, and then sends what it wrote."""
 
     def __len__(self) -> int:
         """Return how many instants are kept, including those that were replaced and not removed yet."""
@@ -113,6 +121,7 @@ class Wakes:
         """Stop watching it; the instant that it waits for still wakes it."""
         self._attached.pop(id(sleeper), None)
         self._restless.pop(id(sleeper), None)
+        self.moderation.hurry(id(sleeper), is_urgent=False)
         if not self._attached and self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
@@ -126,8 +135,8 @@ class Wakes:
         heappush(self._waiting, (instant, self._number, sleeper))
         if len(self._waiting) > self._most_waiting:
             self._remove_replaced()
-        if self._timer is None or instant < self._timer_for:
-            self._set_timer()
+        if not self._is_stepping and (self._timer is None or instant < self._timer_for):
+            self._set_timer(0)
 
     @property
     def most_in_flight(self) -> int:
@@ -152,9 +161,8 @@ class Wakes:
     def soon(self, sleeper: Sleeper) -> None:
         """Step `sleeper` in this turn of the event loop or one of the next, since something happened to it."""
         self._others.append(sleeper)
-        if not self._is_turn_due:
-            self._is_turn_due = True
-            self._loop.call_soon(self._go_on)
+        if not self.moderation.may_wait_for(self._timer):
+            self._turn_soon()
 
     def check_standstill(self) -> None:
         """End every contact if the process stood still since the last check."""
@@ -169,8 +177,16 @@ class Wakes:
         self._waiting = sorted(named.values())
         self._most_waiting = max(MIN_WAKES_KEPT, 2 * len(self._waiting))
 
-    def _set_timer(self) -> None:
-        """Set the timer for the first instant, but not later than the next tick."""
+    def _turn_soon(self) -> None:
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._go_on)
+
+    def _set_timer(self, stepped_at: int) -> None:
+        """Set the timer for the first instant, but not later than the next tick.
+
+        What was due at `stepped_at` (ns), and is left of that turn, does not wait to share a wake with others.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -178,19 +194,25 @@ class Wakes:
             heappop(self._waiting)  # it was stepped meanwhile
         if self._waiting:
             self._timer_for = self._waiting[0][0]
-            wait = (self._timer_for - self._clock.now()) / SECOND
-            self._timer = self._loop.call_later(min(max(wait, 0), TICK_INTERVAL_SECONDS), self._woken)
+            now = self._loop.time()
+            at = now + min(max((self._timer_for - self._clock.now()) / SECOND, 0), TICK_INTERVAL_SECONDS)
+            if self._timer_for > stepped_at:
+                at = max(at, self.moderation.not_before)
+            self._timer = self._loop.call_at(at, self._woken)
 
     def _woken(self) -> None:
         self._timer = None
-        self._step_some()
+        self._take_turn()
 
     def _go_on(self) -> None:
         self._is_turn_due = False
-        self._step_some()
-        if self._others and not self._is_turn_due:
-            self._is_turn_due = True
-            self._loop.call_soon(self._go_on)
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        """Step some, and send what they write; others follow in the next turn."""
+        self._in_one_turn(self._step_some)
+        if self._others:
+            self._turn_soon()
 
     def _step_some(self) -> None:
         """Step those whose time has come, and then others.
@@ -198,7 +220,9 @@ class Wakes:
         A standstill is checked once for all of them, and again before what they send leaves (`Connection.end_when`),
         because the process may be stopped in the middle of a step too.
         """
+        self.moderation.turn_began()
         self.check_standstill()
+        self._is_stepping = True
         now, waiting, most = self._clock.now(), self._waiting, MAX_DUE_PER_TURN
         while waiting and waiting[0][0] <= now and most:
             instant, _number, sleeper = heappop(waiting)
@@ -209,8 +233,10 @@ class Wakes:
                 most -= 1
         for _ in range(min(MAX_OTHERS_PER_TURN, len(self._others))):
             self._others.popleft().step_if_due()
-        if self._timer is None:
-            self._set_timer()
+        self._is_stepping = False
+        self.moderation.turn_ended()
+        if self._timer is None or (self._waiting and self._waiting[0][0] < self._timer_for):
+            self._set_timer(now)
 
     def _tick_later(self) -> None:
         planned = self._loop.time() + TICK_INTERVAL_SECONDS
@@ -225,10 +251,16 @@ class Wakes:
         if was_set_back:
             for sleeper in list(self._attached.values()):
                 sleeper.step()
-            self._set_timer()
+            self._set_timer(0)
         else:
             for key, sleeper in list(self._restless.items()):
                 if not sleeper.step_if_restless():
                     self._restless.pop(key, None)
+        if self._others:
+            self._turn_soon()
         if self._attached:
             self._tick_later()
+
+
+def _at_once(work: Callable[[], object]) -> None:
+    work()

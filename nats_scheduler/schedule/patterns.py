@@ -24,7 +24,7 @@ from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
 from nats_scheduler.schedule.mistakes import explain
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
+from nats_scheduler.schedule.rfc3339 import USUAL_TIME, format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
 from nats_scheduler.schedule.zones import Zone, load_zone
 
 __all__ = [
@@ -51,9 +51,8 @@ ALIASES = {
     "@hourly": "0 0 * * * *",
 }
 
-_AT_PREFIX = b"@at "
-_ZERO_DIGIT = ord("0")
-_WHOLE_SECONDS = len("2026-11-20T15:04:05Z")
+USUAL_AT = b"@at " + USUAL_TIME
+"""`@at` and a time in UTC, as a part of a regular expression; `usual_at` takes its groups."""
 
 _MAX_CACHED_PATTERNS = 16_384
 _MAX_CACHED_FIRES = 2
@@ -122,6 +121,11 @@ class At:
     def text(self) -> str:
         """The pattern as it was written."""
         return f"@at {format_rfc3339(self._instant)}" if self._written is None else self._written
+
+    @property
+    def written(self) -> str | None:
+        """The pattern as it was written; None if that is equal to the printed instant."""
+        return self._written
 
     @property
     def instant(self) -> int:
@@ -296,15 +300,17 @@ def time_zone_of(pattern: Pattern) -> str | None:
     return base.zone.name if isinstance(base, Cron) and base.zone is not None else None
 
 
-def usual_at(text: bytes, start: int, end: int) -> At | None:
-    """Parse `@at` and a time in UTC from bytes, as `parse_pattern` does without a zone; None: use `parse_pattern`."""
-    if not text.startswith(_AT_PREFIX, start):
-        return None
-    instant = usual_instant(text, start + len(_AT_PREFIX), end)
+def usual_at(minute: bytes, second: bytes, digits: bytes | None) -> At | None:
+    """Return the pattern of a `USUAL_AT` from its groups, as `parse_pattern` does without a zone; None: it reads none.
+
+    `minute` is the text up to the minute, and `digits` are those of the fraction.
+    """
+    instant = usual_instant(minute, second, digits)
     if instant is None or instant == ZERO_TIME_NS:
         return None
-    is_printed = text[end - 2] != _ZERO_DIGIT or end - start == len(_AT_PREFIX) + _WHOLE_SECONDS
-    return At(None if is_printed else text[start:end].decode(), instant)
+    if digits is None or not digits.endswith(b"0"):
+        return At(None, instant)
+    return At((b"@at %b%b.%bZ" % (minute, second, digits)).decode(), instant)
 
 
 def _reject_zone(text: str, kind: str) -> InvalidPattern:

@@ -30,9 +30,8 @@ _split = re.compile(
     r"(?:Z|([+-][0-9]{2}:[0-9]{2}))"
 ).fullmatch
 
-_split_usual = re.compile(
-    rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:)([0-5][0-9])(?:\.([0-9]{1,9}+))?Z",
-).fullmatch
+USUAL_TIME = rb"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:)([0-5][0-9])(?:\.([0-9]{1,9}+))?Z"
+"""A time in UTC with two digits in each place, as a part of a regular expression; `usual_instant` takes its groups."""
 
 _NS_BY_SECOND = {f"{second:02d}": second * SECOND for second in range(60)}
 _NS_BY_FRACTION_DIGITS = tuple(10 ** (9 - digits) for digits in range(10))
@@ -81,12 +80,8 @@ def _as_usual(text: str) -> int | None:
     return minute + second + int(f"{digits:0<9}")
 
 
-def usual_instant(text: bytes, start: int, end: int) -> int | None:
-    """Parse a time in UTC with two digits in each place from bytes; None: use `parse_rfc3339`."""
-    parts = _split_usual(text, start, end)
-    if parts is None:
-        return None
-    minute_text, second, digits = parts.groups()
+def usual_instant(minute_text: bytes, second: bytes, digits: bytes | None) -> int | None:
+    """Return the instant of a `USUAL_TIME` from its groups; None: there is no such minute."""
     minute = _minute_in_bytes(minute_text)
     if minute is None:
         return None

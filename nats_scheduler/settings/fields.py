@@ -1,7 +1,7 @@
 """The list of settings, derived from the models: key, flag, variables, kind, default and description.
 
 Rule: a setting is declared once, in its model; flags, variables, errors and the reference page are derived here. Only
-the names that cannot be derived, those of the `nats` CLI, are listed.
+the names that cannot be derived, those of the `nats` CLI and of images, are listed.
 Cost: one JSON Schema (a few milliseconds) the first time. Limit: one level of nesting (`connection`).
 """
 
@@ -34,6 +34,13 @@ CLI_VARIABLES = {
     "connection.request_timeout": "NATS_TIMEOUT",
 }
 """The variables of the `nats` CLI (0.4.0) that are settings; its other variables are in `environment.py`."""
+
+IMAGE_VARIABLES = {"metrics_port": "NATS_SCHEDULER_METRICS_PORT_NUMBER"}
+"""Second variables of our own, with which an image gives a default.
+
+Kubernetes sets `NATS_SCHEDULER_METRICS_PORT` to an address beside a Service called nats-scheduler-metrics; a name that
+ends in `_NUMBER` it sets for no Service.
+"""
 
 CLI_FLAGS = {
     "connection.servers": "--server",
@@ -80,7 +87,8 @@ class SettingField:
     def variables(self) -> tuple[str, ...]:
         """Return the environment variables, the one with priority first."""
         own = VARIABLE_PREFIX + self.key.replace(".", "_").upper()
-        return (own, CLI_VARIABLES[self.key]) if self.key in CLI_VARIABLES else (own,)
+        second = CLI_VARIABLES.get(self.key) or IMAGE_VARIABLES.get(self.key)
+        return (own, second) if second else (own,)
 
     @property
     def expected(self) -> str:

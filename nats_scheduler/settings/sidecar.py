@@ -149,6 +149,14 @@ class SidecarSettings(BaseModel):
         le=10_000,
         description="Maximum number of advisories of one kind that are kept about one schedule: the last 1 to 10000.",
     )
+    keep_snapshots: bool = Field(
+        default=True,
+        description=(
+            "Whether the sidecar keeps a snapshot of the schedules of each large stream in the key-value bucket "
+            "<registry_bucket>_snapshots, and begins with it at its next start in place of reading all of the stream; "
+            "it creates the bucket with the first snapshot."
+        ),
+    )
     drain_timeout: Annotated[int, DurationRange(0, 10 * MINUTE)] = Field(
         default=10 * SECOND,
         description="Longest wait at shutdown for fires in flight to be acknowledged: a duration, 0s to 10m.",

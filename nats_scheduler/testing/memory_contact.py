@@ -53,6 +53,7 @@ from nats_scheduler.message.expiry import expiry_of
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.reading import is_fire_since
+from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
@@ -387,7 +388,7 @@ class _Follower:
 
     def _deliver(self, messages: list[StoredMessage]) -> None:
         if not self._is_over:
-            self._contact._notify(MessagesRead(messages))
+            self._contact._notify(MessagesRead(MessageRun.of(messages)))
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:

@@ -236,7 +236,7 @@ class ScheduleWorld:
 
     def rejection(self, schedule: str) -> Rejection | None:
         """Return why the last message on a subject is rejected as a schedule; None if it is not."""
-        rejected = self.engine.rejected.get(schedule)
+        rejected = self.engine.inactive.rejected.get(schedule)
         return None if rejected is None else rejected.rejection
 
     # -- machinery -----------------------------------------------------------------------------------------------

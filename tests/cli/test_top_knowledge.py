@@ -239,6 +239,27 @@ def test_each_instance_says_why_it_is_not_ready() -> None:
     )
 
 
+def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
+    given = answers()
+    known = knowledge_of(given)
+    [listing] = [one for one in known.questions() if one.endpoint == INSTANCES]
+    shown: list[list[tuple[str, str]]] = []
+    for seconds, listed in ((1, ["b"]), (60, ["b"]), (62, ["b"]), (63, ["a", "b"]), (64, ["a"]), (65, ["a", "b"])):
+        everyone = {one["id"]: one for one in given[INSTANCES]["instances"]}
+        listing.answer = {"at": text(seconds), "instances": [everyone[name] for name in listed]}
+        known.answered(listing)
+        shown.append([(row.instance.id, row.state) for row in known.view().instances or ()])
+    alive, silent, gone = ("a", "alive"), ("b", "silent"), ("a", "gone")
+    assert shown == [
+        [silent, gone],
+        [silent, gone],
+        [silent],
+        [alive, silent],
+        [alive, ("b", "gone")],
+        [alive, silent],
+    ]
+
+
 def test_failures_come_as_they_happen_and_each_one_once() -> None:
     known = knowledge_of(answers())
     other = ADVISORY | {"schedule": "orders.other"}

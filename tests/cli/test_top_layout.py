@@ -186,7 +186,7 @@ def test_a_sidecar_says_what_is_wrong_with_it() -> None:
 
 def test_a_sidecar_in_trouble_stands_before_the_others() -> None:
     rows = view(instances=[instance("a"), instance("b", "gone"), instance("c", "silent")])
-    assert [line.split()[0] for line in shown(rows, 120, 60)[-4:-1]] == ["c", "a", "b"]
+    assert [line.split()[0] for line in shown(rows, 120, 60)[-4:-1]] == ["c", "b", "a"]
 
 
 def test_what_is_empty_is_said() -> None:

@@ -17,6 +17,8 @@ from nats_scheduler.engine.inputs import (
     Input,
     MessagesRead,
     PublishConcluded,
+    PurgeConcluded,
+    SchedulesPurged,
     Stored,
 )
 from nats_scheduler.engine.port import StreamPort
@@ -71,7 +73,9 @@ class Backing(Protocol):
 
 
 def each(given: Input) -> Iterable[Input]:
-    """Return one input for each fire of an input about many."""
+    """Return one input for each fire, or purge, of an input about many."""
+    if isinstance(given, SchedulesPurged):
+        return [PurgeConcluded(*purge) for purge in zip(given.schedules, given.throughs, strict=True)]
     if not isinstance(given, FiresStored):
         return (given,)
     pairs = zip(given.fires, given.sequences, strict=True)

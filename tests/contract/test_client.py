@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import nats.aio.client
 import pytest
@@ -89,7 +90,16 @@ async def is_lost(connection: Connection, within_seconds: float = NOTICED_SECOND
 
 class TestThePrivateParts:
     @pytest.mark.parametrize(
-        "name", ["_process_ping", "_process_pong", "_process_info", "_process_err", "_connect_command"]
+        "name",
+        [
+            "_process_ping",
+            "_process_pong",
+            "_process_info",
+            "_process_err",
+            "_process_op_err",
+            "_read_loop",
+            "_connect_command",
+        ],
     )
     def test_the_methods_that_we_call_or_replace_exist(self, name: str) -> None:
         assert callable(getattr(nats.aio.client.Client, name))
@@ -107,12 +117,15 @@ class TestThePrivateParts:
             assert client.server_info["version"] == server.version
             assert (client.is_encrypted, client.unsent_bytes()) == (False, 0)
             assert isinstance(client._ps, FrameParser)
+            library: Any = client._transport
+            assert isinstance(library._io_reader, asyncio.StreamReader)
+            assert isinstance(library._io_writer, asyncio.StreamWriter)
         finally:
             await client.close()
 
 
 class TestTheEndOfAConnection:
-    async def test_a_killed_server_is_noticed_and_whoever_waits_is_told(self, start_server: StartServer) -> None:
+    async def test_a_killed_server_is_noticed_and_a_waiting_request_fails(self, start_server: StartServer) -> None:
         server = await start_server()
         connection = await connect(server.url)
         connection.subscribe("never.answered", lambda *_message: None)

@@ -5,14 +5,20 @@ from collections import Counter
 import pytest
 
 from nats_scheduler.engine.actions import ReadContent
-from nats_scheduler.engine.inputs import ContentRead
-from nats_scheduler.jetstream.ranges import MAX_RUN_GAP, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread
+from nats_scheduler.jetstream.ranges import (
+    MAX_RUN_GAP,
+    MAX_RUN_OTHERS,
+    MAX_RUN_SCHEDULES,
+    MIN_RUN_SCHEDULES,
+    runs_of,
+)
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide, server_side
 from tests.harness.servers import V2_11, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, one_turn
 
 BURST = 3 * MIN_RUN_SCHEDULES
 
@@ -63,6 +69,36 @@ async def test_another_subject_under_a_sequence_is_not_taken_for_the_schedule(op
         mistaken = requests[3]._replace(schedule=side.subject("nobody"))
         answers = await read(side, [*requests[:3], mistaken, *requests[4:]])
         assert answers[mistaken.sequence].message is None
+
+
+async def test_those_that_may_wait_are_read_with_others_that_are_asked_for_later(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        requests = await store_burst(side)
+        patient = [request._replace(may_wait=True) for request in requests]
+        side.inputs.clear()
+        for request in patient:
+            side.contact.read(request)
+            await one_turn()
+        together = {answer.sequence: answer for answer in await side.hears(ContentRead, len(requests))}
+        assert together == await read(side, requests)
+
+
+async def test_one_that_may_not_wait_takes_with_it_those_that_wait(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        requests = await store_burst(side)
+        mixed = [request._replace(may_wait=number > 0) for number, request in enumerate(reversed(requests))]
+        assert len(await read(side, mixed)) == BURST
+
+
+async def test_those_that_wait_are_answered_when_the_contact_ends(open_side: OpenSide) -> None:
+    async with open_side() as side:
+        requests = await store_burst(side)
+        side.inputs.clear()
+        for request in requests:
+            side.contact.read(request._replace(may_wait=True))
+        side.contact.end("enough")
+        answered = side.received(ContentRead) + side.received(ContentUnread)
+        assert Counter(answer.sequence for answer in answered) == Counter(request.sequence for request in requests)
 
 
 async def eventually_without_consumers(side: PortSide) -> None:
@@ -118,6 +154,18 @@ def test_runs_are_of_neighbours_and_the_others_are_single() -> None:
     runs, single = runs_of([*reversed(burst), *far])
     assert runs == [burst]
     assert sorted(single) == far
+
+
+def test_schedules_and_fires_that_are_stored_in_groups_are_one_run() -> None:
+    groups = [asked(*range(first, first + 10)) for first in range(1_000, 1_000 + 2 * 10 * BURST, 2 * 10)]
+    together = [request for group in groups for request in group]
+    assert runs_of(together) == ([together], [])
+
+
+def test_a_run_is_not_read_across_many_messages_of_others() -> None:
+    behind = 1_001 + MAX_RUN_GAP * BURST + MAX_RUN_OTHERS
+    near, far = asked(*range(1_000, 1_000 + BURST)), asked(*range(behind, behind + BURST))
+    assert runs_of([*near, *far]) == ([near, far], [])
 
 
 def test_a_run_is_not_longer_than_others_should_wait() -> None:

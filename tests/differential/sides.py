@@ -22,6 +22,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
+from tests.harness.waiting import eventually
 
 REFERENCE = V2_15
 """The version that every other side is compared with."""
@@ -54,6 +55,9 @@ class ComparedSide:
         It allows roll-ups, as a configuration does whose user publishes `Nats-Rollup`: on an older server the flag does
         not bring that along (`stream-implied`).
         """
+        if self.sidecar is not None:  # a machine that stood still ends its connection, and then it hears of no flag
+            serving = self.sidecar.sidecar.serving
+            await eventually(serving.is_set, within_seconds=WAIT_SECONDS, describe="the sidecar is connected")
         answer: dict[str, Any] = await self.account.create(name, **{"allow_rollup_hdrs": True, **config})
         self.created.append(name)
         if self.sidecar is not None:

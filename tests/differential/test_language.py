@@ -14,7 +14,6 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -29,6 +28,7 @@ from tests.differential.sides import ComparedSide, fresh_name, on_each
 from tests.differential.test_validation import compare
 from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.blocks import block_to_send
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
 from tests.schedule.oracle import Meaning, wall_at

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.errors import ApiError
@@ -26,6 +25,7 @@ from tests.differential.sides import ComparedSide, fresh_name
 from tests.differential.stream_cases import CREATES, OFF, UPDATES, Config
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_to_send
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
 from tests.harness.waiting import eventually
 
@@ -106,7 +106,7 @@ def _refusal_in(line: dict[str, Any]) -> Outcome:
 async def streams(sides: list[ComparedSide]) -> Any:
     """Give each side streams of its own and a stream to take from, and delete all of it in the end."""
     with capture_logs() as said:
-        found = [await _streams(side, said) for side in sides]  # type: ignore[arg-type]
+        found = [await _streams(side, said) for side in sides]
         yield found
         for one in found:
             names = [info["config"]["name"] async for info in one.side.account.api.streams()]

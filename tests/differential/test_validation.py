@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.main import main
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleRejected
@@ -41,6 +40,7 @@ from tests.differential.header_cases import (
 from tests.differential.random_runs import RandomRun
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
 from tests.harness.waiting import eventually
 

@@ -11,7 +11,7 @@ from tests.harness.permissions import MODES, listed
 FAILURES = "nats_scheduler_failures"
 PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
-NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary"}
+NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary", "snapshots": "nats_scheduler_snapshots"}
 
 
 def test_the_rows_are_those_of_the_document() -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
 from tests.harness.flagged import FlaggedStream
+from tests.harness.log_lines import capture_logs
+from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
 
 
@@ -36,13 +37,15 @@ async def served(emulated_server: EmbeddedServer, account: Account, stream_name:
         await running.ready(stream_name)
         yield Served(account, stream_name, running, emulated_server.version)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
+        # What it has in flight is never answered then, which would not be a clean end.
+        await eventually(lambda: stream_name not in running.sidecar.served, within_seconds=WAIT_SECONDS)
 
 
 @pytest.fixture
 def said() -> Iterator[list[dict[str, Any]]]:
     """Collect what is logged."""
     with capture_logs() as lines:
-        yield lines  # type: ignore[misc]
+        yield lines
 
 
 @pytest.fixture

@@ -96,7 +96,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
 
 
 async def test_a_record_that_keeps_naming_a_ghost_stops_no_fires(start_server: StartServer, tmp_path: Path) -> None:
-    """Whoever can write heartbeats can write the record as well, again and again."""
+    """A client that can write heartbeats can write the record as well, again and again."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         await account.create(STREAM)

@@ -21,14 +21,14 @@ authorization { users: [
 
 
 async def test_a_rejected_schedule_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     sequence = await served.schedule("s", "@every soon")
     advisory = await heard.first("schedule_rejected")
     assert (advisory["schedule"], advisory["seq"], advisory["code"]) == (served.subject("s"), sequence, 10189)
 
 
 async def test_a_header_that_is_nearly_right_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     sequence = await served.publish("s", {"Nats-Schedul": "@daily"})
     advisory = await heard.first("header_misnamed")
     assert (advisory["header"], advisory["seq"], advisory["subject"]) == ("Nats-Schedul", sequence, served.subject("s"))
@@ -50,7 +50,7 @@ async def test_a_schedule_that_ends_before_its_fire_is_advised_when_it_is_held_a
 
 
 async def test_a_refused_fire_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     info = await served.account.api.stream(served.name)
     await served.schedule("s", f"@at {in_seconds(1.0)}", b"x" * 800)
     await served.account.api.update_stream({**info["config"], "max_msg_size": 500})
@@ -64,7 +64,7 @@ async def test_a_refused_fire_is_advised(served: Served) -> None:
 
 async def test_a_fire_that_a_schedule_never_got_is_advised(served: Served) -> None:
     """Its fires are refused until it is purged."""
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     info = await served.account.api.stream(served.name)
     sequence = await served.schedule("s", f"@at {in_seconds(1.0)}", b"x" * 800)
     await served.account.api.update_stream({**info["config"], "max_msg_size": 500})
@@ -75,7 +75,7 @@ async def test_a_fire_that_a_schedule_never_got_is_advised(served: Served) -> No
 
 
 async def test_a_fire_that_a_policy_drops_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     sequence = await served.schedule("s", "@at 2020-01-01T00:00:00Z", more={"X-Missed": "skip"})
     skipped = await heard.first("fires_skipped")
     assert (skipped["schedule"], skipped["seq"]) == (served.subject("s"), sequence)
@@ -141,7 +141,7 @@ async def test_an_expiry_that_the_server_refuses_is_advised_and_kept(start_serve
 
 
 async def test_a_forged_fire_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     sequence = await served.schedule("s", f"@at {in_seconds(3600)}")
     schedule = served.subject("s")
     identity = fire_identity(schedule, sequence, CLOCK.now() + 7200 * SECOND)
@@ -152,7 +152,7 @@ async def test_a_forged_fire_is_advised(served: Served) -> None:
 
 
 async def test_a_refused_stream_is_advised(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     info = await served.account.api.stream(served.name)
     await served.account.api.update_stream({**info["config"], "allow_msg_schedules": True, "discard": "new"})
     advisory = await heard.first("stream_refused")

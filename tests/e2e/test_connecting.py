@@ -9,7 +9,6 @@ from typing import Any
 
 import nkeys
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -22,6 +21,7 @@ from tests.harness.certificates import Authority, tls_config
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import ELECTION_SECONDS, FlaggedStream
 from tests.harness.jwts import Key, Operator
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11, reload_config
 
 SECRET = "swordfish"  # noqa: S105 - it guards a server on loopback

@@ -250,7 +250,7 @@ async def test_each_change_is_published_and_kept(start_server: StartServer) -> N
         advisory = await heard.first("schedule_changed")
         assert advisory["author"].startswith("jane")
         assert advisory["author"].isprintable()
-        assert (advisory["change"], advisory["schedule"], advisory["before"]) == ("added", "S.s", 0)
+        assert (advisory["change"], advisory["schedule"], advisory["sequence_before"]) == ("added", "S.s", 0)
         kept = await account.wait_for("nats_scheduler_failures", "nats_scheduler.advisory.schedule_changed.S.S.s")
         assert len(kept) == 1
 

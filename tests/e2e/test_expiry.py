@@ -1,4 +1,4 @@
-"""`Nats-TTL` on a server that does not know it: the sidecar removes what has expired, whoever was killed meanwhile."""
+"""`Nats-TTL` on a server that does not know it: the sidecar removes what has expired, also after it was killed."""
 
 import asyncio
 from pathlib import Path

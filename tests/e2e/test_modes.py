@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import FireStored
 from nats_scheduler.jetstream.errors import ApiError
@@ -17,6 +16,7 @@ from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
+from tests.harness.log_lines import capture_logs
 from tests.harness.processes import sidecar
 from tests.harness.servers import ALL_VERSIONS, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
@@ -90,7 +90,7 @@ class Beside:
 def said() -> Iterator[list[dict[str, Any]]]:
     """Collect what is logged."""
     with capture_logs() as lines:
-        yield lines  # type: ignore[misc]
+        yield lines
 
 
 async def beside(server: EmbeddedServer, name: str, said: list[dict[str, Any]], **settings: Any) -> Any:

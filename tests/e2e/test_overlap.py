@@ -135,7 +135,7 @@ async def test_a_fire_that_waits_is_sent_by_the_next_sidecar(
 
 
 async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     worker = Worker(served.account.connection, served.account.api, served.name, WORKERS)
     await worker.begin(filter_subject=served.subject("out"))
     worker.pull(10)
@@ -150,7 +150,7 @@ async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
 
 
 async def test_a_consumer_that_is_missing_is_reported_and_awaited(served: Served) -> None:
-    heard = HeardAdvisories(served.account.connection)
+    heard = HeardAdvisories(served.account.connection, served.name)
     await served.publish("s", headers("queue", served.subject("out")))
     advisory = await heard.first("finish_unknown")
     assert advisory["reason"] == f"stream {served.name} has no consumer 'workers'"

@@ -103,7 +103,7 @@ async def test_a_purge_and_a_ttl_end_a_paused_schedule(served: Served, emulated_
     async def is_gone() -> bool:
         return expiring not in [one.sequence for one in await served.messages("expiring")]
 
-    await eventually(is_gone, within_seconds=WITHIN_SECONDS, describe="what expired is removed, by whoever does that")
+    await eventually(is_gone, within_seconds=WITHIN_SECONDS, describe="what expired is removed")
 
 
 async def test_on_a_native_stream_it_is_listed_and_the_server_fires_nothing_even_after_a_crash(tmp_path: Path) -> None:

@@ -7,19 +7,17 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 
-from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.e2e.test_clusters import AS_ADOPTED, DURABLE, stream_leader
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_with
+from tests.harness.account import account_on, in_seconds, sidecar_with
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually, time_reached
+from tests.harness.waiting import time_reached
 
 SCHEDULES = 200
 PAUSED_SECONDS = 1.2
@@ -40,14 +38,7 @@ async def pause(node: EmbeddedServer) -> None:
 async def test_what_is_due_at_once_fires_once_while_nodes_of_its_cluster_stand_still(tmp_path: Path) -> None:
     async with running_cluster(V2_11, tmp_path, config=DURABLE) as cluster:
         async with account_on(cluster.nodes[0].url) as account:
-
-            async def created() -> bool:
-                with suppress(JetStreamError):
-                    await account.create("S", num_replicas=3, storage="file", **AS_ADOPTED)
-                    return True
-                return False
-
-            await eventually(created, within_seconds=WAIT_SECONDS, describe="the stream")
+            await account.create("S", num_replicas=3, storage="file", **AS_ADOPTED)
         leader = await stream_leader(cluster)
         followers = [node for node in cluster.nodes if node is not leader]
         settings = SidecarSettings(connection=ConnectionSettings(servers=(leader.url,)))

@@ -29,6 +29,8 @@ AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*", "$JS.API.
 """What is asked only when the sidecar ends, in some mode at least."""
 ASKED_OF_OTHERS = Permission("publish", "nats_scheduler.v1.>", (OPTIONAL,) * 4)
 """What is asked only where there are other instances: `tests/service/test_shared.py` takes it away."""
+OF_SNAPSHOTS = ("$JS.API.STREAM.CREATE.KV_nats_scheduler_snapshots", "$KV.nats_scheduler_snapshots.>")
+"""What is asked only where a stream has 20,000 messages: `tests/e2e/test_snapshots.py` takes it away."""
 WORK = "work.orders"
 """Where the consumer of the account's owner delivers."""
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.*.*"
@@ -224,7 +226,8 @@ async def lacks(url: str, number: int, mode: str, permission: Permission) -> str
 @pytest.mark.parametrize("mode", MODES)
 async def test_each_entry_is_necessary_and_told_where_it_lacks(start_server: StartServer, mode: str) -> None:
     """And the optional ones are optional."""
-    entries = [entry for entry in permissions_of(mode) if entry != ASKED_OF_OTHERS]
+    asked = [entry for entry in permissions_of(mode) if entry.subject not in OF_SNAPSHOTS]
+    entries = [entry for entry in asked if entry != ASKED_OF_OTHERS]
     server = await start_server(VERSIONS[mode], config=accounts([without(entry, mode) for entry in entries]))
     lives = (lacks(server.url, number, mode, entry) for number, entry in enumerate(entries))
     assert [wrong for wrong in await asyncio.gather(*lives) if wrong] == []

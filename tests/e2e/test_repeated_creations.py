@@ -1,5 +1,6 @@
-"""Whoever creates its stream at each start is not refused: the sidecar leaves the configuration as it was asked for.
+"""An application that creates its stream at each start is not refused.
 
+The sidecar leaves the configuration as it was asked for.
 What a schedule cannot do without is switched on when it is needed, and that is told.
 """
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.runtime.clock import SystemClock
@@ -23,6 +22,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.flagged import FlaggedStream
+from tests.harness.log_lines import capture_logs
 from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, V2_14
 from tests.harness.upgrades import Machine, machine_in
@@ -64,7 +64,7 @@ async def served_on(url: str, clock: SteppedClock, **config: Any) -> AsyncIterat
 def said() -> Iterator[Lines]:
     """Collect what is logged."""
     with capture_logs() as lines:
-        yield lines  # type: ignore[misc]
+        yield lines
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.in_flight import BURST_LIMIT_NS
@@ -68,6 +69,7 @@ def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> Non
     desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
     assert (desk.reported(FireStored), desk.purges) == ([], [])
+    assert desk.asked(WakeAt) == [], "what waits for outcomes makes no steps in between"
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert [event.stored_sequence for event in desk.reported(FireStored)] == list(range(FIRST, FIRST + COUNT))
     assert desk.purges == [(fire.schedule, fire.sequence) for fire in fires]

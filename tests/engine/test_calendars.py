@@ -145,6 +145,18 @@ def test_a_schedule_that_names_no_calendar_is_not_concerned(change: str) -> None
     assert not world.engine.calendars.are_named
 
 
+def test_each_calendar_is_named_for_the_first_time_once() -> None:
+    world, named = ScheduleWorld(calendars={"work": "", "other": ""}), list[bool]()
+    world.engine.calendars.notify_named = lambda: named.append(world.engine.calendars.are_named)
+    world.publish("s.plain", {"Nats-Schedule": "@every 6h", **TARGET})
+    assert named == []
+    for number in range(3):
+        world.publish(f"s.{number}", EVERY_6H)
+    assert named == [True]
+    world.publish("s.other", {**EVERY_6H, "Nats-Schedule-X-Except": "calendar:other"})
+    assert named == [True, True]
+
+
 def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
     world = ScheduleWorld(calendars={"work": "", "other": ""})
     count = 3 * MAX_APPLIED_PER_STEP + 1

@@ -295,6 +295,18 @@ def test_where_the_guard_looks_again_the_first_look_may_be_at_the_sequence_alone
     assert looks_by_sequence(desk) == [False]
 
 
+def test_a_schedule_that_is_due_later_may_wait_to_be_read_with_others() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.at(3599)
+    assert [read.may_wait for read in desk.asked(ReadContent)] == [True]
+
+
+def test_a_schedule_that_is_due_now_is_read_at_once() -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.at(3600)
+    assert [read.may_wait for read in desk.asked(ReadContent)] == [False]
+
+
 def test_a_look_that_decides_is_at_the_last_message_of_the_subject() -> None:
     message = schedule("@every 1h")
     unguarded = Desk(message, guard=False)

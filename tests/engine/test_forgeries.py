@@ -120,7 +120,7 @@ class TestAnIdentityThatIsTakenBeforehand:
         assert genuine(world) == [10]
         assert world.stream.last(SCHEDULE) is None
 
-    def test_whoever_foresees_the_second_one_as_well_gains_nothing(self) -> None:
+    def test_a_forger_who_foresees_the_second_one_as_well_gains_nothing(self) -> None:
         world = ScheduleWorld()
         world.publish(SCHEDULE, EVERY_10S, GENUINE)
         for taken in (0, 2, 3, 4):

@@ -118,7 +118,7 @@ def test_requests_that_follow_each_other_cost_one_read_a_second() -> None:
         desk.step(RemovalRequested())
         reads += len(desk.at(tenth / 10).reads)
     assert 5 <= reads <= 10
-    assert len(desk.engine.inactive._checks) <= len(DELAYS)
+    assert len(desk.engine.inactive.checks) <= len(DELAYS)
 
 
 def test_nothing_is_read_while_many_fires_are_in_flight() -> None:

@@ -321,4 +321,4 @@ def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
 def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
     held, other = (Desk(message).engine.held.on(SCHEDULE) for message in (schedule("@every 1h"), jittered()))
     assert (type(held), type(other)) == (Held, HeldWithPolicies)
-    assert sys.getsizeof(held) == 128
+    assert sys.getsizeof(held) == 120

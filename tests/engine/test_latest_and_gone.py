@@ -82,13 +82,13 @@ def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     assert [event.rejection.code for event in desk.reported(ScheduleRejected)] == [10189]
     assert desk.at(10).reads == []
     desk.read(schedule("@every 5s", 3))
-    assert desk.engine.rejected == {}
+    assert desk.engine.inactive.rejected == {}
 
 
 def test_an_older_message_read_again_does_not_hide_a_rejection() -> None:
     desk = Desk(schedule("@every nonsense", 5))
     desk.read(plain("s.one", 3), schedule("@every 5s", 2))
-    assert list(desk.engine.rejected) == ["s.one"]
+    assert list(desk.engine.inactive.rejected) == ["s.one"]
     assert not desk.is_held()
 
 
@@ -171,7 +171,7 @@ def test_a_rejected_schedule_older_than_the_last_one_is_not_reported() -> None:
     desk = Desk(schedule("@every soon", 10))
     desk.read(schedule("@every never", 9))
     assert desk.reported(ScheduleRejected) == []
-    assert desk.engine.rejected["s.one"].sequence == 10
+    assert desk.engine.inactive.rejected["s.one"].sequence == 10
 
 
 def test_nothing_found_on_the_subject_ends_the_schedule() -> None:

@@ -91,13 +91,14 @@ def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
     checks = []
     seconds = AGE_CHECK
     while seconds < 30 * DAY / SECOND - 1:
-        checks.append(seconds)
         desk.at(seconds)
-        assert desk.reads == [(SCHEDULE, 1)]
-        desk.found(one)
+        if desk.reads:  # else it only became near
+            checks.append(seconds)
+            assert desk.reads == [(SCHEDULE, 1)]
+            desk.found(one)
         assert desk.fires == []
         seconds = desk.wake
-    assert len(checks) < 25, "the checks become less frequent"
+    assert 1 < len(checks) < 25, "the checks become less frequent"
     assert seconds == 30 * DAY / SECOND - 1, "the last check is the one before its fire"
     desk.at(seconds)
     desk.found(one)

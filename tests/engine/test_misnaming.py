@@ -30,7 +30,7 @@ def test_a_schedule_with_a_header_that_nobody_reads_is_reported_and_fires_all_th
     assert desk.in_flight(one, 1).schedule == SCHEDULE
 
 
-def test_what_was_stored_before_is_reported_once_by_whoever_holds_its_shard() -> None:
+def test_what_was_stored_before_is_reported_once_by_the_holder_of_its_shard() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), live=False)
     desk.step(ShardsHeld(frozenset()), CaughtUp())
     assert reported(desk) == []

@@ -159,7 +159,7 @@ def test_on_a_subject_with_wildcards_nothing_is_purged(subject: str) -> None:
     desk = Desk(schedule("@every 1h", 1, "s.other"), schedule("@every 5s", 2, subject))
     desk.read(paused("@every 5s", 3, subject), paused("@every 5s", 4, subject))
     assert desk.purges == []
-    assert desk.engine.rejected[subject].sequence == 4
+    assert desk.engine.inactive.rejected[subject].sequence == 4
     assert desk.is_held("s.other")
 
 
@@ -198,15 +198,18 @@ def test_paused_schedules_take_no_place_and_free_the_one_that_they_had() -> None
     rules = StreamRules("DESK", (">",), restrictions=Restrictions(max_schedules=1))
     desk.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=True, look_ahead=SECOND))
     desk.step(MessagesRead([schedule("@every 5s", n, f"s.{n}") for n in (1, 2, 3)]), CaughtUp())
-    assert (listed(desk), list(desk.engine.rejected)) == ([("s.1", State.WAITING)], ["s.2", "s.3"])
+    assert (listed(desk), list(desk.engine.inactive.rejected)) == ([("s.1", State.WAITING)], ["s.2", "s.3"])
     desk.read(paused("@every 5s", 4, "s.1"), paused("@every 5s", 5, "s.2"))
-    assert (listed(desk), list(desk.engine.rejected)) == (
+    assert (listed(desk), list(desk.engine.inactive.rejected)) == (
         [("s.3", State.WAITING), ("s.1", State.PAUSED), ("s.2", State.PAUSED)],
         [],
     )
     assert desk.purges == [("s.1", 3), ("s.2", 4)]
     desk.read(schedule("@every 5s", 6, "s.1"))
-    assert (listed(desk), list(desk.engine.rejected)) == ([("s.3", State.WAITING), ("s.2", State.PAUSED)], ["s.1"])
+    assert (listed(desk), list(desk.engine.inactive.rejected)) == (
+        [("s.3", State.WAITING), ("s.2", State.PAUSED)],
+        ["s.1"],
+    )
     assert desk.purges == [("s.1", 5)]
 
 
@@ -218,7 +221,7 @@ def read_stored(messages: Sequence[StoredMessage], fired_by: FiredBy, *, policie
 
 
 @pytest.mark.parametrize("fired_by", FiredBy)
-def test_what_is_stored_says_the_same_whoever_fires(fired_by: FiredBy) -> None:
+def test_what_is_stored_says_the_same_in_every_mode_of_the_stream(fired_by: FiredBy) -> None:
     stored = read_stored([schedule("@every 5s"), paused("@every 5s", 2), paused("@daily", 3, "s.two")], fired_by)
     found = stored.view.page(START).finish().schedules
     assert [(one.subject, one.state, one.fired_by) for one in found] == [

@@ -50,7 +50,7 @@ def held_by(engine: StreamEngine) -> dict[str, int]:
 
 
 def waiting_for(engine: StreamEngine) -> dict[str, int]:
-    return {subject: one.sequence for subject, one in engine.rejected.items() if one.rejection.code == 10023}
+    return {subject: one.sequence for subject, one in engine.inactive.rejected.items() if one.rejection.code == 10023}
 
 
 def at(second: int, sequence: int, subject: str) -> StoredMessage:
@@ -169,7 +169,7 @@ def test_a_schedule_that_has_fired_keeps_its_place_until_it_is_removed() -> None
     assert held_by(desk.engine) == {"s.2": 2}
 
 
-def test_what_came_due_while_it_waited_is_settled_for_whoever_comes_next() -> None:
+def test_what_came_due_while_it_waited_is_settled_for_the_next_holder() -> None:
     desk = desk_for(1, schedule("@daily", 1, "s.1"), at(5, 2, "s.2"))
     desk.at(10)
     checkpoint = desk.engine.checkpoint(desk.now)

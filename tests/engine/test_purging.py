@@ -8,6 +8,7 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     PublishConcluded,
     PurgeConcluded,
+    SchedulesPurged,
     Stored,
     Version,
 )
@@ -37,6 +38,19 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
     desk.step(PurgeConcluded("s.one", 1))
     assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.FIRED]
     assert not desk.is_held()
+
+
+def test_schedules_that_were_purged_together_end_together_and_none_that_was_replaced() -> None:
+    messages = [schedule(AT_5S, number, f"s.{number}") for number in (1, 2, 3)]
+    desk = Desk(*messages)
+    desk.at(5)
+    for message in messages:
+        desk.found(message)
+        desk.concluded(desk.fire, Stored(10 + message.sequence))
+    desk.read(schedule("@at 2026-01-01T01:00:00Z", 20, "s.2"))
+    desk.step(SchedulesPurged(["s.1", "s.2", "s.3", "s.4"], [1, 2, 3, 4]))
+    assert [event.schedule for event in desk.reported(ScheduleEnded)] == ["s.1", "s.3"]
+    assert [held.sequence for held in desk.engine.held] == [20]
 
 
 def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:

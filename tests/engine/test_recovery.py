@@ -112,7 +112,7 @@ def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
 def test_what_a_native_server_generated_before_a_downgrade_is_no_rejected_schedule() -> None:
     left_behind = message_on("t.out", 2, Nats_Scheduler="s.one", Nats_Schedule_Next="2026-01-01T00:00:10Z")
     desk = Desk(schedule("@every 5s"), left_behind)
-    assert desk.engine.rejected == {}
+    assert desk.engine.inactive.rejected == {}
 
 
 class TestTheCheckpoint:

@@ -12,7 +12,8 @@ from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import ALL, MAX_PAGE_LENGTH, SEARCHED_PER_UNIT, FiredBy, Page, Query
+from nats_scheduler.engine.view import ALL, MAX_PAGE_LENGTH, FiredBy, Page, Query
+from nats_scheduler.engine.visits import SEARCHED_PER_UNIT
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -267,7 +268,7 @@ def test_stored_messages_alone_say_the_same_as_the_engine_that_fires() -> None:
     stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), DIALECTS, FiredBy.SIDECAR)
     stored.take(messages, START)
     assert stored.view.page(START).finish() == desk.engine.view().page(START).finish()
-    assert stored.rejected == desk.engine.rejected
+    assert stored.rejected == desk.engine.inactive.rejected
 
 
 def test_what_other_holders_say_of_their_schedules_is_listed_and_counted() -> None:

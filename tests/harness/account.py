@@ -8,14 +8,16 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import NoJetStreamError
+from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NoJetStreamError
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -32,12 +34,20 @@ from tests.harness.waiting import eventually
 WAIT_SECONDS = 90.0
 """How long a test waits for what should take milliseconds, on a busy machine."""
 
+NOT_PLACED_YET = frozenset({10005, 10008})
+"""What a cluster refuses with while it has not met all its nodes: no suitable peers, no meta leader."""
+
 CLOCK = SystemClock()
 
 
 def in_seconds(seconds: float) -> str:
     """Return the time in so many seconds, as `@at` takes it."""
     return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
+
+
+def far_hour(zone: str) -> int:
+    """Return 9 or 21: the hour that is at least five hours away in this zone, before and after."""
+    return 21 if 4 <= datetime.now(ZoneInfo(zone)).hour < 16 else 9
 
 
 @dataclass
@@ -48,9 +58,24 @@ class Account:
     api: JetStreamApi
 
     async def create(self, name: str, **config: Any) -> Any:
-        """Create a stream on `<name>.>`, flagged unless the test says otherwise."""
+        """Create a stream on `<name>.>`, flagged unless the test says otherwise.
+
+        A cluster that has just elected its leader may not place replicas yet, or answer too late; it is asked again,
+        which is safe, because the same creation is accepted twice.
+        """
         wanted = {"name": name, "subjects": [f"{name}.>"], "allow_msg_schedules": True, "storage": "memory", **config}
-        return await self.api.call(f"STREAM.CREATE.{name}", wanted)
+
+        async def created() -> Any:
+            try:
+                return await self.api.call(f"STREAM.CREATE.{name}", wanted)
+            except NoAnswerError:
+                return None
+            except ApiError as error:
+                if error.code not in NOT_PLACED_YET:
+                    raise
+                return None
+
+        return await eventually(created, within_seconds=WAIT_SECONDS, describe=f"the stream {name} can be created")
 
     async def publish(self, subject: str, headers: Mapping[str, str] | str = "", body: bytes = b"body") -> int:
         """Store a message and return its sequence; raises AssertionError where the server refuses it."""
@@ -108,6 +133,16 @@ class OpenReporter(Reporter):
         """Keep it, and tell of it."""
         self.problems.append((action, fields))
         super().problem(action, **fields)
+
+    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
+        """Keep it, and tell of it."""
+        self.problems.append(("snapshot_written", {"stream": stream, "schedules": schedules, "through": through}))
+        super().snapshot_written(stream, schedules, through)
+
+    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
+        """Keep it, and tell of it."""
+        self.problems.append(("snapshot_used", {"stream": stream, "schedules": schedules, "through": through}))
+        super().snapshot_used(stream, schedules, through)
 
 
 @dataclass

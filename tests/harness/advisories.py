@@ -20,11 +20,15 @@ _READER: TypeAdapter[Advisory] = TypeAdapter(AnyAdvisory)
 class HeardAdvisories:
     """What was published, by kind."""
 
-    def __init__(self, connection: Connection) -> None:
-        """Begin to listen."""
+    def __init__(self, connection: Connection, stream: str = "*") -> None:
+        """Begin to listen to what is said of a stream.
+
+        On a server that tests share, name the stream: the sidecar of a test serves the streams of its neighbours too.
+        """
         self.bodies: list[tuple[str, dict[str, Any]]] = []
         self.faults: list[str] = []
-        connection.subscribe(f"{ADVISORY_PREFIX}.>", lambda to, _reply, _headers, body: self._hear(to.decode(), body))
+        for subject in (f"{ADVISORY_PREFIX}.*.{stream}", f"{ADVISORY_PREFIX}.*.{stream}.>"):
+            connection.subscribe(subject, lambda to, _reply, _headers, body: self._hear(to.decode(), body))
 
     async def first(self, kind: str) -> dict[str, Any]:
         """Wait for the first advisory of a kind; raises AssertionError where any was not as the schema says."""

@@ -58,3 +58,8 @@ async def instant_reached(instant: int, now: Callable[[], int]) -> None:
 async def time_reached(time: float) -> None:
     """Return when the loop's clock shows `time` (seconds): for what has to be slow, such as a bad network."""
     await asyncio.sleep(max(time - asyncio.get_running_loop().time(), 0))
+
+
+async def one_turn() -> None:
+    """Let what is ready in the event loop run, once."""
+    await asyncio.sleep(0)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import (
     FireReadBack,
@@ -26,6 +25,7 @@ from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.e2e.conftest import Served
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 from tests.hostile.effort import EFFORT, seeded
@@ -61,9 +61,14 @@ def _has(answers: dict[int, bytes], count: int) -> bool:
     return len(answers) >= count
 
 
-def broken(lines: Iterable[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
-    """Pick the lines that tell of damage; that the machine stood still is none of the flood's."""
-    return [line for line in lines if line["event"] in BROKEN and "stood still" not in line.get("reason", "")]
+def broken(lines: Iterable[MutableMapping[str, Any]], stream: str) -> list[MutableMapping[str, Any]]:
+    """Pick the lines that tell of damage.
+
+    That the machine stood still is none of the flood's, and another stream of a server that tests share may have just
+    been found: a server that is flooded answers for it later.
+    """
+    concerning = [line for line in lines if line.get("stream", stream) == stream]
+    return [line for line in concerning if line["event"] in BROKEN and "stood still" not in line.get("reason", "")]
 
 
 def fired(sidecar: Running, stream: str, subject: str) -> list[int]:
@@ -120,7 +125,7 @@ async def test_whatever_is_poured_into_a_stream_the_others_fire_on_their_grid(se
         await eventually(lambda: not missing(), within_seconds=30, describe=lambda: f"{missing()} neither way")
         await still_sings(served, subject)
     assert len(judged) > MESSAGES // 2
-    assert not broken(lines)
+    assert not broken(lines, served.name)
     assert served.sidecar.sidecar.connection is connection
     rejected = served.sidecar.of(served.name, ScheduleRejected)
     assert {event.rejection.code for event in rejected} >= {10189, 10190, 10191, 10192, 10203, 10223}
@@ -152,7 +157,7 @@ async def test_whatever_is_asked_of_the_api_the_schedules_fire_on_their_grid(ser
         await served.schedule("after", f"@at {in_seconds(0.5)}", target="after.out")
         await served.wait_for("after.out")
         await still_sings(served, subject)
-    assert not broken(lines)
+    assert not broken(lines, served.name)
     assert served.sidecar.sidecar.connection is connection
 
 

@@ -85,8 +85,8 @@ def test_no_subject_raises_or_is_dear(name: str) -> None:
 @pytest.mark.clause("hostile-headers")
 def test_what_is_kept_of_rejected_schedules_is_short() -> None:
     desk = Desk(*(schedule("1," * (LONG // 2), number, f"s.{number}") for number in range(1, 20)))
-    assert len(desk.engine.rejected) == 19
-    for one in desk.engine.rejected.values():
+    assert len(desk.engine.inactive.rejected) == 19
+    for one in desk.engine.inactive.rejected.values():
         texts = one.rejection.value, one.rejection.reason, one.pattern, one.target
         assert max(map(len, texts)) <= MAX_KEPT_CHARS
 

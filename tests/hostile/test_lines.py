@@ -4,7 +4,6 @@ import json
 from typing import Literal
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.jetstream.watch import ConfigRequested
@@ -14,6 +13,7 @@ from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.last_requests import LastRequests
+from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.clause("hostile-headers")

@@ -1,4 +1,4 @@
-"""Frames come in pieces of any size, and whoever cuts them small gains nothing."""
+"""Frames come in pieces of any size, and small pieces cost no more than their bytes."""
 
 import random
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
-from nats_scheduler.jetstream.frames import AcknowledgementFrames
+from nats_scheduler.jetstream.frames import AcknowledgementFrames, PurgeFrames
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.wire import FrameParser, WireClient
 
@@ -155,3 +155,30 @@ def test_an_identity_in_process_is_an_unknown_outcome_and_no_refusal(said: bytes
 @pytest.mark.parametrize("said", [b'"seq":0', b'"duplicate":true', b'"seq":"0","duplicate":true', b'"seq":0.0'])
 def test_what_only_resembles_it_is_no_answer_of_a_server(said: bytes) -> None:
     assert outcome_of("S", b"", b'{"stream":"S",%b}' % said) is None
+
+
+PURGED = b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":%d}'
+ODD_PURGES = (
+    PURGED[:-2],
+    PURGED % 1 + b" ",
+    b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","purged":0}',
+    b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","error":{"code":500,"err_code":10110,'
+    b'"description":"stream purge not permitted"},"purged":0}',
+    b"",
+    b"[]",
+)
+
+
+def read_purges(bodies: list[bytes], keys: dict[bytes, bytes]) -> list[bytes]:
+    """Return the numbers of those of these answers that are read at once, up to the first that is not."""
+    groups, _position = PurgeFrames(INBOX, keys).read(wire_of(*bodies), 0)
+    return [number for _key, numbers, _counts in groups for number in numbers]
+
+
+def test_answers_to_purges_are_read_at_once_up_to_the_first_that_says_anything_else() -> None:
+    keys = {b"0": b"S", b"1": b"S"}
+    usual = [PURGED % count for count in (0, 1, 70)]
+    assert read_purges([*usual, *usual], keys) == [b"0", b"1", b"2"]  # a pong and a refusal lie between
+    for odd in ODD_PURGES:
+        assert read_purges([usual[0], odd, *usual, *usual, *usual], keys) == [b"0"]
+    assert read_purges([*usual, *usual], {}) == []

@@ -85,10 +85,11 @@ class Listener:
         )
 
     def _many(self, buffer: bytes, position: int) -> int:
-        messages, position = self._frames.read(buffer, position, self._delivered, is_live=self._is_live)
-        self.received += messages
-        self._delivered += len(messages)
-        self.taken_at_once += len(messages)
+        run, position = self._frames.read(buffer, position, self._delivered, is_live=self._is_live)
+        if run is not None:
+            self.received += run
+            self._delivered += len(run)
+            self.taken_at_once += len(run)
         return position
 
 
@@ -129,10 +130,9 @@ async def test_at_once_or_one_by_one_the_messages_are_the_same(odds: float, size
 def test_a_gap_or_another_frame_ends_what_is_taken(other: bytes) -> None:
     rng = seeded()
     first, *rest = [usual(rng, number) for number in range(1, 100)]
-    messages, position = ConsumerFrames(SID, STREAM, CONSUMER).read(
-        b"".join([first, other, *rest]), 0, 0, is_live=False
-    )
-    assert (len(messages), position) in [(1, len(first)), (0, 0)]
+    run, position = ConsumerFrames(SID, STREAM, CONSUMER).read(b"".join([first, other, *rest]), 0, 0, is_live=False)
+    assert run is not None
+    assert (len(run), position) == (1, len(first))
 
 
 async def test_a_block_that_looks_like_two_costs_no_more_than_its_bytes() -> None:
@@ -145,7 +145,15 @@ async def test_a_block_that_looks_like_two_costs_no_more_than_its_bytes() -> Non
     assert (len(listener.received), listener.taken_at_once) == (4_000, 3_999)
 
 
+async def test_many_blocks_that_look_like_two_cost_no_more_than_their_bytes() -> None:
+    odd_block = b"NATS/1.0\r\nA: 1\r\n\r\n\r\n"
+    many = [written("s.1", PREFIX + b".1.%d.%d.2.1" % (number, number), odd_block) for number in range(1, 4_000)]
+    with at_most(SECONDS_A_CHUNK):
+        listener = await poured(b"".join(many), [1 << 30], at_once=True)
+    assert len(listener.received) == 3_999
+
+
 def test_what_was_read_in_part_is_left() -> None:
     frame = usual(seeded(), 1)
     for end in range(len(frame)):
-        assert ConsumerFrames(SID, STREAM, CONSUMER).read(frame[:end], 0, 0, is_live=True) == ([], 0)
+        assert ConsumerFrames(SID, STREAM, CONSUMER).read(frame[:end], 0, 0, is_live=True) == (None, 0)

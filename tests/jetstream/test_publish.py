@@ -34,7 +34,7 @@ class Wire(Connection):
     def is_lost(self) -> bool:
         return False
 
-    def read_runs(self, number: int, run: RunReader) -> None:
+    def read_runs(self, number: int, run: RunReader, *, short: bool = False) -> None:
         self._runs.append(run)
 
     def after_this_chunk(self, listener: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
   With policies for missed fires another rule holds (`judge.missed`).
   Only the publisher, or the fire of an `@at`, removes a schedule.
 - *Unique*: no due is stored twice, no fire is stored that no due asks for, and none is made up that a later one stands
-  for. Where messages are consumed, this ends for a repetition that comes beyond the duplicate window.
+  for. Where messages are consumed, it ends beyond the duplicate window, and with a server (`judge.forgotten`).
 - *Timely*: never early, by more than the clock of an instance was ahead.
 - *Faithful*: target, body, and the headers of the scheduler.
 - *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
@@ -27,6 +27,7 @@ from itertools import pairwise
 
 from tests.judge.calendars import CalendarRecord, may_except_last
 from tests.judge.contents import Contents, said
+from tests.judge.forgotten import is_forgotten
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
 from tests.judge.identities import Identities
@@ -182,7 +183,7 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
     is_gone = fire.stored_at >= gone_at
     if is_gone and fire.stored_at >= first.stored_at + case.terms.duplicate_window:
         return True
-    return case.identities.excuse(first, fire, is_gone=is_gone)
+    return is_forgotten(case.history, first, fire) or case.identities.excuse(first, fire, is_gone=is_gone)
 
 
 def _is_needless(case: Case, version: Version, due: int, fire: FireSeen) -> bool:

@@ -10,7 +10,9 @@ from nats_scheduler.message.generated import (
     as_stored_natively,
     fire_block,
     generated_block,
+    guard_headers,
     identity_header,
+    plain_fire_block,
     with_guard,
     with_identity,
 )
@@ -181,7 +183,33 @@ def test_the_rollup_is_stripped_from_any_other_schedule(more: bytes) -> None:
     )
 
 
-@given(odd_blocks)
+only_of_a_schedule = st.lists(
+    st.tuples(
+        st.sampled_from([b"", b"-Target", b"r", b": @at ", b"-Source: x\n", b"-TTL:\rNats-Msg-Id: 7"]),
+        st.sampled_from([b": a.b", b":", b"", b": Nats-TTL: 5s", b": \r\nNats-Expected-Stream: S", b"\n"]),
+    ),
+    max_size=4,
+).map(lambda rows: b"NATS/1.0\r\n%b\r\n" % b"".join(b"Nats-Schedule%b%b\r\n" % row for row in rows))
+
+
+only_of_a_portable_schedule = st.tuples(
+    only_of_a_schedule, st.sampled_from([b"X-Nats-", b"x-Nats-", b"X-X-Nats-"])
+).map(lambda drawn: drawn[0].replace(b"\r\nNats-", b"\r\n" + drawn[1], 2))
+
+
+@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule)
+def test_any_base_of_a_portable_schedule_is_stripped_in_the_same_way(base: bytes) -> None:
+    left = reference.remove_status(base)
+    for prefix in (b"X-Nats-Schedule", b"Nats-Schedule", b"Nats-Expected-", b"Nats-Batch-"):
+        left = reference.remove_if_prefix_present(left, prefix)
+    for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup", b"Nats-Stream-Source", b"Nats-Incr"):
+        left = reference.remove_if_present(left, name)
+    kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
+    portable = scheduled("@at 2020-01-01T00:00:00Z", PORTABLE)
+    assert generated_block(base, *portable, "t.s", None) == kept + PURGED.replace(b"Nats-Sched", b"X-Nats-Sched")
+
+
+@given(odd_blocks | only_of_a_schedule)
 def test_any_base_is_stripped_as_the_server_strips_it(base: bytes) -> None:
     left = reference.remove_status(base)
     for prefix in (b"Nats-Schedule", b"Nats-Expected-"):
@@ -199,3 +227,44 @@ def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, nam
     block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
     read = read_message(block, "t.o", 0, RULES, DIALECTS)
     assert read == Reading(generated=Generated(schedule, 7, 5))
+
+
+def plainly(found: Definition, base: bytes, schedule: str, next_fire: int | None = NEXT) -> bytes | None:
+    """Return the block of a fire if it is built without a search, and require that it is the one with a search."""
+    named = found.pattern, found.terms, schedule, next_fire
+    plain = plain_fire_block(base, *named, f"nats-scheduler:7:5:{schedule}", 9)
+    if plain is not None:
+        ours = [identity_header(f"nats-scheduler:7:5:{schedule}"), *guard_headers(schedule, 9)]
+        assert plain == fire_block(as_stored_natively(base), *named, ours)
+    return plain
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("next_fire", [None, NEXT])
+def test_the_fire_of_most_schedules_is_built_without_a_search(dialect: Dialect, next_fire: int | None) -> None:
+    found = scheduled(dialect=dialect, zone=None)
+    base = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
+    assert plainly(found, base, "t.s", next_fire) is not None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more"),
+    [
+        ("t.Nats-Msg-Id", ()),
+        ("t.größe", ()),
+        ("t.s", ((b"Own", b"1"),)),
+        ("t.s", ((b"Nats-Schedule-TTL", b"5m"),)),
+        ("t.s", ((b"Nats-Schedule-Rollup", b"sub"),)),
+    ],
+)
+def test_any_other_fire_is_built_with_one(schedule: str, more: tuple[tuple[bytes, bytes], ...]) -> None:
+    base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), *more)
+    assert plainly(definition(base), base, schedule) is None
+
+
+@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
+def test_both_ways_to_build_a_fire_give_the_same_bytes(base: bytes, dialect: Dialect, schedule: str) -> None:
+    found = scheduled(dialect=dialect)
+    named = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
+    for block in (base, named, named[:-2] + base[10:]):
+        plainly(found, block, f"t.{schedule}".encode("utf-8", "replace").decode())

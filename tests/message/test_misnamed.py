@@ -111,4 +111,4 @@ def test_what_a_stranger_writes_is_cut_and_counted() -> None:
     ((header, _reason),) = found(("Nats-Schedul" + "x" * 10_000, "x"))
     assert len(header) == MAX_NAME_BYTES
     ((header, _reason),) = found(("Nats-Schedul\x1b[31m", "x"))
-    assert "\x1b" in header, "whoever prints it escapes it"
+    assert "\x1b" in header, "it is escaped where it is printed"

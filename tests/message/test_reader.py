@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_ENTRIES, MessageReader
+from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_BLOCKS, MessageReader
 from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.shapes import MAX_SHAPES
+from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.harness.blocks import block_of
@@ -162,19 +164,24 @@ def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    reader = MessageReader(StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True), DIALECTS)
     target = (b"Nats-Schedule-Target", b"orders.due")
-    for number in range(MAX_CACHED_ENTRIES + 100):
-        own = (b"Nats-Msg-Id", b"%d" % number)
+    for number in range(max(MAX_CACHED_BLOCKS, MAX_TERMS) + 100):
+        own = (b"Nats-Expected-Last-Msg-Id", b"%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every %ds" % (number + 1)), target)))
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, own)))
         aimed = (b"Nats-Schedule-Target", b"orders.due.%d" % number)
         assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), aimed)))
-    assert max(len(reader._around), len(reader._whole), len(reader._terms)) <= MAX_CACHED_ENTRIES
-    assert reader.read(
-        message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", b"x" * MAX_CACHED_BLOCK_BYTES)))
-    )
-    distant = (b"Nats-Schedule-Target", b"orders." + b"x" * MAX_CACHED_BLOCK_BYTES)
+        lives = (b"Nats-Schedule-TTL", b"%ds" % (number + 1))
+        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, lives)))
+        owned = (b"Nats-Schedule-X-Owner", b"%d" % number)
+        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, owned)))
+    assert len(reader._whole) <= MAX_CACHED_BLOCKS
+    assert len(reader._terms) <= (MAX_KINDS + 1) * MAX_TERMS
+    assert len(reader._shapes) <= MAX_SHAPES
+    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    long = b"x" * MAX_CACHED_BLOCK_BYTES
+    assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", long))))
+    distant = (b"Nats-Schedule-Target", b"orders." + long)
     assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), distant)))
-    targets = [terms.target for terms in reader._terms]
-    assert not any(len(kept) > MAX_CACHED_BLOCK_BYTES for kept in (*reader._around, *reader._whole, *targets))
+    assert (len(reader._whole), len(reader._terms), len(reader._shapes)) == (0, 0, 0)

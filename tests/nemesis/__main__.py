@@ -29,7 +29,7 @@ def main() -> int:
     seeds = range(given.seed, given.seed + given.rounds) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
     tally, crashed, begun = Tally(), 0, time.monotonic()
-    for number, (seed, outcome) in enumerate(_outcomes(seeds, given.jobs, folder), 1):
+    for number, (seed, outcome) in enumerate(_outcomes(seeds, given.jobs, folder, snapshots=given.snapshots), 1):
         if isinstance(outcome, str):
             crashed += 1
             print(f"round {seed} could not be played; logs in {folder / str(seed)}\n{outcome}", flush=True)
@@ -41,13 +41,15 @@ def main() -> int:
             print(f"{number} rounds in {time.monotonic() - begun:.0f} s\n{tally.written()}", flush=True)
     print(f"{len(seeds)} rounds in {time.monotonic() - begun:.0f} s, {crashed} could not be played")
     print(tally.written())
+    if given.snapshots:
+        print(f"{tally.begun_with_snapshots} lives of sidecars began with a snapshot")
     return bool(tally.failed or crashed)
 
 
-def played(seed: int, folder: Path) -> Outcome | str:
+def played(seed: int, folder: Path, *, snapshots: bool = False) -> Outcome | str:
     """Play one round in this process; returns its result, or the error that prevented it."""
     try:
-        outcome = asyncio.run(play(seed, folder))
+        outcome = asyncio.run(play(seed, folder, snapshots=snapshots))
     except Exception:
         return traceback.format_exc()
     if not outcome.violations:
@@ -55,12 +57,14 @@ def played(seed: int, folder: Path) -> Outcome | str:
     return outcome
 
 
-def _outcomes(seeds: range | list[int], jobs: int, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
+def _outcomes(
+    seeds: range | list[int], jobs: int, folder: Path, *, snapshots: bool
+) -> Iterator[tuple[int, Outcome | str]]:
     if len(seeds) == 1:
-        yield seeds[0], played(seeds[0], folder / str(seeds[0]))
+        yield seeds[0], played(seeds[0], folder / str(seeds[0]), snapshots=snapshots)
         return
     with ProcessPoolExecutor(jobs) as processes:
-        under_way = {processes.submit(played, seed, folder / str(seed)): seed for seed in seeds}
+        under_way = {processes.submit(played, seed, folder / str(seed), snapshots=snapshots): seed for seed in seeds}
         for done in as_completed(under_way):
             yield under_way[done], done.result()
 
@@ -71,6 +75,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first of them; the others count from it")
     parser.add_argument("--jobs", type=int, default=2, help="how many are played side by side")
     parser.add_argument("--round-seed", type=int, help="play the round with this seed only")
+    parser.add_argument("--snapshots", action="store_true", help="let sidecars keep snapshots, and begin with them")
     return parser.parse_args()
 
 

@@ -2,10 +2,15 @@
 
 Its rule: a life begins when the process is started; it counts as broken until its first
 connection.
+Each life runs one program; an update ends it, and the next one runs the next program.
 """
 
 import asyncio
+import json
+import re
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
@@ -13,26 +18,44 @@ from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
 from tests.nemesis.ground import ELSEWHERE, STREAM
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import Strike
+from tests.nemesis.scenario import UPDATE, Strike
 
 ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = ("--allowed-targets-elsewhere", f"{STREAM}={ELSEWHERE}>")
+STARTING = re.compile(r'^\{.*"event": ?"starting".*', re.M)
+"""The first line of a sidecar's log, which says its version."""
+BEGUN_WITH_SNAPSHOT = re.compile(r'^\{.*"event": ?"snapshot_used"', re.M)
 START_SECONDS = 60.0
 """Longest wait for a process to connect, on a busy machine."""
 
 
-def planted_command(bug: str) -> list[str]:
-    """Name the sidecar with a bug planted in it."""
-    return [sys.executable, "-m", "tests.nemesis.planted", bug]
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A sidecar of some version: its command, and the folder in which Python looks for its modules first."""
+
+    command: tuple[str, ...]
+    modules: Path = ROOT
+
+
+def this_program(bug: str = "") -> Program:
+    """Name the sidecar of this checkout, with a bug planted in it if `bug` names one."""
+    return Program(tuple([sys.executable, "-m", "tests.nemesis.planted", bug] if bug else sidecar_command()))
+
+
+HASTY_PROGRAM = Program((sys.executable, "-m", "tests.nemesis.hasty"))
+"""The sidecar of this checkout, which takes a snapshot after each few messages."""
 
 
 class Instance:
     """A sidecar, and the faults that it can suffer."""
 
-    def __init__(self, name: str, servers: list[str], folder: Path, record: Record, bug: str) -> None:
-        """Make a sidecar; `bug` names the bug to plant in it, "" for none."""
+    def __init__(
+        self, name: str, servers: list[str], folder: Path, record: Record, programs: tuple[Program, ...]
+    ) -> None:
+        """Make a sidecar; it runs the first of the `programs`, and each update goes on to the next one."""
         self.name = name
-        self._command = planted_command(bug) if bug else sidecar_command()
+        self._programs = programs
+        self._updates = 0
         self.is_struck = False
         self.process: ChildProcess | None = None
         self._proxies = [Proxy(server) for server in servers]
@@ -63,12 +86,12 @@ class Instance:
         servers = ",".join(proxy.url for proxy in self._proxies)
         self._born = now()
         self._record.history.found_no_checkpoint.append(self._born)  # it may have, and nothing here shows it
-        links = self._links
+        links, program = self._links, self._programs[self._updates % len(self._programs)]
         self.process = ChildProcess(
-            [*self._command, "run", "--server", servers, "--log-format", "json", *ALLOWED],
+            [*program.command, "run", "--server", servers, "--log-format", "json", *ALLOWED],
             self._folder,
             name=f"{self.name}-life-{self._lives}",
-            env=clean_environment(self._folder) | {"PYTHONPATH": str(ROOT)},
+            env=clean_environment(self._folder) | {"PYTHONPATH": str(program.modules)},
         )
         self._starting = asyncio.create_task(self._note_the_start(links))
 
@@ -107,8 +130,10 @@ class Instance:
     def strike(self, strike: Strike) -> None:
         """Begin a strike."""
         assert self.process is not None, "it was started"
-        if strike.kind == "kill":
+        if strike.kind == "kill" or (strike.kind == UPDATE and strike.way == "kill"):
             self.end()
+        elif strike.kind == UPDATE:
+            self.process.ask_to_end()
         elif strike.kind == "stop":
             self.process.pause()
         elif strike.kind == "cut":
@@ -121,7 +146,12 @@ class Instance:
     def heal(self, strike: Strike) -> None:
         """End a strike."""
         assert self.process is not None, "it was started"
-        if strike.kind == "kill":
+        if strike.kind == UPDATE:
+            self._updates += 1
+            if strike.way != "kill":
+                self.end()
+            self.start()
+        elif strike.kind == "kill":
             self.start()
         elif strike.kind == "stop":
             self.process.resume()
@@ -149,6 +179,22 @@ class Instance:
     def _each(self, act: str) -> None:
         for proxy in self._proxies:
             getattr(proxy, act)()
+
+    @property
+    def versions(self) -> list[str]:
+        """The versions of the program that its lives ran, by their logs."""
+        lines = [found[0] for log in self._logs() if (found := STARTING.search(log))]
+        return [json.loads(line)["version"] for line in lines]
+
+    @property
+    def begun_with_snapshots(self) -> int:
+        """How many of its lives began with a snapshot, by their logs."""
+        return sum(BEGUN_WITH_SNAPSHOT.search(log) is not None for log in self._logs())
+
+    def _logs(self) -> Iterator[str]:
+        """Yield the log of each life."""
+        for life in range(1, self._lives + 1):
+            yield (self._folder / f"{self.name}-life-{life}.err").read_text("utf-8", "replace")
 
     @property
     def traces(self) -> list[str]:

@@ -5,15 +5,9 @@ What befalls one sidecar is a fault of its own for as long as it lasts, and a mo
 others have to take over what it held, within the 3 s of *Live*.
 """
 
-import asyncio
 import time
 
-from tests.harness.waiting import time_reached
 from tests.judge.history import SECOND, Fault, History, Life, Terms
-
-HEARTBEAT_SECONDS = 0.02
-STOOD_STILL = SECOND // 4
-"""A timer of this process that is later (ns) shows that the machine was overloaded."""
 
 
 def now() -> int:
@@ -55,12 +49,7 @@ class Record:
         self.history.lives.append(Life(instance, begin, end))
         self.tell(f"life of {instance} until {(end - self.history.begin) / SECOND:.3f}", begin)
 
-    async def watch_the_machine(self) -> None:
-        """Note when this process itself did not get to run: the others may have stalled too."""
-        loop = asyncio.get_running_loop()
-        while True:
-            begin = now()
-            await time_reached(loop.time() + HEARTBEAT_SECONDS)
-            if now() - begin > STOOD_STILL:
-                self.stood_still += 1
-                self.broken("machine", None, begin)
+    def machine_stood_still(self, begin: int) -> None:
+        """Note that the machine was overloaded from an instant until now: any process may have stalled."""
+        self.stood_still += 1
+        self.broken("machine", None, begin)

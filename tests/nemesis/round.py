@@ -14,11 +14,12 @@ from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, History
 from tests.nemesis.calendars import Editor
 from tests.nemesis.ground import BUCKET, Ground, ground_for
-from tests.nemesis.instance import Instance
+from tests.nemesis.instance import HASTY_PROGRAM, Instance, Program, this_program
+from tests.nemesis.machine import Machine
 from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import BREAKS_FOR, OF_SIDECARS, Scenario, Strike, drawn
+from tests.nemesis.scenario import BREAKS_FOR, OF_SIDECARS, Scenario, Strike, drawn, with_snapshots
 from tests.nemesis.silence import longest_silence
 from tests.nemesis.workers import Workers
 
@@ -45,12 +46,16 @@ class Outcome:
     stood_still: int = 0
     unseen: int = 0
     story: list[str] = field(default_factory=list)
+    begun_with_snapshots: int = 0
+    """How many lives of sidecars began with a snapshot."""
+    versions: list[list[str]] = field(default_factory=list)
+    """Of each sidecar, the versions of the program that it ran, one after the other."""
 
 
 class Round:
     """A round while it runs."""
 
-    def __init__(self, scenario: Scenario, ground: Ground, folder: Path, bug: str = "") -> None:
+    def __init__(self, scenario: Scenario, ground: Ground, folder: Path, programs: tuple[Program, ...]) -> None:
         self.scenario = scenario
         self.record = Record(scenario.terms)
         self.done: list[str] = []
@@ -59,10 +64,11 @@ class Round:
         """Errors that no sidecar should make, whatever breaks."""
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
-        self.instances = [Instance(name, ground.urls, folder, self.record, bug) for name in names]
-        self._publishers = Publishers(ground, self.record, scenario.seed)
+        self.instances = [Instance(name, ground.urls, folder, self.record, programs) for name in names]
+        self._publishers = Publishers(ground, self.record, scenario.seed, is_plain=scenario.snapshots)
         self._editor = Editor(ground, self.record, scenario.seed)
         self.workers = Workers(ground, self.record.history, scenario.seed)
+        self._machine = Machine(self.record, self._processes)
         self._is_server_struck = False
 
     async def run(self) -> None:
@@ -74,7 +80,7 @@ class Round:
         await self._editor.begin()
         await self._publishers.store_steady()
         beside = [
-            asyncio.create_task(self.record.watch_the_machine()),
+            asyncio.create_task(self._machine.watch()),
             asyncio.create_task(self._publishers.connect_now_and_again()),
             asyncio.create_task(self.workers.work_now_and_again()),
             asyncio.create_task(self._editor.edit_now_and_again()),
@@ -94,6 +100,11 @@ class Round:
                 task.cancel()
             await asyncio.gather(acting, *beside, return_exceptions=True)
 
+    def _processes(self) -> list[int]:
+        """Return the ids of the processes of the round that run at the moment."""
+        sidecars = [instance.process.pid for instance in self.instances if instance.process is not None]
+        return [*sidecars, *(node.pid for node in self._ground.nodes if node.pid is not None)]
+
     async def _break(self) -> None:
         begin = asyncio.get_running_loop().time() + HANDED_OVER_SECONDS
         async with asyncio.TaskGroup() as strikes:
@@ -104,11 +115,15 @@ class Round:
     async def _watch(self) -> None:
         """Go on until *Live* had to hold for a while: a round whose end is excused shows nothing."""
         give_up = now() + int(STALLS_SECONDS * SECOND)
-        needed = self.scenario.terms.resumes_within + int(WATCHES_SECONDS * SECOND)
         since = now()
-        while (left := min(since + needed, give_up) - now()) > 0:
+        while (left := min(since + self._watched(), give_up) - now()) > 0:
             await self._pass(left / SECOND)
             since = max(since, self.record.last_trouble)
+
+    def _watched(self) -> int:
+        """Return how long (ns) the round goes on after the last fault, by what the machine allowed so far."""
+        terms = self._machine.allowed(self.scenario.terms)
+        return terms.resumes_within + int(WATCHES_SECONDS * SECOND) + terms.slack - self.scenario.terms.slack
 
     async def _strike(self, strike: Strike, time: float) -> None:
         await time_reached(time)
@@ -182,6 +197,9 @@ class Round:
         self.surprises += [f"a traceback in {name}" for one in self.instances for name in one.traces]
         history = self.record.history
         history.end = now()
+        history.terms = self._machine.allowed(history.terms)
+        waited = self._machine.longest_waiting / SECOND
+        self.record.tell(f"no thread waited longer for a processor than {waited:.3f} s within a second")
         history.lives = [
             type(life)(life.instance, life.begin, history.end) if self._is_last(life.instance, life.end) else life
             for life in history.lives
@@ -191,14 +209,20 @@ class Round:
         return end == max(life.end for life in self.record.history.lives if life.instance == instance)
 
 
-async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
+async def play(seed: int, folder: Path, bug: str = "", *, snapshots: bool = False) -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
-    `bug` names one of `tests.simulation.planted` to plant in all sidecars.
+    `bug` names one of `tests.simulation.planted` to plant in all sidecars; with `snapshots` they keep some, hastily.
     """
-    scenario = drawn(seed)
+    if snapshots:
+        return await play_scenario(with_snapshots(seed), folder, (HASTY_PROGRAM,))
+    return await play_scenario(drawn(seed), folder, (this_program(bug),))
+
+
+async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Program, ...]) -> Outcome:
+    """Play a round in which each sidecar runs these programs, one after the other, and judge it."""
     async with ground_for(scenario, folder) as ground:
-        one = Round(scenario, ground, folder, bug)
+        one = Round(scenario, ground, folder, programs)
         try:
             await one.run()
             async with ground.account() as account:
@@ -217,4 +241,6 @@ async def play(seed: int, folder: Path, bug: str = "") -> Outcome:
         stood_still=one.record.stood_still,
         unseen=unseen,
         story=sorted(one.record.story),
+        begun_with_snapshots=sum(instance.begun_with_snapshots for instance in one.instances),
+        versions=[instance.versions for instance in one.instances],
     )

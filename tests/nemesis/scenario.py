@@ -4,7 +4,7 @@ Its rule: the seed decides what is done and when; what the real world makes of i
 The kind of a round follows from its seed by counting, so that any stretch of seeds has all kinds in equal parts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.harness.servers import V2_10, V2_11
@@ -14,12 +14,14 @@ MILLISECOND = SECOND // 1000
 
 STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket")
 """What the nemesis can do."""
+UPDATE = "update"
+"""A sidecar is ended, and started again with another version of the program: see `tests.nemesis.updates`."""
 KINDS = (*STRIKES, "mixed")
 """What a round is about: one kind of strike, or all that its servers allow."""
 
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
 OF_CLUSTERS = ("node-kill", "quorum")
-OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow")
+OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow", UPDATE)
 
 LONGEST = {
     "kill": 4.0,
@@ -82,10 +84,13 @@ class Scenario:
     consumes: bool
     """Whether the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
+    snapshots: bool = False
+    """Whether the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
 
     def __str__(self) -> str:
         """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
+        where += ", snapshots" if self.snapshots else ""
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
 
     @property
@@ -118,6 +123,19 @@ def drawn(seed: int) -> Scenario:
     strikes = tuple(_strike(_kind_of(kind, nodes, random), after, random) for after in times)
     consumes = random.random() < CONSUMES
     return Scenario(seed, kind, version, nodes, instances, consumes, strikes)
+
+
+def with_snapshots(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which the sidecars keep snapshots, and one is killed in the middle of the round.
+
+    Nothing is consumed: on a work queue there are no snapshots. The only server of 2.10 is not killed: it brings back
+    what a client had purged, and the sidecar that would know of it may be the one that is killed.
+    """
+    usual = drawn(seed)
+    strikes = (*usual.strikes, Strike("kill", BREAKS_FOR / 2, 0.5, seed))
+    is_server_killed = any(strike.kind == "server-kill" for strike in strikes)
+    version = V2_11 if is_server_killed else usual.version
+    return replace(usual, version=version, strikes=strikes, consumes=False, snapshots=True)
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:

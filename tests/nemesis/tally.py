@@ -53,10 +53,12 @@ class Tally:
 
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
+        self.begun_with_snapshots = 0
 
     def add(self, outcome: Outcome) -> None:
         """Count a round under its kind."""
         self.lines.setdefault(outcome.scenario.kind, Line()).add(outcome)
+        self.begun_with_snapshots += outcome.begun_with_snapshots
 
     @property
     def failed(self) -> int:
@@ -84,7 +86,9 @@ def _sum(lines: Iterable[Line]) -> Line:
 def evidence(outcome: Outcome) -> str:
     """Print what a failed round shows, and how to repeat it."""
     seed = outcome.scenario.seed
-    lines = [f"round {seed} fails; repeat it: python -m tests.nemesis --round-seed {seed}", f"  {outcome.scenario}"]
+    more = " --snapshots" if outcome.scenario.snapshots else ""
+    repeat = f"python -m tests.nemesis{more} --round-seed {seed}"
+    lines = [f"round {seed} fails; repeat it: {repeat}", f"  {outcome.scenario}"]
     lines += [f"  {text}" for _promise, text in outcome.violations]
     lines += [f"    {line}" for line in outcome.story]
     names = {one.schedule for one in outcome.history.schedules}

@@ -32,6 +32,7 @@ PLANTED = {
 }
 """Bugs of the simulation: the seed of a round, and the promises that it breaks."""
 AT_ONCE = 8
+ATTEMPTS = 2
 
 Outcomes = dict[tuple[int, str], Outcome]
 
@@ -74,9 +75,15 @@ def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
 
 
 @pytest.mark.parametrize("bug", PLANTED)
-def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug: str) -> None:
+def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug: str, tmp_path: Path) -> None:
+    """Whether it shows depends on the moment of a strike, so a round that was unlucky is played again."""
     seed, promises = PLANTED[bug]
-    assert promises & {promise for promise, _evidence in outcomes[seed, bug].violations}
+    outcome = outcomes[seed, bug]
+    for number in range(ATTEMPTS):
+        if promises & {promise for promise, _evidence in outcome.violations}:
+            return
+        outcome = asyncio.run(play(seed, tmp_path / str(number), bug))
+    assert promises & {promise for promise, _evidence in outcome.violations}
 
 
 def loses_a_fire(history: History) -> None:

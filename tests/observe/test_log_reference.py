@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
-from nats_scheduler.observe.log import configure_logging
+from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from tests.conftest import StartServer
 from tests.harness.account import account_on, in_seconds, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.house import log_events as source
 from tests.observe.log_reference import described_events, described_fields, fault_of
@@ -110,6 +110,17 @@ def test_a_json_line_has_its_event_level_and_time_beside_the_fields(capsys: pyte
     Reporter(Metrics()).can_serve_again("S")
     line = json.loads(capsys.readouterr().err)
     assert line == {"event": "can_serve_again", "level": "info", "stream": "S", "timestamp": line["timestamp"]}
+
+
+def test_what_is_configured_later_changes_nothing_for_who_writes_already(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that runs in the process of a sidecar, as in tests, does not get the lines of the sidecar."""
+    configure_logging("text", "info")
+    before = logger()
+    configure_logging("json", "error")
+    before.info("can_serve_again", stream="S")
+    logger().info("can_serve_again", stream="S")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith("stream=S")
 
 
 async def test_a_real_run_writes_what_the_reference_describes(start_server: StartServer) -> None:

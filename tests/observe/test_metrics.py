@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.engine.events import Event, FireReadBack, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
@@ -16,6 +15,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.engine.direct import Desk, schedule
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
@@ -177,12 +177,14 @@ async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
     assert len(published) == 1
 
 
-async def test_a_sidecar_without_a_server_shows_it(tmp_path: Path) -> None:
+async def test_a_sidecar_without_a_server_or_at_its_end_shows_it(tmp_path: Path) -> None:
     async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
         await running.told_of("connect_failed")
         assert shown(running.metrics, "connected") == 0
         assert shown(running.metrics, "connections_total") == 0
         assert running.sidecar.not_ready() == ["there is no connection to a server"]
+        running.sidecar.stop()
+        assert running.sidecar.not_ready() == ["the sidecar is ending: it starts no fires any more"]
 
 
 def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
-from structlog.testing import capture_logs
 
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, ListenError, Pages, listening
 from nats_scheduler.runtime.embedded import free_port
+from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 from tests.observe.pages import ANSWER_SECONDS, page
 

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.background import Background
+from tests.harness.log_lines import capture_logs
 
 
 async def wait_for(event: asyncio.Event, done: list[str]) -> None:

@@ -22,13 +22,14 @@ from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import CaughtUp, Input, MessagesRead, PurgeConcluded
+from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock, SystemClock
-from nats_scheduler.runtime.driver import StreamDriver
+from nats_scheduler.runtime.driver import MAX_READ_AT_REST, StreamDriver
+from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
@@ -261,3 +262,73 @@ async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_d
     assert not one.outdated.done()
     one.receive(CaughtUp())
     await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
+
+
+async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
+    due = b"NATS/1.0\r\nNats-Schedule: @at 1970-01-01T00:00:01Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
+    clock = ManualClock()
+    one = await caught_up(clock)
+    said: list[bool] = []
+
+    def hurry(_key: int, *, is_urgent: bool) -> None:
+        said.append(is_urgent)
+
+    one._wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
+    one.receive(MessagesRead([StoredMessage("orders.s", 1, clock.now(), due, None)]))
+    one.step()
+    one.receive(ContentRead("orders.s", 1, StoredMessage("orders.s", 1, clock.now(), due, b""), None))
+    one.step()
+    one.receive(MessagesRead([version(sequence) for sequence in range(2, 3 + MAX_READ_AT_REST)]))
+    one.step()
+    one.step()
+    one.stop()
+    assert said[:4] == [True, False, True, False]
+
+
+async def test_nothing_rests_where_no_guard_refuses_the_fire_of_a_schedule_that_is_gone() -> None:
+    rules, said = StreamRules("ORDERS", ("orders.>",)), list[bool]()
+    engine = StreamEngine(rules, (ADR51,), ServerLimits(guard=False))
+    one = StreamDriver(engine, ManualClock(), lambda _event: None, is_guarded=False)
+
+    def hurry(_key: int, *, is_urgent: bool) -> None:
+        said.append(is_urgent)
+
+    one._wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
+    one.attach(SilentStream())
+    for given in (CaughtUp(), MessagesRead([version(1)])):
+        one.receive(given)
+        one.step()
+    assert said == [True]  # and that was not withdrawn
+    one.stop()
+
+
+async def test_contents_that_come_together_are_taken_in_parts_and_each_once() -> None:
+    taken: list[list[Input]] = []
+
+    class NotingEngine(StreamEngine):
+        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
+            taken.append(list(inputs))
+            return super().step(now, inputs)
+
+    rules, count = StreamRules("ORDERS", ("orders.>",)), 3 * MAX_CONTENTS_PER_STEP
+    engine = NotingEngine(rules, (ADR51,), ServerLimits(guard=True))
+    one = StreamDriver(engine, ManualClock(), lambda _event: None)
+    one.attach(SilentStream())
+    contents = [ContentRead("orders.s", number, None, None) for number in range(count)]
+    for content in contents:
+        one.receive(content)
+    one.receive(CaughtUp())
+    await eventually(lambda: sum(map(len, taken)) == count + 1, within_seconds=SHORT_SECONDS)
+    assert [given for step in taken for given in step] == [*contents, CaughtUp()], "in the order in which they came"
+    assert max(map(len, taken)) <= MAX_CONTENTS_PER_STEP + 1
+    one.stop()
+
+
+async def test_no_content_is_taken_after_the_loss_of_its_contact() -> None:
+    one = await caught_up(ManualClock())
+    for number in range(3 * MAX_CONTENTS_PER_STEP):
+        one.receive(ContentRead("orders.s", number, None, None))
+    one.detach("lost")
+    one.step()
+    assert not one._inputs
+    one.stop()

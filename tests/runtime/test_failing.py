@@ -8,6 +8,7 @@ from functools import cache
 
 import pytest
 
+from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
@@ -144,7 +145,8 @@ async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registr
     mine = SharedFailures("me", lambda: {"emulated.S": world.engine})
     world.advance("6s")
     for event in world.events:
-        mine.listen("S", event)
+        if isinstance(event, FireRefused):
+            mine.refused("S", event)
     async with sharing(mine, registry):
         await registry.get(FAILING)  # one round trip, of the three that a write takes
     assert await registry.get(FAILING) is None, "the connection was lost during the write"

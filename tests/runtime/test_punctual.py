@@ -7,11 +7,13 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from nats_scheduler.runtime.moderation import RestingLoop
 from nats_scheduler.runtime.punctual import run_punctually
+from tests.harness.waiting import eventually
 
 LONG_SECONDS = 30.0
 """Longer than any test takes."""
@@ -68,6 +70,85 @@ def test_a_signal_ends_a_long_sleep() -> None:
         await asyncio.wait_for(came.wait(), LONG_SECONDS)
 
     run_punctually(main())
+
+
+async def received_after(begin: Callable[[RestingLoop], None], received: Callable[[], object] = lambda: None) -> float:
+    """Return after how many seconds a byte was `received` that was there before `begin` was called."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, RestingLoop)
+    here, there = socket.socketpair()
+    with here, there:
+        came: asyncio.Future[float] = loop.create_future()
+
+        def receive() -> None:
+            here.recv(1)
+            received()
+            came.set_result(loop.time())
+
+        here.setblocking(False)
+        loop.add_reader(here, receive)
+        there.sendall(b"x")
+        started = loop.time()
+        begin(loop)
+        try:
+            return await asyncio.wait_for(came, LONG_SECONDS) - started
+        finally:
+            loop.remove_reader(here)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
+class TestRest:
+    def test_what_arrives_does_not_end_it(self) -> None:
+        assert run_punctually(received_after(lambda loop: loop.rest(0.05))) >= 0.05
+
+    def test_what_arrived_is_taken_before_the_timer_that_ends_it(self) -> None:
+        order: list[str] = []
+
+        def begin(loop: RestingLoop) -> None:
+            asyncio.get_running_loop().call_later(0.05, order.append, "rung")
+            loop.rest(LONG_SECONDS)
+
+        run_punctually(received_after(begin, lambda: order.append("received")))
+        assert order[0] == "received"
+
+    def test_after_it_was_ended_it_delays_nothing(self) -> None:
+        def begin(loop: RestingLoop) -> None:
+            loop.rest(LONG_SECONDS)
+            loop.rest(0)
+
+        assert run_punctually(received_after(begin)) < LONG_SECONDS
+
+    def test_timers_are_as_punctual_as_without_a_rest(self) -> None:
+        async def main() -> float:
+            loop = asyncio.get_running_loop()
+            rung: asyncio.Future[float] = loop.create_future()
+            due = loop.time() + 0.01
+            loop.call_at(due, lambda: rung.set_result(loop.time()))
+            assert isinstance(loop, RestingLoop)
+            loop.rest(LONG_SECONDS)
+            return await asyncio.wait_for(rung, LONG_SECONDS) - due
+
+        assert run_punctually(main()) >= 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
+def test_what_is_called_at_the_end_of_a_turn_is_called_in_it() -> None:
+    async def main() -> list[str]:
+        loop, done = asyncio.get_running_loop(), list[str]()
+        assert isinstance(loop, RestingLoop)
+
+        def work() -> None:
+            loop.at_end_of_turn(lambda: done.append("sent"))
+            loop.at_end_of_turn(lambda: done.append("sent too"))
+            done.append("worked")
+
+        loop.call_soon(lambda: loop.in_one_turn(work))
+        loop.call_soon(lambda: done.append("later"))
+        loop.at_end_of_turn(lambda: done.append("in no turn"))
+        await eventually(lambda: len(done) == 5, within_seconds=LONG_SECONDS)
+        return done
+
+    assert run_punctually(main()) == ["worked", "sent", "sent too", "later", "in no turn"]
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import time
 from math import inf
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -13,6 +12,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
+from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("quick_ticks")
@@ -106,6 +106,57 @@ async def test_whose_time_has_come_goes_before_to_whom_something_happened() -> N
         wakes.wake(Sleeper("due", steps), START)
     await eventually(lambda: len(steps) == MAX_DUE_PER_TURN + 3, within_seconds=SHORT_SECONDS)
     assert steps == ["due"] * MAX_DUE_PER_TURN + ["other"] * 3
+
+
+async def test_who_shares_a_wake_is_stepped_later_and_together() -> None:
+    steps, loop = list[str](), asyncio.get_running_loop()
+    wakes = Wakes(SystemClock())
+    wakes.moderation.not_before = loop.time() + 0.05
+    stepped_at: list[float] = []
+
+    class Timed(Sleeper):
+        def step(self) -> None:
+            super().step()
+            stepped_at.append(loop.time())
+
+    for number in range(3):
+        wakes.wake(Timed(f"{number}", steps), SystemClock().now() + number * MILLISECOND)
+    await eventually(lambda: len(steps) == 3, within_seconds=SHORT_SECONDS)
+    assert steps == ["0", "1", "2"]
+    assert stepped_at[0] >= wakes.moderation.not_before
+
+
+async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
+    steps, loop = list[str](), asyncio.get_running_loop()
+    wakes = Wakes(SystemClock())
+
+    class Sender(Sleeper):
+        """What comes next would wait for very long to share a wake."""
+
+        def step(self) -> None:
+            super().step()
+            wakes.moderation.not_before = loop.time() + 10 * SHORT_SECONDS
+
+    now = SystemClock().now()
+    for _ in range(3 * MAX_DUE_PER_TURN):
+        wakes.wake(Sender("due", steps), now)
+    await eventually(lambda: len(steps) == 3 * MAX_DUE_PER_TURN, within_seconds=SHORT_SECONDS)
+
+
+async def test_what_arrived_in_a_rest_is_taken_although_its_timer_was_replaced() -> None:
+    clock, steps = ManualClock(), list[str]()
+    wakes, waiting = Wakes(clock), list[object]()
+
+    def may_wait_for(timer: object) -> bool:
+        waiting.append(timer)
+        return True
+
+    wakes.moderation.may_wait_for = may_wait_for  # type: ignore[method-assign]
+    sleeper = Sleeper("other", steps)
+    wakes.attach(sleeper)
+    wakes.soon(sleeper)
+    assert waiting == [None]
+    await eventually(lambda: steps, within_seconds=SHORT_SECONDS)
 
 
 async def test_what_was_replaced_is_not_kept() -> None:

@@ -12,7 +12,7 @@ from nats_scheduler.engine.outlook import Kind
 from nats_scheduler.engine.view import Query
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.checkpoints import read_checkpoint
-from nats_scheduler.runtime.snapshot import Snapshot, take_snapshot
+from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
 from nats_scheduler.service import client
 from nats_scheduler.service.client import (
     Answered,
@@ -57,12 +57,12 @@ async def always(_instance: str) -> bool:
     return True
 
 
-async def read(session: Session, query: Query) -> Snapshot:
+async def read(session: Session, query: Query) -> StreamListing:
     """Read the stream as a command does."""
     one = await session.served_stream("O")
     checkpoints = await read_checkpoint(session.registry, session.api, "O", one.mode, CLOCK.now())
     given: dict[str, Any] = {"query": query, "removes_expired": False}
-    return await take_snapshot(
+    return await read_stream_listing(
         session.connection, session.api, one.state, one.mode, checkpoints or (), CLOCK.now, **given
     )
 
@@ -90,8 +90,8 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
         await store(account)
         async with open_session(settings) as session:
             for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), Query(kinds=frozenset({Kind.CRON}))):
-                answered, snapshot = await ask_for_schedules(session.service, "O", query), await read(session, query)
-                assert answered == Answered(snapshot.schedules, snapshot.rejected, snapshot.misnamed)
+                answered, listing = await ask_for_schedules(session.service, "O", query), await read(session, query)
+                assert answered == Answered(listing.schedules, listing.rejected, listing.misnamed)
             assert await ask_for_schedules(session.service, "NONE", Query()) is None
             monkeypatch.setattr(client, "MAX_PAGE_LENGTH", 2)
             paged = await ask_for_schedules(session.service, "O", Query())

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.jetstream.streams import METADATA_FLAG, StreamState
 from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import server_schedules
 from tests.conftest import StartServer
@@ -66,7 +66,7 @@ class Native:
     async def read(self, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
         """Read the stream as `ls --json` does."""
         state = StreamState.from_info(await self.account.api.stream(stream))
-        found = await take_snapshot(self.account.connection, self.account.api, state, mode, (), CLOCK.now)
+        found = await read_stream_listing(self.account.connection, self.account.api, state, mode, (), CLOCK.now)
         return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
 
 

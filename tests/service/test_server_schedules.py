@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.rows import ROW_LENGTH, Row
 from nats_scheduler.engine.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot import take_snapshot
+from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.service import server_schedules, stored_reading
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import ServerSchedules
@@ -77,7 +77,7 @@ class Asking:
         """Read the stream as `ls` does."""
         state = StreamState.from_info(await self.account.api.stream(self.name))
         api, connection = self.account.api, self.account.connection
-        return list((await take_snapshot(connection, api, state, mode, (), CLOCK.now)).schedules)
+        return list((await read_stream_listing(connection, api, state, mode, (), CLOCK.now)).schedules)
 
     async def agrees(self) -> set[str]:
         """Ask, and compare with what reading the stream gives; return the subjects."""
@@ -338,7 +338,7 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
     for number in range(300):
         await asking.schedule(f"s.{number}")
     view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENT_SECONDS)
-    before = sum(isinstance(one, Held) for one in gc.get_objects())
+    before = sum(isinstance(one, Row) for one in gc.get_objects())
     gc.freeze()
     try:
         monkeypatch.setattr(server_schedules, "IDLE_LIMIT_SECONDS", -1.0)
@@ -348,7 +348,7 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
         await asking.schedules.release_idle()
     finally:
         gc.unfreeze()
-    assert sum(isinstance(one, Held) for one in gc.get_objects()) <= before - 300
+    assert sum(isinstance(one, Row) for one in gc.get_objects()) <= before - 300 // ROW_LENGTH
 
 
 @pytest.mark.server

@@ -162,6 +162,14 @@ def test_a_setting_that_kubernetes_overwrote_is_told_unless_it_is_given_elsewher
     assert resolve_settings({"metrics_port": "9464"}, environ, None).warnings == ()
 
 
+def test_the_port_that_an_image_gives_is_one_that_kubernetes_cannot_overwrite() -> None:
+    image = NOWHERE | {"NATS_SCHEDULER_METRICS_PORT_NUMBER": "9464"}
+    overwritten = resolve_settings({}, image | {"NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:80"}, None)
+    assert (overwritten.settings.metrics_port, overwritten.warnings) == (9464, ())
+    assert overwritten.sources["metrics_port"] == "$NATS_SCHEDULER_METRICS_PORT_NUMBER"
+    assert load_settings({}, image | {"NATS_SCHEDULER_METRICS_PORT": "1234"}, None).metrics_port == 1234
+
+
 def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
     reported = problems(
         file=write(tmp_path, windo=1, connection={"pasword": "hunter2"}, conection={"password": "hunter2"})

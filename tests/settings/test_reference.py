@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.settings.fields import CLI_FLAGS, CLI_VARIABLES, setting_fields
+from nats_scheduler.settings.fields import CLI_FLAGS, CLI_VARIABLES, IMAGE_VARIABLES, setting_fields
 from nats_scheduler.settings.load import load_settings
 from nats_scheduler.settings.schema import settings_schema, shown_values
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -44,7 +44,7 @@ def test_names_outside_are_unique() -> None:
     assert len({field.flag for field in fields}) == len(fields)
     names = [name for field in fields for name in field.variables]
     assert len(set(names)) == len(names)
-    assert {*CLI_FLAGS, *CLI_VARIABLES} <= set(setting_fields())
+    assert {*CLI_FLAGS, *CLI_VARIABLES, *IMAGE_VARIABLES} <= set(setting_fields())
 
 
 def test_the_schema_has_durations_as_text_and_forbids_unknown_keys() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.message.stored import StoredMessage
 from tests.simulation.link import Link
 from tests.simulation.process import Point
@@ -22,3 +23,13 @@ class Information:
     async def message(self, _name: str, *, seq: int) -> StoredMessage | None:
         """Return the message with a sequence."""
         return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._server.stream.message(seq))
+
+    async def removed(self, _name: str, most: int) -> Removed | None:
+        """Return which messages were removed."""
+        return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._removed(most))
+
+    def _removed(self, most: int) -> Removed | None:
+        stored = {message.sequence for message in self._server.stream.messages()}
+        first = min(stored, default=self._server.stream.last_sequence + 1)
+        gone = frozenset(range(first, self._server.stream.last_sequence)) - stored
+        return Removed(first, gone) if len(gone) <= most else None

@@ -62,6 +62,7 @@ from tests.simulation.planted_elsewhere import (
     found_elsewhere_ignored,
     guard_believed_elsewhere,
 )
+from tests.simulation.planted_far import far_schedules_left_far, far_schedules_not_found_by_subject
 from tests.simulation.planted_policies import (
     backlog_collapsed,
     backlog_forgotten_at_a_start,
@@ -282,6 +283,8 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     purge_without_a_sequence: ("Complete", 10),
     replacement_ignored: ("Latest", 5),
     no_guard: ("Gone", 30),
+    far_schedules_left_far: ("Live", 10),
+    far_schedules_not_found_by_subject: ("Gone", 60),
     early: ("Timely", 5),
     every_missed_fire_made_up: ("Unique", 30),
     next_fire_of_the_wrong_grid: ("Faithful", 5),
@@ -344,6 +347,8 @@ LIKELY_SEEDS = {
     end_forgotten: 173,
     waiting_fire_settled: 1061,
     no_guard: 12,
+    far_schedules_left_far: 5,
+    far_schedules_not_found_by_subject: 43,
     record_taken_for_written: 26,
     dead_holders_never_buried: 42,
     sampled_early: 33,

@@ -72,5 +72,5 @@ def checkpoint_of_all_shards_believed() -> Changes:
 
 
 def _pass_on(driver: StreamDriver, given: Input) -> None:
-    driver._inputs.append(given)
+    driver._inputs.add(given)
     driver._soon()

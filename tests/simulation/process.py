@@ -41,6 +41,14 @@ class Point(StrEnum):
     PURGED = "purged"
     DRAIN = "drain"
     LEAVE = "say that we are gone"
+    READ_SNAPSHOT = "read snapshot"
+    SNAPSHOT_READ = "snapshot read"
+    WRITE_SNAPSHOT = "write snapshot"
+    SNAPSHOT_WRITTEN = "snapshot written"
+
+
+OF_SNAPSHOTS = (Point.READ_SNAPSHOT, Point.SNAPSHOT_READ, Point.WRITE_SNAPSHOT, Point.SNAPSHOT_WRITTEN)
+"""Points of processes that keep snapshots; the others come first, so that each seed stays what it was."""
 
 
 class Crashed(BaseException):

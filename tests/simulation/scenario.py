@@ -4,7 +4,7 @@ Its rule: everything is drawn here or later from one seed, and each seed breaks 
 faults of all kinds at once hide each other.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.judge.history import SECOND, Terms
@@ -111,6 +111,9 @@ class Scenario:
     overlaps: bool
     """Whether some schedules hold fires back while the one before is unfinished, and workers take their time."""
 
+    snapshots: bool = False
+    """Whether instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
+
     @property
     def heals_for(self) -> int:
         """How long (ns) nothing is broken at the end: until all must be ready, and a while to check that they are."""
@@ -176,4 +179,23 @@ def drawn(seed: int) -> Scenario:
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
         pauses=Random(f"pausing {seed}").random() < 0.3,
         overlaps=Random(f"overlap {seed}").random() < 0.3,
+    )
+
+
+def with_snapshots(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which instances keep snapshots, and are killed at least.
+
+    No schedule has a policy that prevents snapshots, and nothing is consumed: witnesses would not stay.
+    """
+    usual = drawn(seed)
+    return replace(
+        usual,
+        snapshots=True,
+        kinds=tuple(kind for kind in KINDS if kind == "kill" or kind in usual.kinds),
+        consumes=False,
+        calendars=False,
+        jitters=False,
+        misses=False,
+        elsewhere=False,
+        overlaps=False,
     )

@@ -23,6 +23,7 @@ from tests.simulation.bucket import BucketServer
 from tests.simulation.calendars import SimulatedCalendars
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
+from tests.simulation.snapshots import SnapshotServer
 from tests.simulation.timeline import Timeline
 from tests.simulation.weather import Weather
 
@@ -64,6 +65,9 @@ class Server:
         self.history = history
         self.listeners: list[Listener] = []
         self.bucket = BucketServer(timeline)
+        self.snapshots = SnapshotServer(timeline, lambda: self.bucket.leaderless_until)
+        self.keeps_snapshots = scenario.snapshots
+        """Whether instances keep snapshots."""
         self.reads_for = scenario.reads_for
         self.forges = scenario.forges
         """Whether there is a forger, so that what instances send is recorded."""

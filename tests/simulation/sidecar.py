@@ -6,7 +6,7 @@ messages, and the order of a drain.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -38,17 +38,15 @@ from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.runtime.stream_snapshots import KeptSnapshots
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.network import Fate
 from tests.simulation.agreement import AgreedContact
@@ -56,8 +54,10 @@ from tests.simulation.bucket import SimulatedBucket
 from tests.simulation.information import Information
 from tests.simulation.link import Link
 from tests.simulation.process import Point, Process
+from tests.simulation.reporter import SilentReporter
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.server import ELSEWHERE, Server
+from tests.simulation.snapshots import FOUND, SimulatedSnapshots
 from tests.simulation.timeline import Event as Happening
 from tests.simulation.weather import Weather
 
@@ -68,7 +68,6 @@ RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
 
 SETTINGS = SidecarSettings(allowed_targets_elsewhere=(f"SIM={ELSEWHERE}>",))
-METRICS = Metrics()
 
 V2_10 = Capabilities("2.10.0", 0, 1 << 20)
 V2_11 = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
@@ -81,42 +80,6 @@ ANSWERS: dict[type[Any], Point] = {
     PurgeConcluded: Point.PURGED,
 }
 """Points at which a process may die before it acts on what it received."""
-
-
-class SilentReporter(Reporter):
-    """Traces what a sidecar reports about other instances and about errors."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        super().__init__(METRICS)
-        self._note = note
-
-    def problem(self, action: str, **fields: Any) -> None:
-        """Report something that needs attention."""
-        self._note(f"{action} {fields}")
-
-    def instances(self, count: int) -> None:
-        """Report how many instances are alive."""
-        self._note(f"knows of {count} instances")
-
-    def instance_lost(self, name: str, count: int) -> None:
-        """Report that an instance is gone."""
-        self._note(f"considers {name} gone, {count} are left")
-
-    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Report which shards of a stream this instance fires for from now on."""
-        self._note(f"holds {held} shards, gained {gained}, lost {lost}")
-
-    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
-        """Report that an instance holds shards of a stream and does not fire for them."""
-        self._note(f"takes {instance} for idle since {format_rfc3339(since)}")
-
-    def cannot_serve(self, stream: str, reason: str) -> None:
-        """Report that something is denied that a holder of the stream has to do."""
-        self._note(f"cannot serve: {reason}")
-
-    def can_serve_again(self, stream: str) -> None:
-        """Report that nothing of that is denied any more."""
-        self._note("can serve again")
 
 
 class SimulatedContact(AgreedContact):
@@ -233,7 +196,8 @@ class Sidecar:
         self._reporter = SilentReporter(process.note)
         self._instances: Instances | None = None
         self._has_opened = False
-        self._has_gone_back = False
+        self._has_gone_back = self._mistrusts = False
+        self._found = random.choice(FOUND) if server.keeps_snapshots else "none"
         self._bucket: SimulatedBucket
         self.link: Link | None = None
         """The connection of the moment."""
@@ -327,8 +291,9 @@ class Sidecar:
         while not link.lost.done():
             try:
                 await self._look_at_stream(bucket, api, tasks)
-                await self.service.serve(partial(self._contact, link), bucket, api)
+                await self.service.serve(partial(self._contact, link), bucket, api, kept=self._kept_snapshots(link))
             except StreamWentBackError as error:
+                self._mistrusts = True
                 self._process.note(f"the stream went back: {error}")
                 self._has_gone_back = True
                 continue
@@ -337,6 +302,12 @@ class Sidecar:
             except JetStreamError as error:
                 self._process.note(f"lost contact: {error}")
             await asyncio.wait((link.lost,), timeout=FOLLOWS_ANEW_SECONDS)
+
+    def _kept_snapshots(self, link: Link) -> KeptSnapshots | None:
+        if not self._server.keeps_snapshots:
+            return None
+        bucket = SimulatedSnapshots(self._server.snapshots, link, self._found, self._random)
+        return KeptSnapshots(bucket, self._reporter, are_used=not self._mistrusts)
 
     async def _look_at_stream(self, bucket: SimulatedBucket, api: Information, tasks: asyncio.TaskGroup) -> None:
         """Serve the stream, with a new engine if it is another stream or went back."""

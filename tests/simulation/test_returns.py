@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.shards import ALL_SHARDS
-from nats_scheduler.runtime import stream_service
+from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND
@@ -30,7 +30,7 @@ def step_back_unnoticed() -> Changes:
     async def unnoticed(*_args: object) -> str:
         return ""
 
-    yield stream_service, "step_back", unnoticed
+    yield continuity, "step_back", unnoticed
     yield StreamService, "serves_the_same", lambda *_: True
 
 

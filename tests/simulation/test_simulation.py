@@ -11,8 +11,8 @@ import pytest
 
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import MILLISECOND
-from tests.simulation.process import Point
-from tests.simulation.scenario import KINDS, drawn
+from tests.simulation.process import OF_SNAPSHOTS, Point
+from tests.simulation.scenario import KINDS, drawn, with_snapshots
 from tests.simulation.world import World, judged
 
 SEEDS = int(os.environ.get("NATS_SCHEDULER_SIMULATION", "120"))
@@ -61,11 +61,12 @@ def test_a_seed_is_the_same_in_every_process(seed: int) -> None:
 @pytest.mark.slow
 def test_processes_die_at_every_point_where_they_may() -> None:
     missing = set(Point)
-    for seed in range(300):
+    for seed in range(600):
         if not missing:
             return
-        if "crash" in drawn(seed).kinds:
-            world = World(drawn(seed))
+        scenario = with_snapshots(seed) if missing <= set(OF_SNAPSHOTS) else drawn(seed)
+        if "crash" in scenario.kinds:
+            world = World(scenario)
             world.run()
             missing -= set(world.crashes)
     assert not missing

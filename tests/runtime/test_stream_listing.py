@@ -1,4 +1,4 @@
-"""A snapshot of a stream: what the sidecar would hold, and a stream that is the same after the look."""
+"""The listing of a stream: what the sidecar would hold, and a stream that is the same after the look."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot import Snapshot, read_stored, take_snapshot
+from nats_scheduler.runtime.stream_listing import StreamListing, read_stored, read_stream_listing
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
@@ -57,15 +57,17 @@ class Looked:
         now: Callable[[], int] = CLOCK.now,
         *,
         removes_expired: bool = False,
-    ) -> Snapshot:
-        """Take a snapshot."""
+    ) -> StreamListing:
+        """Read a listing."""
         connection, api = self.account.connection, self.account.api
         state = await self.state()
-        return await take_snapshot(connection, api, state, mode, checkpoints, now, removes_expired=removes_expired)
+        return await read_stream_listing(
+            connection, api, state, mode, checkpoints, now, removes_expired=removes_expired
+        )
 
-    def brief(self, snapshot: Snapshot) -> list[tuple[str, State]]:
+    def brief(self, listing: StreamListing) -> list[tuple[str, State]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
-        return [(one.subject.removeprefix(f"{self.name}."), one.state) for one in snapshot.schedules]
+        return [(one.subject.removeprefix(f"{self.name}."), one.state) for one in listing.schedules]
 
 
 @pytest.fixture
@@ -108,9 +110,9 @@ async def test_only_the_last_message_of_a_subject_is_listed(looked: Looked) -> N
     await looked.schedule("mended", "@every nonsense")
     mended = await looked.schedule("mended", "@daily")
     broken = [await looked.schedule("broken", pattern) for pattern in ("@daily", "@weekly", "@every 1ms")][-1]
-    snapshot = await looked.look()
-    assert [(one.subject, one.sequence) for one in snapshot.schedules] == [(f"{looked.name}.mended", mended)]
-    (rejected,) = snapshot.rejected
+    listing = await looked.look()
+    assert [(one.subject, one.sequence) for one in listing.schedules] == [(f"{looked.name}.mended", mended)]
+    (rejected,) = listing.rejected
     assert (rejected.subject, rejected.sequence, rejected.pattern, rejected.target, rejected.rejection.code) == (
         f"{looked.name}.broken",
         broken,
@@ -137,17 +139,17 @@ async def test_what_has_fired_or_is_cancelled_is_listed_until_it_is_removed(look
     fire = {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge", "Nats-Msg-Id": identity}
     await looked.publish("out", fire)
     await looked.publish("stop", {"Nats-Scheduler": f"{looked.name}.cancelled", "Nats-Schedule-Next": "purge"})
-    snapshot = await looked.look()
-    assert sorted(looked.brief(snapshot)) == [("cancelled", State.CANCELLED), ("fired", State.FIRED)]
-    assert [one.next_fire for one in snapshot.schedules] == [None, None]
-    assert snapshot.rejected == []
+    listing = await looked.look()
+    assert sorted(looked.brief(listing)) == [("cancelled", State.CANCELLED), ("fired", State.FIRED)]
+    assert [one.next_fire for one in listing.schedules] == [None, None]
+    assert listing.rejected == []
 
 
 async def test_a_checkpoint_counts_as_it_does_for_the_sidecar(looked: Looked) -> None:
     settled = await looked.schedule("settled", LONG_PAST)
     await looked.schedule("open", LONG_PAST)
-    snapshot = await looked.look(checkpoints=[CheckpointLoaded(through=CLOCK.now(), sequence=settled)])
-    assert looked.brief(snapshot) == [("open", State.OVERDUE), ("settled", State.FIRED)]
+    listing = await looked.look(checkpoints=[CheckpointLoaded(through=CLOCK.now(), sequence=settled)])
+    assert looked.brief(listing) == [("open", State.OVERDUE), ("settled", State.FIRED)]
 
 
 async def test_the_soonest_fire_comes_first(looked: Looked) -> None:
@@ -160,7 +162,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
     state = await looked.state()
     await looked.account.api.call(f"STREAM.DELETE.{looked.name}")
     with pytest.raises(JetStreamError):
-        await take_snapshot(looked.account.connection, looked.account.api, state, Mode.EMULATED, (), CLOCK.now)
+        await read_stream_listing(looked.account.connection, looked.account.api, state, Mode.EMULATED, (), CLOCK.now)
 
 
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
@@ -191,9 +193,9 @@ async def test_the_fires_of_the_server_are_no_invalid_schedules(shared_server: S
         looked = await native(account, stream_name)
         await looked.schedule("every", "@every 1s")
         await account.wait_for(stream_name, f"{stream_name}.out")
-        snapshot = await looked.look(Mode.NATIVE)
-        assert [(one.subject, one.fired_by) for one in snapshot.schedules] == [(f"{stream_name}.every", FiredBy.SERVER)]
-        assert snapshot.rejected == []
+        listing = await looked.look(Mode.NATIVE)
+        assert [(one.subject, one.fired_by) for one in listing.schedules] == [(f"{stream_name}.every", FiredBy.SERVER)]
+        assert listing.rejected == []
 
 
 async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fires_one(

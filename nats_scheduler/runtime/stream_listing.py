@@ -35,7 +35,7 @@ MAX_LOST_CONTACTS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StreamListing:
     """The schedules of one stream at one moment; by next fire, those without one last."""
 
     schedules: Sequence[ListedSchedule]
@@ -44,7 +44,7 @@ class Snapshot:
     """The last messages on their subjects with headers that look like those of a schedule and are none."""
 
 
-async def take_snapshot(
+async def read_stream_listing(
     connection: Connection,
     api: JetStreamApi,
     state: StreamState,
@@ -57,7 +57,7 @@ async def take_snapshot(
     removes_expired: bool = False,
     notify_read: Callable[[Sequence[StoredMessage]], None] | None = None,
     calendars: CalendarBucket | None = None,
-) -> Snapshot:
+) -> StreamListing:
     """Read a stream that is served in `mode`; `now` returns the time in ns since the Unix epoch.
 
     Of its schedules those are returned that the `query` wants. `restrictions` are those of the sidecar; the server
@@ -84,16 +84,16 @@ async def take_snapshot(
     await read_stored(connection, api, state.config, take)
     if calendars is not None and ours.names_calendars:
         ours.know(await read_calendars(calendars), now())
-    return _snapshot([one.view for one in read], now(), query)
+    return _listing([one.view for one in read], now(), query)
 
 
-def _snapshot(views: Sequence[EngineView], at: int, query: Query) -> Snapshot:
+def _listing(views: Sequence[EngineView], at: int, query: Query) -> StreamListing:
     schedules = [one for view in views for one in view.page(at, query, limit=None).finish().schedules]
     rejected = [one for view in views for one in view.rejected_page(query, maxsize, "").finish().messages]
     if len(views) > 1:
         schedules.sort(key=soonest_first)
         rejected.sort(key=lambda one: (one.subject, one.sequence))
-    return Snapshot(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
+    return StreamListing(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
 
 
 async def read_stored(

@@ -1,0 +1,252 @@
+"""Schedules as the bytes of a snapshot: chunks, each of which can be read alone.
+
+A chunk begins with the kinds of its schedules, each as the headers of one that has it, and then has blocks. A block
+becomes one row (`engine.rows`): columns of numbers, least byte first, and texts, as `engine.far` keeps them.
+
+The rules:
+
+- What is read is equal to what was written.
+- Headers are read by the code that reads messages: nothing that a message cannot say can be in a chunk.
+- A chunk that is not of this form raises `SnapshotError` and nothing else.
+
+Cost: about 60 bytes and the texts for each schedule; 2 µs to write and a fraction of one to read.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarEntry, Kind, read_text, subject_in
+from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY
+from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.subject_index import hash_of
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.writing import definition_block
+from nats_scheduler.schedule.patterns import At
+
+CHUNK_BYTES = 48 * 1024
+"""A chunk has no further block once it has so many bytes; it has at most twice as many."""
+
+_HEAD = struct.Struct("<4sII")
+"""The first bytes of a chunk: its mark, the bytes of the kinds, and the number of blocks."""
+
+_BLOCK = struct.Struct("<HHI")
+"""The first bytes of a block: how many schedules it has, how many of them expire, and the bytes of its texts."""
+
+_MARK = b"NSS1"
+_NEVER = -1
+_MOST_IN_FOUR_BYTES = (1 << 32) - 1
+
+DefinitionReader = Callable[[bytes, str, int], Definition | None]
+"""Reads the definition in a header block, of a message on a subject that was stored at an instant (ns)."""
+
+
+class SnapshotError(ValueError):
+    """This is no snapshot that can be restored; the reason says why."""
+
+
+class UnkeepableError(Exception):
+    """A schedule cannot be in a snapshot; the reason says why."""
+
+
+class Block(NamedTuple):
+    """The columns of a block."""
+
+    sequences: array[int]
+    stored: array[int]
+    fire_times: array[int]
+    wakes: array[int]
+    hashes: array[int]
+    """Of the subjects, as the index has them (`engine.subject_index`)."""
+    kinds: array[int]
+    """Places in the list of the chunk's kinds."""
+    ends: array[int]
+    shards: array[int]
+    expiries: dict[int, int]
+    texts: bytes
+
+
+_TYPES = "QqqqIHHB"
+"""The types of the columns, in their order."""
+
+_BYTES_EACH = sum(array(code).itemsize for code in _TYPES)
+
+
+class ChunkWriter:
+    """Collects schedules until they fill a chunk."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def add(self, entry: FarEntry) -> bytes | None:
+        """Add a schedule; returns the chunk of those before it if that is full. Raises `UnkeepableError`."""
+        if entry.expires != NEVER_EXPIRES and NO_FIRE_TIME <= entry.expires < NO_EXPIRY:
+            raise UnkeepableError("the TTL of a schedule ends after 2262")
+        if len(entry.text) > MAX_ROW_BYTES:
+            raise UnkeepableError(f"the texts of a schedule take more than {MAX_ROW_BYTES:,} bytes")
+        full = None
+        if len(self._entries) == ROW_LENGTH or self._text_bytes + len(entry.text) > MAX_ROW_BYTES:
+            self._end_block()
+            if self._bytes >= CHUNK_BYTES:
+                full = self.finish()
+        self._entries.append(entry)
+        self._text_bytes += len(entry.text)
+        if entry.kind not in self._kinds:
+            self._kinds[entry.kind] = len(self._kinds)
+            self._headers.append(_headers_of(entry))
+            self._bytes += len(self._headers[-1][2])
+        return full
+
+    def finish(self) -> bytes | None:
+        """Return the chunk of all that was added since the last one, None if nothing was."""
+        self._end_block()
+        if not self._blocks:
+            return None
+        kinds = json.dumps(self._headers).encode()
+        chunk = b"".join([_HEAD.pack(_MARK, len(kinds), len(self._blocks)), kinds, *self._blocks])
+        self._begin()
+        return chunk
+
+    def _begin(self) -> None:
+        self._kinds: dict[Kind, int] = {}
+        self._headers: list[tuple[str, int, str]] = []
+        self._blocks: list[bytes] = []
+        self._entries: list[FarEntry] = []
+        self._bytes = self._text_bytes = 0
+
+    def _end_block(self) -> None:
+        if self._entries:
+            self._blocks.append(_block_of(self._entries, self._kinds))
+            self._bytes += len(self._blocks[-1])
+            self._entries, self._text_bytes = [], 0
+
+
+def read_chunk(chunk: bytes, read: DefinitionReader) -> tuple[list[Kind], Iterator[Block]]:
+    """Return the kinds and the blocks of a chunk; raises `SnapshotError`, also while the blocks are taken."""
+    try:
+        mark, kinds_bytes, count = _HEAD.unpack_from(chunk)
+        if mark != _MARK:
+            raise SnapshotError("a chunk does not begin as one")
+        start = _HEAD.size + kinds_bytes
+        kinds = [_kind_of(told, read) for told in json.loads(chunk[_HEAD.size : start])]
+    except (struct.error, ValueError, TypeError, RecursionError) as error:
+        raise SnapshotError(f"the kinds of a chunk cannot be read: {error}") from None
+    return kinds, _blocks(chunk, start, count, len(kinds))
+
+
+def _headers_of(entry: FarEntry) -> tuple[str, int, str]:
+    """Return a message that has the kind of a schedule: its subject, when it was stored, and its headers."""
+    subject, pattern, terms = read_text(entry.kind, entry.text, entry.fire_time)
+    try:
+        block = definition_block(Definition(pattern, terms))
+    except ValueError as error:
+        raise UnkeepableError(str(error)) from None
+    return subject, entry.stored_at, block.decode("latin-1")
+
+
+def _kind_of(told: Any, read: DefinitionReader) -> Kind:
+    subject, stored_at, block = told
+    if not (isinstance(subject, str) and type(stored_at) is int and isinstance(block, str)):
+        raise SnapshotError("a kind has parts of other types")
+    definition = read(block.encode("latin-1"), subject, stored_at)
+    if definition is None:
+        raise SnapshotError(f"the headers of a kind, on {subject}, are no schedule")
+    pattern, terms = definition
+    common = None if type(pattern) is At else pattern
+    return Kind(common, terms.dialect, terms.ttl, terms.rollup, terms.policies, terms.source is not None)
+
+
+def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> bytes:
+    end, ends = 0, array("H")
+    for entry in entries:
+        end += len(entry.text)
+        ends.append(end)
+    columns = [
+        array("Q", [entry.sequence for entry in entries]),
+        array("q", [entry.stored_at for entry in entries]),
+        array("q", [entry.fire_time for entry in entries]),
+        array("q", [entry.wake for entry in entries]),
+        array("I", [hash_of(subject_in(entry.text)) for entry in entries]),
+        array("H", [kinds[entry.kind] for entry in entries]),
+        ends,
+        array("B", [entry.shard for entry in entries]),
+    ]
+    expiring = [(place, entry.expires) for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY]
+    columns.append(array("q", [number for place, expires in expiring for number in (place, _stored_expiry(expires))]))
+    head = _BLOCK.pack(len(entries), len(expiring), end)
+    return b"".join([head, *(_little(column).tobytes() for column in columns), *(entry.text for entry in entries)])
+
+
+def _blocks(chunk: bytes, start: int, count: int, kinds: int) -> Iterator[Block]:
+    for _ in range(count):
+        try:
+            schedules, expiring, text_bytes = _BLOCK.unpack_from(chunk, start)
+        except struct.error:
+            raise SnapshotError("a chunk ends before its last block") from None
+        start += _BLOCK.size
+        end = start + schedules * _BYTES_EACH + 16 * expiring + text_bytes
+        if end > len(chunk) or not 0 < schedules <= ROW_LENGTH or text_bytes > MAX_ROW_BYTES:
+            raise SnapshotError("a block is longer than its chunk, or than a row")
+        yield _checked(_read_block(chunk, start, schedules, expiring, text_bytes), kinds)
+        start = end
+    if start != len(chunk):
+        raise SnapshotError("a chunk is longer than its blocks")
+
+
+def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_bytes: int) -> Block:
+    columns: list[array[int]] = []
+    for code in (*_TYPES, "q"):
+        column = array(code)
+        length = (schedules if len(columns) < len(_TYPES) else 2 * expiring) * column.itemsize
+        column.frombytes(chunk[start : start + length])
+        start += length
+        columns.append(_little(column))
+    expiries = columns.pop()
+    ends = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
+    if columns[0] and max(columns[0]) <= _MOST_IN_FOUR_BYTES:
+        columns[0] = array("I", columns[0])
+    sequences, stored, fire_times, wakes, hashes, kinds, text_ends, shards = columns
+    numbers = sequences, stored, fire_times, wakes, hashes, kinds, text_ends, shards
+    return Block(*numbers, ends, chunk[start : start + text_bytes])
+
+
+def _checked(block: Block, kinds: int) -> Block:
+    """Raise `SnapshotError` if a block has something that no row may have."""
+    ends, count = block.ends, len(block.sequences)
+    is_row = (
+        min(block.sequences) > 0
+        and max(block.kinds) < kinds
+        and max(block.shards) < SHARDS
+        and min(block.fire_times) >= 0
+        and max(block.fire_times) < NO_FIRE_TIME
+        and min(block.wakes) >= 0
+        and all(place in range(count) for place in block.expiries)
+        and ends[-1] == len(block.texts)
+        and all(map(operator.le, (first for first, _next in pairwise(ends)), ends[1:]))
+    )
+    if not is_row:
+        raise SnapshotError("a block has numbers that no row can have")
+    return block
+
+
+def _stored_expiry(expires: int) -> int:
+    return _NEVER if expires == NEVER_EXPIRES else expires
+
+
+def _known_expiry(stored: int) -> int:
+    return NEVER_EXPIRES if stored == _NEVER else stored
+
+
+def _little(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        column = array(column.typecode, column)
+        column.byteswap()
+    return column

@@ -1,0 +1,255 @@
+"""What an engine gives into a snapshot of itself, and how another one begins with it.
+
+A snapshot says what the engine knows of everything up to one sequence. Its schedules are visited some at a time while
+the engine goes on, so that some are newer than that sequence: reading the messages after it again changes nothing
+(`engine.intake`). So an engine that begins with a snapshot is as one that lost contact at that sequence.
+
+The rules:
+
+- A snapshot begins when nothing that was read or acknowledged is left to be taken. So each fire up to its sequence
+  shows in its schedule, or its schedule is done.
+- It is over when each fire that was acknowledged meanwhile has been read back. The stream must then have all messages
+  up to the last one that was read, or what schedules say of their fires may not be true.
+- A schedule that was stored after the sequence is left out: it is read again.
+- What would have to be known of earlier fires (`HeldWithPolicies`), of places, or of the messages that expire, is in no
+  snapshot: then there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from nats_scheduler.engine.admission import Admission
+from nats_scheduler.engine.backlog import Backlog
+from nats_scheduler.engine.course import Course
+from nats_scheduler.engine.expiry import Expiry
+from nats_scheduler.engine.far import FarEntry, kind_and_text
+from nats_scheduler.engine.flight import DONE
+from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.inactive import Inactive
+from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored, Version
+from nats_scheduler.engine.intake import Intake
+from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.misnaming import Misnaming
+from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.places import Places
+from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.restoring import Restoring
+from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.sightings import Sightings
+from nats_scheduler.engine.snapshot_chunks import ChunkWriter, UnkeepableError
+from nats_scheduler.engine.snapshot_rest import MAX_EXCEPTIONS, Done, LastRead, OldVersion, Rest
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+
+PLACES_PER_UNIT = 64
+"""Places that are visited in one unit of work, which takes some 0.2 ms."""
+
+
+class Parts(NamedTuple):
+    """The parts of an engine that a snapshot concerns."""
+
+    lifecycle: Lifecycle
+    course: Course
+    lifetimes: Lifetimes
+    outcomes: Outcomes
+    purges: Purges
+    admission: Admission
+    places: Places
+    backlog: Backlog
+    inactive: Inactive
+    misnaming: Misnaming
+    sightings: Sightings
+    expiry: Expiry | None
+    intake: Intake
+
+
+class Snapshots:
+    """What one stream's engine gives and takes."""
+
+    def __init__(
+        self, parts: Parts, rules: StreamRules, dialects: Sequence[Dialect], is_idle: Callable[[], bool]
+    ) -> None:
+        """Take what an engine is made of; `is_idle` is that of the engine."""
+        self._parts = parts
+        self._roster = parts.lifecycle.roster
+        self._rules, self._dialects = rules, dialects
+        self._is_idle = is_idle
+        reads_all = parts.lifecycle.ownership.reads_all
+        self._can_be = reads_all and parts.expiry is None and not rules.moves_subjects
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
+        return self._can_be and not (self._parts.places.is_limited or self._parts.lifetimes.max_age)
+
+    def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
+        """Begin to read a snapshot of `count` schedules at `now` (ns), for `SnapshotRestored`."""
+        return Restoring(rest, count, self._read, self._roster.far_bits, now)
+
+    def _read(self, block: bytes, subject: str, stored_at: int) -> Definition | None:
+        reading = read_message(block, subject, stored_at, self._rules, self._dialects)
+        return None if reading is None else reading.definition
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing is left to be taken of what was read and acknowledged."""
+        intake = self._parts.intake
+        is_taken = self._is_idle() and not self._parts.sightings.matched
+        return intake.is_live and intake.last_message is not None and is_taken
+
+    @property
+    def may_end(self) -> bool:
+        """Whether all fires that were acknowledged have been read back."""
+        return self.may_begin and not self._parts.sightings.expected
+
+    def begin(self) -> Taking:
+        """Begin with a snapshot; only while `may_begin`."""
+        assert self.may_begin, "what was read is not taken yet"
+        return Taking(self._parts)
+
+    def take(self, given: RemovalsSuspected | SnapshotRestored, now: int) -> None:
+        """Take an input that concerns snapshots."""
+        if isinstance(given, SnapshotRestored):
+            self._restored(given, now)
+        else:
+            self._removals_suspected(given)
+
+    def _restored(self, given: SnapshotRestored, now: int) -> None:
+        """Hold what a snapshot has, in an engine that has read nothing."""
+        parts, rest = self._parts, given.restoring.rest
+        assert not parts.intake.last_read, "the engine has read nothing"
+        self._roster.adopt(given.restoring.rows, given.restoring.index, given.restoring.agenda)
+        self._roster.comes_to(now)
+        self._roster.rolls_up = rest.rolls_up
+        parts.intake.last_read = rest.through
+        parts.intake.last_message = StoredMessage(*rest.last, block=b"", body=None)
+        parts.lifetimes.requests_missed(rest.through)
+        parts.lifecycle.ownership.last_fired[:] = rest.last_fired
+        parts.lifecycle.landed.restore(rest.landed)
+        for subject, through, sequence, stored_at in rest.old_versions:
+            parts.backlog.superseded(subject, through, Version(sequence, stored_at), None)
+        for subject, sequence, ending in rest.done:
+            if (held := self._roster.exactly(subject, sequence)) is not None:
+                parts.purges.purge(held, ending)
+
+    def _removals_suspected(self, given: RemovalsSuspected) -> None:
+        """Read schedules that may have been removed: what is found decides."""
+        for subject, sequence in given.schedules:
+            if (held := self._roster.exactly(subject, sequence)) is not None:
+                self._parts.course.recheck_waiting(held)
+
+    def held_among(self, number: int, first: int, gone: AbstractSet[int]) -> list[tuple[str, int]] | None:
+        """Return the schedules of a row, by subject, with sequences below `first` or in `gone`; None if no row has it.
+
+        Rows have their numbers from 0 on.
+        """
+        rows = self._roster.rows
+        if number >= len(rows):
+            return None
+        row = rows[number]
+        near = [(held.subject, held.sequence) for held in row.near.values()]
+        far = [(place, row.far.sequences[place]) for place in row.far.places()]
+        found = [(subject, sequence) for subject, sequence in near if sequence < first or sequence in gone]
+        for place, sequence in far:
+            if sequence < first or sequence in gone:
+                found.append((row.far.subject(place).decode("utf-8", "surrogateescape"), sequence))
+        return found
+
+
+class Taking:
+    """One snapshot, as far as it was taken."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Begin at what was read last."""
+        self._parts = parts
+        self._roster = parts.lifecycle.roster
+        self.through = parts.intake.last_read
+        """Messages after this sequence are to be read again."""
+        last = parts.intake.last_message
+        assert last is not None, "something was read"
+        self._last = LastRead(last.subject, last.sequence, last.stored_at)
+        self.count = 0
+        """How many schedules it has so far."""
+        self._done: list[Done] = []
+
+    def chunks(self) -> Iterator[bytes | None]:
+        """Yield the chunks of all schedules, and None after each unit of work. Raises `UnkeepableError`."""
+        writer, number = ChunkWriter(), 0
+        while number < len(self._roster.rows):
+            for first in range(0, ROW_LENGTH, PLACES_PER_UNIT):
+                if first >= self._roster.rows[number].used:
+                    break
+                for entry in self._entries(number, first):
+                    if entry.sequence <= self.through:
+                        self.count += 1
+                        if (full := writer.add(entry)) is not None:
+                            yield full
+                yield None
+            number += 1
+        if (last := writer.finish()) is not None:
+            yield last
+
+    def rest(self) -> Rest:
+        """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
+        parts, through = self._parts, self.through
+        inactive, noted = parts.inactive, parts.misnaming.noted
+        to_read = {one.sequence for one in inactive.rejected.values()}
+        to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
+        rest = Rest(
+            through,
+            self._last,
+            tuple(parts.lifecycle.ownership.last_fired),
+            self._roster.rolls_up,
+            parts.lifecycle.landed.known(),
+            tuple(_old_versions(parts).values()),
+            tuple(self._done),
+            tuple(sorted(sequence for sequence in to_read if sequence <= through)),
+        )
+        if rest.exceptions > MAX_EXCEPTIONS:
+            raise UnkeepableError(f"more than {MAX_EXCEPTIONS:,} messages would have to be named")
+        return rest
+
+    def _entries(self, number: int, first: int) -> Iterator[FarEntry]:
+        row = self._roster.rows[number]
+        for place in range(first, min(first + PLACES_PER_UNIT, row.used)):
+            held = row.near.get(place)
+            if held is not None:
+                yield self._near_entry(held)
+            elif row.far.has(place):
+                yield row.far.entry(place)
+
+    def _near_entry(self, held: Held) -> FarEntry:
+        """Return a near schedule as one that waits: what is in progress for it begins anew."""
+        packed = kind_and_text(held)
+        if packed is None:
+            kept = "its policies" if held.is_treated else "its fire time"
+            raise UnkeepableError(f"{held.subject} cannot be kept because of {kept}")
+        if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
+            self._done.append(Done(held.subject, held.sequence, held.flight.ending))
+        # One that is looked at later than its fire is due would not bound checkpoints (`engine.holdings`).
+        wake = held.fire_time if held.wake == NO_WAKE else min(held.wake, held.fire_time)
+        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, max(wake, 0), held.expires
+        return FarEntry(*packed, *numbers)
+
+
+def _old_versions(parts: Parts) -> dict[str, OldVersion]:
+    """Return old versions that may still be stored, by subject."""
+    found: dict[str, OldVersion] = {}
+
+    def note(subject: str, through: int, known: Version) -> None:
+        before = found.get(subject)
+        if before is None or before.through < through:
+            found[subject] = OldVersion(subject, through, known.sequence, known.stored_at)
+
+    for subject, (through, known) in parts.backlog.noted().items():
+        note(subject, through, known)
+    for subject, version, through in parts.purges.may_be_stored():
+        note(subject, through, version)
+    return found

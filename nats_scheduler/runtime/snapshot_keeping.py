@@ -1,0 +1,310 @@
+"""Keep a snapshot of one stream's engine, so that the next start need not read what this one has read.
+
+The rules:
+
+- It is written in the background, rarely, and in moments in which nothing is due. One instance writes it: the holder of
+  the first shard.
+- Its manifest is written last, in place of the one that was there when it was begun. So a reader finds all of a
+  snapshot or none of it, and of two writers one.
+- A witness (`runtime.snapshot_values`) that shows that the stream did not go back is renewed while the engine goes on,
+  since messages do not stay for ever.
+- A manifest of a format that we do not know is not replaced. Nothing depends on snapshots: a refusal is reported once.
+- After a start with a snapshot it is looked up once which schedules of it are not stored any more.
+
+Cost: 4 µs for each schedule, spread over some seconds; one request for each chunk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from nats_scheduler.engine.inputs import RemovalsSuspected
+from nats_scheduler.engine.snapshot_chunks import UnkeepableError
+from nats_scheduler.engine.snapshots import Taking
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
+from nats_scheduler.runtime.snapshot_reading import packed_chunk, packed_rest
+from nats_scheduler.runtime.snapshot_values import (
+    ChunkDigest,
+    Manifest,
+    Witness,
+    digest_of,
+    snapshot_key,
+    witness_of,
+)
+from nats_scheduler.schedule.instants import MINUTE, SECOND
+
+SNAPSHOT_CHECK_INTERVAL_SECONDS = 15.0
+"""How often it is checked whether a snapshot, or a witness, is to be written."""
+
+FIRST_CHECK_SECONDS = 3.0
+"""Wait after a stream is live before that is checked for the first time."""
+
+LOAD_CHECK_SECONDS = 1.0
+"""What arrives in so long before the first check shows whether the stream is being loaded."""
+
+MIN_MESSAGES_AFTER = 20_000
+"""So many messages a start reads in a fraction of a second: a snapshot would save no more."""
+
+MAX_SHARE_ARRIVING = 0.1
+"""While more than this part of what a start would read has come since the last check, a snapshot waits."""
+
+MAX_SHARE_AFTER = 0.1
+"""A snapshot is written anew if the messages after it are more than this part of the schedules."""
+
+MIN_PAUSE_NS = MINUTE // 2
+"""Shortest time (ns) from one snapshot, or from the attempt to write one, to the next."""
+
+PAUSE_FOR_EACH_NS = 400_000
+"""And so long (ns) for each schedule of it, a hundred times what it costs: 40 s for 100,000, 7 min for 1,000,000."""
+
+WITNESS_INTERVAL_NS = 30 * SECOND
+"""Shortest time (ns) between two witnesses."""
+
+MAX_WITNESSES = 8
+"""So many messages show that the stream did not go back: any of them that is still stored."""
+
+UNIT_PAUSE_SECONDS = 0.002
+"""Pause after each unit of work, which takes some 0.2 ms."""
+
+QUIET_WAITS = 600
+"""So many pauses at most it is waited for a moment in which nothing is in flight."""
+
+QUIET_WAIT_SECONDS = 0.05
+
+MAX_REMOVED_LISTED = 500_000
+"""If more messages were removed between those that are stored, nobody asks which: the answer would be too long."""
+
+MAX_SUSPECTED_AT_ONCE = 64
+"""Schedules that are read at once because they may be gone."""
+
+SUSPECTED_PAUSE_SECONDS = 0.1
+
+
+class SnapshotReports(Protocol):
+    """What is reported to the operator."""
+
+    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
+        """Report that a snapshot was written."""
+        ...
+
+    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
+        """Report that the engine of a stream begins with a snapshot."""
+        ...
+
+    def snapshot_ignored(self, stream: str, reason: str) -> None:
+        """Report that there is a snapshot, and that it is not used."""
+        ...
+
+    def snapshot_not_kept(self, stream: str, reason: str) -> None:
+        """Report that no snapshot can be written."""
+        ...
+
+
+class SnapshotKeeper:
+    """Keeps the snapshot of one served stream."""
+
+    def __init__(
+        self,
+        engine: StreamEngine,
+        stream: str,
+        mode: str,
+        basis: Callable[[], str],
+        clock: Clock,
+        shards: Callable[[], frozenset[int]],
+        receive: Callable[[RemovalsSuspected], None],
+        may_work: Callable[[], bool],
+    ) -> None:
+        """Keep nothing yet.
+
+        `basis` returns the digest of what the engine depends on, `shards` those of which this instance writes what it
+        knows; `receive` passes an input to the engine; `may_work` returns whether nothing is due in the next moment.
+        """
+        self._engine = engine
+        self._stream, self._mode = stream, mode
+        self._basis = basis
+        self._clock = clock
+        self._shards = shards
+        self._receive = receive
+        self._may_work = may_work
+        self._generation = ""
+        """That of the snapshot that is there, if we wrote it or began with it."""
+        self._through = 0
+        """Up to which sequence that snapshot, or the last attempt at one, knew everything."""
+        self._seen = 0
+        """The sequence that was read last at the last check."""
+        self._unverified_through = 0
+        """The schedules up to this sequence may have been removed while nobody noticed."""
+        self._witnesses: list[Witness] = []
+        """The last ones, the newest first."""
+        self._not_before = self._witness_not_before = 0
+        self._reported = ""
+
+    def begun_with(self, generation: str, through: int) -> None:
+        """Note that the engine began with a snapshot."""
+        self._generation = generation
+        self._through = self._unverified_through = through
+        self._not_before = self._clock.monotonic() + self._pause_after()
+
+    async def keep(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
+        """Keep a snapshot in this bucket, until cancelled."""
+        if not self._engine.snapshots.is_possible:
+            return
+        await asyncio.sleep(FIRST_CHECK_SECONDS)
+        self._seen = self._engine.last_read
+        await asyncio.sleep(LOAD_CHECK_SECONDS)
+        while True:
+            if self._engine.is_live:
+                try:
+                    await self._check(bucket, api, reports)
+                except ConnectionLostError:
+                    return
+                except (JetStreamError, UnkeepableError) as error:
+                    self._failed(error, reports)
+            await asyncio.sleep(SNAPSHOT_CHECK_INTERVAL_SECONDS)
+
+    def _failed(self, error: Exception, reports: SnapshotReports) -> None:
+        """Report why no snapshot was written, unless that was reported; each attempt uses keys of its own."""
+        self._not_before = self._clock.monotonic() + self._pause_after()
+        reason = known = str(error)
+        if isinstance(error, NotPermittedError):
+            known = Denial(True, error.subject).permission.subject
+        if known != self._reported:
+            self._reported = known
+            reports.snapshot_not_kept(self._stream, reason)
+
+    def _pause_after(self) -> int:
+        """Return the shortest time (ns) until the next snapshot of what is held now."""
+        return max(MIN_PAUSE_NS, PAUSE_FOR_EACH_NS * len(self._engine.held))
+
+    async def _check(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
+        if self._unverified_through:
+            await self._verify(api)
+        now = self._clock.monotonic()
+        if 0 not in self._shards() or now < self._not_before:
+            return
+        if await self._is_due(api):
+            self._not_before = now + self._pause_after()
+            await self._write(bucket, api, reports)
+        elif self._generation and now >= self._witness_not_before and self._engine.last_read > self._last_witness:
+            await self._renew_witness(bucket, api)
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    async def _is_due(self, api: StreamContents) -> bool:
+        """Return whether a start would read much that a new snapshot has; the server is asked if that may be."""
+        enough = max(MIN_MESSAGES_AFTER, int(MAX_SHARE_AFTER * len(self._engine.held)))
+        seen, self._seen = self._seen, self._engine.last_read
+        tail = self._engine.last_read - self._through
+        is_loading = self._engine.last_read - seen > MAX_SHARE_ARRIVING * tail
+        if tail < enough or is_loading or not self._engine.snapshots.is_possible:
+            return False
+        info = await api.stream(self._stream)
+        is_due = integer(inner(inner(info).get("state")).get("messages"), enough) >= enough
+        if not is_due:
+            self._through = self._engine.last_read  # of these sequences only few messages are stored
+        return is_due
+
+    async def _write(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
+        await bucket.open()
+        key = snapshot_key("manifest", self._stream, self._mode)
+        _manifest, revision = await bucket.revised(key)
+        if not await self._is_quiet(lambda: self._engine.snapshots.may_begin):
+            return
+        taking = self._engine.snapshots.begin()
+        generation = f"{taking.through:x}-{self._clock.now():x}"
+        prefix = snapshot_key("chunk", self._stream, self._mode, generation)
+        digests, first = await self._write_chunks(bucket, prefix, taking)
+        if not await self._is_quiet(lambda: self._engine.snapshots.may_end):
+            return
+        rest, end = taking.rest(), self._engine.last_read
+        packed = packed_rest(rest.document())
+        first = min(await bucket.write_chunk(f"{prefix}.0", packed), first)
+        witness = await self._last_message(api, end)
+        if witness is None:
+            return
+        manifest = Manifest(
+            self._basis(),
+            generation,
+            taking.through,
+            end,
+            taking.count,
+            witness,
+            [ChunkDigest(len(packed), digest_of(packed)), *digests],
+        )
+        if await bucket.swap(key, manifest.document(), revision) is None:
+            return  # another instance wrote one meanwhile
+        self._generation, self._through, self._witnesses = generation, taking.through, [witness]
+        self._reported = ""
+        reports.snapshot_written(self._stream, taking.count, taking.through)
+        await bucket.purge_below(f"{snapshot_key('chunk', self._stream, self._mode)}.>", first)
+
+    async def _write_chunks(self, bucket: SnapshotBucket, prefix: str, taking: Taking) -> tuple[list[ChunkDigest], int]:
+        """Write the chunks of all schedules; returns their digests, and the lowest sequence under which one is."""
+        digests: list[ChunkDigest] = []
+        first = 1 << 62
+        for chunk in taking.chunks():
+            if chunk is not None:
+                packed = packed_chunk(chunk)
+                digests.append(ChunkDigest(len(packed), digest_of(packed)))
+                first = min(await bucket.write_chunk(f"{prefix}.{len(digests)}", packed), first)
+            await self._pause()
+        return digests, first
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(UNIT_PAUSE_SECONDS)
+        await self._is_quiet(self._may_work)
+
+    async def _is_quiet(self, is_so: Callable[[], bool]) -> bool:
+        """Wait until something is so; False if it was not for too long."""
+        for _ in range(QUIET_WAITS):
+            if is_so():
+                return True
+            await asyncio.sleep(QUIET_WAIT_SECONDS)
+        return False
+
+    # -- witnesses -----------------------------------------------------------------------------------------------
+
+    async def _last_message(self, api: StreamContents, sequence: int) -> Witness | None:
+        """Return the message with a sequence as a witness; None if it is not stored any more."""
+        message = await api.message(self._stream, seq=sequence)
+        return None if message is None else witness_of(message)
+
+    @property
+    def _last_witness(self) -> int:
+        return self._witnesses[0].sequence if self._witnesses else 0
+
+    async def _renew_witness(self, bucket: SnapshotBucket, api: StreamContents) -> None:
+        self._witness_not_before = self._clock.monotonic() + WITNESS_INTERVAL_NS
+        witness = await self._last_message(api, self._engine.last_read)
+        if witness is None:
+            return
+        key = snapshot_key("witness", self._stream, self._mode)
+        _value, revision = await bucket.revised(key)
+        witnesses = [witness, *self._witnesses][:MAX_WITNESSES]
+        value = {"generation": self._generation, "witnesses": [list(one) for one in witnesses]}
+        if await bucket.swap(key, value, revision) is not None:
+            self._witnesses = witnesses
+
+    # -- what was removed meanwhile ------------------------------------------------------------------------------
+
+    async def _verify(self, api: StreamContents) -> None:
+        """Have schedules of the snapshot read that are not stored any more."""
+        removed = await api.removed(self._stream, MAX_REMOVED_LISTED)
+        through, self._unverified_through = self._unverified_through, 0
+        if removed is None:
+            return
+        gone = {sequence for sequence in removed.sequences if sequence <= through}
+        number, suspected = 0, list[tuple[str, int]]()
+        while (found := self._engine.snapshots.held_among(number, removed.first, gone)) is not None:
+            suspected += found
+            number += 1
+            while suspected:
+                self._receive(RemovalsSuspected(suspected[:MAX_SUSPECTED_AT_ONCE]))
+                del suspected[:MAX_SUSPECTED_AT_ONCE]
+                await asyncio.sleep(SUSPECTED_PAUSE_SECONDS)
+            await self._pause()

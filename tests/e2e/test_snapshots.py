@@ -1,0 +1,236 @@
+"""A sidecar that begins with a snapshot serves as one that read everything, and one that does not fit is not used."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.events import FireStored, StreamReady
+from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
+from nats_scheduler.runtime import snapshot_keeping
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.snapshot_values import snapshot_key
+from nats_scheduler.schedule.instants import SECOND
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.servers import EMULATED_VERSIONS, V2_11
+from tests.harness.waiting import eventually
+
+FAR = 300
+MANIFEST = snapshot_key("manifest", "S", Mode.EMULATED)
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have snapshots of small streams written at once."""
+    monkeypatch.setattr(snapshot_keeping, "MIN_MESSAGES_AFTER", 5)
+    monkeypatch.setattr(snapshot_keeping, "FIRST_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(snapshot_keeping, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(snapshot_keeping, "MIN_PAUSE_NS", SECOND)
+
+
+def listed(running: Running) -> list[ListedSchedule]:
+    """Return what a sidecar holds of the stream."""
+    service = running.sidecar.served["S"]
+    return list(service.view.page(0, limit=None).finish().schedules)
+
+
+def bucket_of(account: Account) -> SnapshotsBucket:
+    return SnapshotsBucket(account.connection, account.api, snapshots_bucket_of("nats_scheduler"))
+
+
+async def store_far(account: Account, first: int = 0, number: int = FAR) -> None:
+    for n in range(first, first + number):
+        pattern = [f"@at {in_seconds(7_000 + n)}", "@every 3h", "0 30 9 1 1 *"][n % 3]
+        await account.publish(f"S.s.{n}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"S.out.{n}"})
+
+
+async def with_snapshot(url: str) -> list[ListedSchedule]:
+    """Have a sidecar write a snapshot of far schedules; returns what it held."""
+    async with account_on(url) as account, sidecar_on(url) as running:
+        await account.create("S", storage="file")
+        await running.ready("S")
+        await store_far(account)
+        await running.told_of("snapshot_written", stream="S", schedules=FAR)
+        return listed(running)
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_a_start_with_a_snapshot_holds_the_same_and_fires_once(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    before = await with_snapshot(server.url)
+    async with account_on(server.url) as account:
+        await account.publish("S.soon", {"Nats-Schedule": f"@at {in_seconds(3)}", "Nats-Schedule-Target": "S.soon.out"})
+        await account.publish("S.s.1", {"Nats-Schedule": "@every 9h", "Nats-Schedule-Target": "S.out.1"})
+        await account.api.call("STREAM.PURGE.S", {"filter": "S.s.2"})
+        async with sidecar_on(server.url) as running:
+            await running.ready("S")
+            assert running.told("snapshot_used")[0]["schedules"] == FAR
+            assert await account.wait_for("S", "S.soon.out")
+            await eventually(
+                lambda: len(listed(running)) == FAR - 1,
+                within_seconds=WAIT_SECONDS,
+                describe="what was purged while no sidecar ran is listed no more",
+            )
+            after = listed(running)
+        untouched = {one.subject for one in before} - {"S.s.1", "S.s.2"}
+        assert [one for one in after if one.subject in untouched] == [one for one in before if one.subject in untouched]
+        assert {one.pattern.text for one in after if one.subject == "S.s.1"} == {"@every 9h"}
+        assert len(await account.messages("S", "S.soon.out")) == 1
+        assert len([event for event in running.of("S", FireStored) if not event.duplicate]) == 1
+
+
+OF_SNAPSHOTS = [entry for entry in permissions_of("2.11") if "snapshots" in entry.subject]
+
+
+@pytest.mark.parametrize("entry", OF_SNAPSHOTS, ids=lambda entry: entry.subject)
+async def test_a_user_who_may_keep_none_is_told_once_and_served_as_before(
+    start_server: StartServer, entry: Permission
+) -> None:
+    targets = Permission("publish", "S.>", ("yes",) * 4)
+    grant = [targets, *(other for other in permissions_of("2.11") if other != entry)]
+    server = await start_server(V2_11, config=accounts([grant]))
+    admin, user = url_of(server.url, "admin-0"), url_of(server.url, "sidecar-0")
+    async with account_on(admin) as account, sidecar_on(user) as running:
+        await account.create("S", storage="file")
+        await running.ready("S")
+        await store_far(account, number=20)
+        told = await running.told_of("snapshot_not_kept", stream="S")
+        assert "lacks the permission" in told["reason"]
+        await account.publish("S.soon", {"Nats-Schedule": f"@at {in_seconds(2)}", "Nats-Schedule-Target": "S.soon.out"})
+        assert await account.wait_for("S", "S.soon.out")
+        assert len(running.told("snapshot_not_kept")) == 1
+
+
+async def damaged(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    key = snapshot_key("chunk", "S", Mode.EMULATED, manifest["generation"], 1)
+    chunk = await bucket.chunk(key)
+    assert chunk is not None
+    await bucket.write_chunk(key, chunk[:-1] + bytes([chunk[-1] ^ 1]))
+
+
+async def partial(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    await bucket.purge(snapshot_key("chunk", "S", Mode.EMULATED, manifest["generation"], 1))
+
+
+async def foreign(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    await bucket.put(MANIFEST, {**manifest, "basis": "of another stream"})
+
+
+async def nonsense(bucket: SnapshotsBucket, _manifest: dict[str, Any]) -> None:
+    await bucket.put(MANIFEST, {"through": "everything"})
+
+
+async def beyond(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    await bucket.put(MANIFEST, {**manifest, "end": manifest["end"] + 1_000})
+
+
+async def of_a_stream_that_went_back(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    sequence, stored_at, digest = manifest["witness"]
+    await bucket.put(MANIFEST, {**manifest, "witness": [sequence, stored_at - 1, digest]})
+
+
+async def of_a_newer_version(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+    _value, revision = await bucket.revised(MANIFEST)
+    assert await bucket.swap_bytes(MANIFEST, b'{"format": 2}', revision)
+
+
+@pytest.mark.parametrize(
+    "change", [damaged, partial, foreign, nonsense, beyond, of_a_stream_that_went_back, of_a_newer_version]
+)
+async def test_a_snapshot_that_does_not_fit_is_not_used(start_server: StartServer, change: Callable[..., Any]) -> None:
+    server = await start_server(V2_11)
+    before = await with_snapshot(server.url)
+    async with account_on(server.url) as account:
+        bucket = bucket_of(account)
+        manifest, _revision = await bucket.revised(MANIFEST)
+        assert manifest is not None
+        await change(bucket, manifest)
+        async with sidecar_on(server.url) as running:
+            await running.ready("S")
+            assert (await running.told_of("snapshot_ignored", stream="S"))["reason"]
+            assert running.told("snapshot_used") == []
+            assert listed(running) == before
+            if change is of_a_newer_version:
+                await running.told_of("snapshot_not_kept", stream="S")
+                with pytest.raises(JetStreamError):
+                    await bucket.revised(MANIFEST)
+
+
+async def test_a_snapshot_of_a_stream_that_was_created_again_is_not_used(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    await with_snapshot(server.url)
+    async with account_on(server.url) as account:
+        await account.api.call("STREAM.DELETE.S")
+        metadata = {"nats-scheduler.allow_msg_schedules": "true"}
+        await account.create("S", storage="file", metadata=metadata)
+        await store_far(account, number=FAR + 50)
+        await account.api.call("STREAM.PURGE.S", {"filter": "S.s.7"})
+        async with sidecar_on(server.url) as running:
+            await running.ready("S")
+            assert running.told("snapshot_used") == []
+            assert len(listed(running)) == FAR + 49
+
+
+async def test_without_the_setting_there_is_no_snapshot_and_none_is_used(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url, keep_snapshots=False) as running:
+            await account.create("S", storage="file")
+            await running.ready("S")
+            await store_far(account, number=30)
+            await eventually(
+                lambda: len(listed(running)) == 30, within_seconds=WAIT_SECONDS, describe="all schedules are held"
+            )
+        assert await account.api.stream("KV_nats_scheduler_snapshots") is None
+        await with_snapshot(server.url)
+        async with sidecar_on(server.url, keep_snapshots=False) as running:
+            await running.ready("S")
+            assert running.told("snapshot_used") == []
+            assert running.of("S", StreamReady)[0].schedules == FAR
+
+
+async def test_of_two_instances_one_keeps_the_snapshot_and_both_begin_with_it(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+            await account.create("S", storage="file")
+            await store_far(account)
+            for running in (one, other):
+                await running.ready("S")
+            await eventually(
+                lambda: one.told("snapshot_written") + other.told("snapshot_written"),
+                within_seconds=WAIT_SECONDS,
+                describe="one of them wrote a snapshot",
+            )
+        async with sidecar_on(server.url) as one, sidecar_on(server.url) as other:
+            for running in (one, other):
+                await running.ready("S")
+                assert running.told("snapshot_used")
+                assert len(listed(running)) == FAR
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_the_first_snapshot_of_a_bucket_is_not_purged(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        bucket = bucket_of(account)
+        await bucket.open()
+        assert [await bucket.write_chunk(f"chunk.S.emulated.1.{n}", b"%d" % n) for n in range(3)] == [1, 2, 3]
+        await bucket.purge_below("chunk.S.emulated.>", 1)
+        assert [await bucket.chunk(f"chunk.S.emulated.1.{n}") for n in range(3)] == [b"0", b"1", b"2"]
+        await bucket.purge_below("chunk.S.emulated.>", 3)
+        assert [await bucket.chunk(f"chunk.S.emulated.1.{n}") for n in range(3)] == [None, None, b"2"]
+
+
+async def test_the_bucket_of_the_registry_is_another_one(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    await with_snapshot(server.url)
+    async with account_on(server.url) as account:
+        registry = Registry(account.connection, account.api, "nats_scheduler")
+        assert [key async for key in registry.keys_within("chunk.>")] == []
+        assert await bucket_of(account).keys("chunk") != []

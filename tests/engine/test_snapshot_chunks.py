@@ -1,0 +1,105 @@
+"""A chunk that is damaged in any way is no chunk, or one with other schedules: reading it raises nothing else."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nats_scheduler.engine.far import MAX_ROW_BYTES, FarEntry, kind_and_text
+from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
+from nats_scheduler.engine.snapshot_chunks import ChunkWriter, SnapshotError, UnkeepableError, read_chunk
+from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.patterns import At
+
+RULES = StreamRules("S", (">",), allow_msg_ttl=True)
+STORED = 1_790_000_000 * SECOND
+
+
+def read(block: bytes, subject: str, stored_at: int) -> Definition | None:
+    reading = read_message(block, subject, stored_at, RULES, DIALECTS)
+    return None if reading is None else reading.definition
+
+
+def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t") -> FarEntry:
+    held = Held(f"s.{number}", number, Definition(At(None, STORED + number), Terms(ADR51, target, None, "", False)), 0)
+    packed = kind_and_text(held)
+    assert packed is not None
+    return FarEntry(*packed, number, STORED, number % 64, held.fire_time, held.fire_time - SECOND, expires)
+
+
+def chunk_of(*entries: FarEntry) -> bytes:
+    writer = ChunkWriter()
+    found = [chunk for one in entries if (chunk := writer.add(one)) is not None]
+    last = writer.finish()
+    assert not found
+    assert last is not None
+    return last
+
+
+CHUNK = chunk_of(*(entry(number, expires=STORED if number == 3 else NO_EXPIRY) for number in range(1, 300)))
+
+
+def test_all_columns_are_read_as_they_were_written() -> None:
+    _kinds, blocks = read_chunk(chunk_of(entry(5, expires=NEVER_EXPIRES), entry(1 << 40)), read)
+    (block,) = blocks
+    assert list(block.sequences) == [5, 1 << 40]
+    assert list(block.fire_times) == [STORED + 5, STORED + (1 << 40)]
+    assert list(block.shards) == [5, 0]
+    assert block.expiries == {0: NEVER_EXPIRES}
+    assert block.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
+
+
+@given(st.integers(0, len(CHUNK) - 1), st.integers(1, 255))
+def test_a_chunk_with_another_byte_is_read_or_refused(place: int, by: int) -> None:
+    damaged = CHUNK[:place] + bytes([CHUNK[place] ^ by]) + CHUNK[place + 1 :]
+    try:
+        kinds, blocks = read_chunk(damaged, read)
+        for block in blocks:
+            assert max(block.kinds) < len(kinds)
+            assert block.ends[-1] == len(block.texts)
+            assert all(place < len(block.sequences) for place in block.expiries)
+    except SnapshotError:
+        return
+
+
+@pytest.mark.parametrize("length", [0, 3, 11, 40, len(CHUNK) // 2, len(CHUNK) - 1])
+def test_a_chunk_that_ends_early_is_refused(length: int) -> None:
+    with pytest.raises(SnapshotError):
+        list(read_chunk(CHUNK[:length], read)[1])
+
+
+def test_a_chunk_that_is_too_long_is_refused() -> None:
+    with pytest.raises(SnapshotError, match="longer than its blocks"):
+        list(read_chunk(CHUNK + b"x", read)[1])
+
+
+def test_a_kind_that_is_no_schedule_is_refused() -> None:
+    kinds = b'[["s.1", 1, "NATS/1.0\\r\\n\\r\\n"]]'
+    with pytest.raises(SnapshotError, match="no schedule"):
+        read_chunk(struct.pack("<4sII", b"NSS1", len(kinds), 0) + kinds, read)
+
+
+def test_what_cannot_be_kept_is_said() -> None:
+    with pytest.raises(UnkeepableError, match="texts"):
+        ChunkWriter().add(entry(1)._replace(text=b"x" * (MAX_ROW_BYTES + 1)))
+    with pytest.raises(UnkeepableError, match="2262"):
+        ChunkWriter().add(entry(1, expires=(1 << 63) + 5))
+
+
+def test_a_full_row_begins_another_block_and_a_full_chunk_another_one() -> None:
+    _kinds, blocks = read_chunk(CHUNK, read)
+    assert [len(block.sequences) for block in blocks] == [256, 43]
+    writer = ChunkWriter()
+    chunks = [writer.add(entry(number, target="t" * 400)) for number in range(1, 200)]
+    sizes = [
+        len(block.sequences)
+        for chunk in (*filter(None, chunks), writer.finish() or b"")
+        for block in read_chunk(chunk, read)[1]
+    ]
+    assert len(sizes) == 2
+    assert sum(sizes) == 199

@@ -1,0 +1,74 @@
+"""The index finds the places of subjects as a dictionary does, however buckets are divided and hashes collide."""
+
+import zlib
+from random import Random
+
+import pytest
+
+from nats_scheduler.engine.subject_index import BUCKET_LENGTH, BUCKETS_PER_UNIT, SubjectIndex
+
+
+class Indexed:
+    """An index, and the subjects at its places."""
+
+    def __init__(self) -> None:
+        self.subjects: dict[int, bytes] = {}
+        self.index = SubjectIndex(self.subjects.__getitem__)
+
+    def add(self, subject: bytes, place: int) -> None:
+        self.subjects[place] = subject
+        self.index.add(subject, place)
+
+    def pop(self, subject: bytes) -> int | None:
+        place = self.index.pop(subject)
+        if place is not None:
+            del self.subjects[place]
+        return place
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_finds_what_a_dictionary_finds(seed: int) -> None:
+    random, indexed, known = Random(seed), Indexed(), dict[bytes, int]()
+    for step in range(40_000):
+        subject = b"orders.%d" % random.randrange(12_000)
+        if subject not in known and random.random() < (0.8 if step < 25_000 else 0.2):
+            known[subject] = step
+            indexed.add(subject, step)
+        elif random.random() < 0.3:
+            assert indexed.pop(subject) == known.pop(subject, None)
+        else:
+            assert indexed.index.find(subject) == known.get(subject)
+        assert len(indexed.index) == len(known)
+    assert all(indexed.index.find(subject) == place for subject, place in known.items())
+
+
+def test_subjects_with_the_same_hash_are_told_apart() -> None:
+    indexed, found = Indexed(), dict[int, bytes]()
+    pair: list[bytes] = []
+    number = 0
+    while not pair:
+        subject = b"s.%d" % number
+        other = found.setdefault(zlib.crc32(subject), subject)
+        pair = [] if other == subject else [other, subject]
+        number += 1
+    for place, subject in enumerate(pair):
+        indexed.add(subject, place)
+    assert [indexed.index.find(subject) for subject in pair] == [0, 1]
+    assert (indexed.pop(pair[0]), indexed.index.find(pair[0]), indexed.index.find(pair[1])) == (0, None, 1)
+
+
+def test_what_is_not_there_is_not_found_nor_removed() -> None:
+    indexed = Indexed()
+    assert (indexed.index.find(b"a"), indexed.pop(b"a")) == (None, None)
+    indexed.add(b"a", 7)
+    assert (indexed.index.find(b"b"), indexed.pop(b"b"), len(indexed.index)) == (None, None, 1)
+
+
+def test_it_is_emptied_in_pieces_and_can_be_used_again() -> None:
+    indexed = Indexed()
+    for place in range(3 * BUCKETS_PER_UNIT * BUCKET_LENGTH):
+        indexed.add(b"s.%d" % place, place)
+    assert sum(1 for _ in indexed.index.emptied()) >= 3
+    assert (len(indexed.index), indexed.index.find(b"s.1")) == (0, None)
+    indexed.add(b"s.1", 1)
+    assert indexed.index.find(b"s.1") == 1

@@ -1,0 +1,198 @@
+"""The programs of `examples/clients/`, made ready to run by the tools of their languages.
+
+Its rule: where the machine has no such tool, or the tool reaches no registry, the test is skipped with the reason;
+whatever else a tool refuses, such as a lock file that does not fit or a program that does not compile, fails the test.
+What is fetched and built stays in `.cache/clients/` of the checkout, so that only the first run on a machine waits for
+it: about 1 s for npm, and up to a minute for Go.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.harness.nats_cli import nats_cli_binary
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "examples" / "clients"
+CACHE = ROOT / ".cache" / "clients"
+
+FETCH_SECONDS = 120.0
+"""Longest wait for a registry."""
+BUILD_SECONDS = 300.0
+"""Longest compilation, of the standard library too."""
+OLDEST_NODE = 20
+"""The oldest major version that the packages of the lock file were seen to run with."""
+UNREACHABLE = re.compile(
+    r"npm error code (E40[134]|E5\d\d|ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|E(HOST|NET)UNREACH|ERR_SOCKET_TIMEOUT)"
+    r"|dial tcp|no such host|i/o timeout|TLS handshake|: (40[134]|5\d\d) [A-Z]"
+)
+"""What npm and go print if the registry does not answer, or does not have the client."""
+TOO_OLD = re.compile(r"requires go >= |invalid go version")
+"""What a go prints that is older than the program asks for; one before 1.21 cannot read its version."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to start a program: its command, and what its environment has besides the usual."""
+
+    command: list[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def nats_cli(folder: Path) -> Program:
+    """The script, with the CLI under test as the `nats` on its path."""
+    tools = folder / "bin"
+    tools.mkdir()
+    (tools / "nats").symlink_to(nats_cli_binary())
+    script = PROGRAMS / "nats-cli" / "due_orders.sh"
+    return Program([found("sh"), str(script)], {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"})
+
+
+def nats_py(_folder: Path) -> Program:
+    """The program, with the nats-py of the project."""
+    return Program([sys.executable, str(PROGRAMS / "nats-py" / "due_orders.py")])
+
+
+def faststream(_folder: Path) -> Program:
+    """The program, with the FastStream of the test extra."""
+    return Program([sys.executable, str(PROGRAMS / "faststream" / "due_orders_app.py")])
+
+
+def nats_js(folder: Path) -> Program:
+    """A copy of the program beside the packages of its lock file: Node looks for them in the folder of the program."""
+    node, modules = found_node(), npm_packages(PROGRAMS / "nats-js")
+    program = folder / "nats-js"
+    program.mkdir()
+    (program / "node_modules").symlink_to(modules)
+    shutil.copy(PROGRAMS / "nats-js" / "due_orders.mjs", program)
+    return Program([node, str(program / "due_orders.mjs")], {"NODE_NO_WARNINGS": "1"})
+
+
+def nats_go(_folder: Path) -> Program:
+    """The program as `go build` makes it."""
+    return Program([str(go_binary(PROGRAMS / "nats-go"))])
+
+
+CLIENTS: dict[str, Callable[[Path], Program]] = {
+    "nats-cli": nats_cli,
+    "nats-py": nats_py,
+    "nats-js": nats_js,
+    "nats-go": nats_go,
+    "faststream": faststream,
+}
+"""The client of each folder of `examples/clients/`."""
+
+
+def npm_packages(source: Path, env: Mapping[str, str] | None = None, cache: Path = CACHE) -> Path:
+    """Install what the lock file of a folder names, and return the `node_modules` with it."""
+    npm = found("npm")
+    files = [source / "package.json", source / "package-lock.json"]
+    packages = cache / f"npm-{digest(files)}"
+    with locked(cache / "npm.lock"):
+        if not packages.is_dir():
+            unfinished = cache / "npm-unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            for file in files:
+                shutil.copy(file, unfinished)
+            quick = ["--ignore-scripts", "--engine-strict=false", "--no-audit", "--no-fund", "--loglevel=error"]
+            once = {"npm_config_fetch_retries": "1", "npm_config_fetch_retry_mintimeout": "1000"}
+            fetch([npm, "ci", *quick], unfinished, {"npm_config_cache": str(cache / "npm"), **once, **(env or {})})
+            unfinished.rename(packages)
+    return packages / "node_modules"
+
+
+def go_binary(source: Path, env: Mapping[str, str] | None = None, cache: Path = CACHE) -> Path:
+    """Build the program of a folder from exactly the modules of its `go.sum`, and return the binary."""
+    go = found("go")
+    binary = cache / f"go-{digest(sorted(source.iterdir()))}"
+    own = {
+        "GOMODCACHE": str(cache / "go-modules"),
+        "GOCACHE": str(cache / "go-build"),
+        "GOFLAGS": "-modcacherw -mod=readonly -buildvcs=false",
+        "GOTOOLCHAIN": "local",
+        "GOWORK": "off",
+        "CGO_ENABLED": "0",  # to compile the standard library takes half as long then
+        **(env or {}),
+    }
+    with locked(cache / "go.lock"):
+        if not binary.is_file():
+            fetch([go, "mod", "download"], source, own)
+            unfinished = cache / "go-unfinished"
+            build([go, "build", "-o", str(unfinished), "."], source, {**own, "GOPROXY": "off"})
+            unfinished.rename(binary)
+    return binary
+
+
+def fetch(command: list[str], folder: Path, env: Mapping[str, str]) -> None:
+    """Run the step of a tool that needs a registry; skips the test if there is none, or the tool is too old."""
+    try:
+        result = _run(command, folder, env, FETCH_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        pytest.skip(f"{Path(command[0]).name} waits for a registry: {error}")
+    said = result.stdout + result.stderr
+    if result.returncode != 0 and (missing := (UNREACHABLE.search(said) or TOO_OLD.search(said))):
+        line = next(line for line in said.splitlines() if missing[0] in line)
+        pytest.skip(f"{Path(command[0]).name} cannot fetch what the program needs: {line.strip()}")
+    _check(result)
+
+
+def build(command: list[str], folder: Path, env: Mapping[str, str]) -> None:
+    """Run the step of a tool that needs nothing but what was fetched: it has to end well."""
+    _check(_run(command, folder, env, BUILD_SECONDS))
+
+
+def _run(command: list[str], folder: Path, env: Mapping[str, str], seconds: float) -> subprocess.CompletedProcess[str]:
+    own = {**os.environ, **env}
+    return subprocess.run(command, cwd=folder, env=own, text=True, capture_output=True, timeout=seconds, check=False)
+
+
+def _check(result: subprocess.CompletedProcess[str]) -> None:
+    said = f"{' '.join(result.args)} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
+    assert result.returncode == 0, said
+
+
+def found(tool: str) -> str:
+    """Find a tool on the path; skips the test if there is none."""
+    path = shutil.which(tool)
+    if path is None:
+        pytest.skip(f"no {tool} on the path")
+    return path
+
+
+def found_node() -> str:
+    """Find Node; skips the test if there is none, or it is too old."""
+    node = found("node")
+    version = subprocess.run(
+        [node, "--version"], text=True, capture_output=True, timeout=30.0, check=True
+    ).stdout.strip()
+    if int(version.lstrip("v").partition(".")[0]) < OLDEST_NODE:
+        pytest.skip(f"Node {version} is older than {OLDEST_NODE}")
+    return node
+
+
+def digest(files: list[Path]) -> str:
+    """Return a name for the content of some files."""
+    content = hashlib.sha256()
+    for file in files:
+        content.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
+    return content.hexdigest()[:16]
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """Keep other test runs of this checkout from the same work meanwhile."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # freed when the file closes
+        yield

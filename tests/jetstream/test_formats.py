@@ -1,0 +1,184 @@
+"""Values of the registry have the number of their format; one of a newer version is refused, and stays as it is."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.leases import UNHELD, Holders, Leases, Record
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.jetstream.formats import (
+    ENTRY_FORMATS,
+    FORMAT,
+    FORMATS,
+    UnknownFormatError,
+    known_entries,
+    marked,
+    read_as_known,
+)
+from nats_scheduler.jetstream.registry import Delivered, Registry
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
+from nats_scheduler.runtime.shared_value import write_entry
+from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.version import VERSION
+from tests.conftest import SharedServer
+from tests.harness.account import WAIT_SECONDS, Account, account_on
+from tests.harness.servers import V2_11
+
+KEYS = [f"{kind}.S" for kind in FORMATS]
+NEWER: list[Any] = [2, 0, -1, 10**30, True, 1.0, "1", None, [1], {}]
+
+
+@pytest.fixture
+async def account(shared_server: SharedServer) -> AsyncIterator[Account]:
+    """Connect to a server."""
+    async with account_on((await shared_server(V2_11)).url) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def registry(account: Account, stream_name: str) -> Registry:
+    """Open a bucket of its own."""
+    bucket = Registry(account.connection, account.api, stream_name)
+    assert await bucket.open()
+    return bucket
+
+
+async def stored(account: Account, registry: Registry, key: str) -> bytes | None:
+    """Return what is stored under a key, byte for byte."""
+    message = await account.api.message(registry.stream, last_by_subj=f"{registry.written_to}.{key}")
+    return None if message is None else message.body
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_before(key: str) -> None:
+    value = {"created": "then", "holders": {}}
+    assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
+    assert read_as_known(key, marked(key, value)) == read_as_known(key, value) == value
+
+
+@pytest.mark.parametrize("number", NEWER)
+def test_a_value_of_an_unknown_format_is_refused_with_a_sentence(number: Any) -> None:
+    with pytest.raises(UnknownFormatError) as refused:
+        read_as_known("lease.emulated.S", {FORMAT: number, "holders": {}})
+    said = str(refused.value)
+    assert "lease.emulated.S" in said
+    assert f"nats-scheduler {VERSION} reads format 1" in said
+    assert "newer version" in said
+    assert len(said) < 400
+    if type(number) is int:
+        assert str(number)[:80] in said
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_each_way_to_write_adds_the_number_and_each_way_to_read_removes_it(
+    account: Account, registry: Registry, key: str
+) -> None:
+    async def is_stored() -> None:
+        assert json.loads(await stored(account, registry, key) or b"") == {FORMAT: 1, "a": 1}
+        assert await registry.get(key) == {"a": 1}
+        assert (await registry.revised(key))[0] == {"a": 1}
+
+    await registry.put(key, {"a": 1})
+    await is_stored()
+    assert await registry.swap(key, {"a": 1}, (await registry.revised(key))[1])
+    await is_stored()
+    assert registry.send(key, {"a": 1})
+    await account.connection.request("$JS.API.INFO", b"")
+    await is_stored()
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_a_value_of_a_newer_version_is_neither_read_nor_replaced(
+    account: Account, registry: Registry, key: str
+) -> None:
+    newer = json.dumps({FORMAT: 2, "new": [1]}).encode()
+    await account.publish(f"{registry.written_to}.{key}", body=newer)
+    for attempt in (registry.get(key), registry.revised(key), registry.dated(key), registry.put(key, {"a": 1})):
+        with pytest.raises(UnknownFormatError, match=re.escape(key)):
+            await attempt
+    assert await registry.swap(key, {"a": 1}, 0) is None, "its revision is never known"
+    assert await stored(account, registry, key) == newer
+
+
+async def test_followers_receive_why_a_value_cannot_be_read(account: Account, registry: Registry) -> None:
+    received: dict[str, Delivered] = {}
+
+    def receive(key: str, value: Delivered, _message: StoredMessage) -> None:
+        received[key] = value
+
+    await registry.put("lease.emulated.A", {"holders": {}})
+    await account.publish(f"{registry.written_to}.lease.emulated.B", body=b'{"format": 7}')
+    await account.publish(f"{registry.written_to}.lease.emulated.C", body=b"no JSON")
+    is_read = asyncio.Event()
+    following = asyncio.create_task(registry.follow(("lease.>",), receive, is_read.set))
+    async with asyncio.timeout(WAIT_SECONDS):
+        await is_read.wait()
+    following.cancel()
+    await asyncio.wait((following,))
+    assert received.pop("lease.emulated.A") == {"holders": {}}
+    assert received.pop("lease.emulated.C") is None
+    (unreadable,) = received.values()
+    assert isinstance(unreadable, UnknownFormatError)
+
+
+@pytest.mark.parametrize("key", ENTRY_FORMATS)
+async def test_of_a_shared_value_each_entry_has_a_number_and_those_of_newer_instances_stay(
+    account: Account, registry: Registry, key: str
+) -> None:
+    newer = {FORMAT: 2, "streams": ["another form"]}
+    for name in ("newer", "ours"):
+        await registry.put(f"instance.{name}", {})
+    await account.publish(f"{registry.written_to}.{key}", body=json.dumps({"newer": newer}).encode())
+    assert await write_entry(registry, key, "ours", lambda _room: {"more": 1})
+    value = json.loads(await stored(account, registry, key) or b"")
+    assert value == {"newer": newer, "ours": {FORMAT: 1, "more": 1}}
+    known, unknown = known_entries(key, value)
+    assert known == {"ours": {"more": 1}}
+    assert [type(one) for one in unknown] == [UnknownFormatError]
+
+
+def test_failures_of_a_newer_instance_are_not_read_as_something_else() -> None:
+    entry = {"more": 3, "streams": {}}
+    assert read_failures({"a": {FORMAT: 2, **entry}}, {"a"}) == Failures()
+    assert read_failures({"a": {FORMAT: 1, **entry}}, {"a"}).elsewhere == 3
+    assert read_failures({"a": entry}, {"a"}).elsewhere == 3, "as 0.1.0 wrote it"
+    assert FAILING in ENTRY_FORMATS
+
+
+KEY = "emulated.S"
+OURS: Holders = ("me",) * SHARDS
+
+
+def holding() -> Leases:
+    """Return the leases of an instance that is alone and holds all shards of a stream."""
+    leases = Leases("me", frozenset({KEY}))
+    leases.received("me", [KEY], 0, 0)
+    leases.recorded(KEY, Record(OURS, 1))
+    assert len(leases.held(KEY)) == SHARDS
+    return leases
+
+
+def test_a_lease_that_cannot_be_read_ends_what_is_held_and_is_not_changed() -> None:
+    leases = holding()
+    leases.recorded(KEY, Record(UNHELD, 2, is_foreign=True))
+    now = 100 * MILLISECOND
+    assert leases.held(KEY) == leases.to_fire(KEY, now) == frozenset()
+    assert leases.change(KEY, now) is None
+    assert leases.able([KEY], now) == frozenset(), "heartbeats do not name it as served, so others claim it"
+    assert leases.on_record() == [], "and it is not removed as a leftover"
+    leases.is_leaving = True
+    assert leases.change(KEY, now) is None
+
+
+def test_a_lease_that_can_be_read_again_is_claimed_again() -> None:
+    leases = holding()
+    leases.recorded(KEY, Record(UNHELD, 2, is_foreign=True))
+    leases.recorded(KEY, Record(UNHELD, 3))
+    now = 100 * MILLISECOND
+    leases.serves = leases.able([KEY], now)
+    assert leases.change(KEY, now) == OURS

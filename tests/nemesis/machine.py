@@ -1,0 +1,91 @@
+"""What the machine gives the processes of a round.
+
+Its rule: a promise of some tenths of a second holds for processes that run. If this process stands still, the others
+may have, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
+for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`).
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from tests.harness.waiting import time_reached
+from tests.judge.history import SECOND, Terms
+from tests.nemesis.record import Record, now
+
+HEARTBEAT_SECONDS = 0.02
+STOOD_STILL = SECOND // 4
+"""A timer that is later (ns) shows that the machine was overloaded."""
+MAX_ALLOWED = SECOND // 5
+"""So much later (ns) fires may be: with a second, each fire of `@every 1s` could stand for the one before."""
+LOOKS_SECONDS = 0.25
+WINDOW = SECOND
+"""The waiting of a thread is added up over so long (ns)."""
+
+
+class Waiting:
+    """How long the threads of some processes waited for a processor."""
+
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        """`processes` returns the ids of those that run at the moment."""
+        self._processes = processes
+        self._known: dict[int, int] = {}
+        self._window: deque[tuple[int, dict[int, int]]] = deque()
+
+    def look(self) -> int:
+        """Return the longest waiting (ns) of one thread in the window, as far as there were looks."""
+        instant, before = now(), self._known
+        self._known = dict(self._read())
+        since = {thread: waited - before.get(thread, waited) for thread, waited in self._known.items()}
+        self._window.append((instant, since))
+        while self._window[0][0] < instant - WINDOW:
+            self._window.popleft()
+        return max((sum(look.get(thread, 0) for _, look in self._window) for thread in self._known), default=0)
+
+    def _read(self) -> Iterable[tuple[int, int]]:
+        for process in self._processes():
+            try:
+                for thread in Path(f"/proc/{process}/task").iterdir():
+                    yield int(thread.name), int((thread / "schedstat").read_text().split()[1])
+            except OSError:
+                continue  # it has just ended
+
+
+class Machine:
+    """The machine of a round."""
+
+    def __init__(self, record: Record, processes: Callable[[], Iterable[int]]) -> None:
+        """Watch this process, in which the proxies are, and those whose ids `processes` returns."""
+        self._record = record
+        self._waiting = Waiting(lambda: (os.getpid(), *processes()))
+        self.longest_waiting = 0
+        """For so long (ns) at most one thread waited for a processor in a window."""
+
+    async def watch(self) -> None:
+        """Note when this process did not get to run, and how long the others had to wait, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_a_timer())
+            tasks.create_task(self._watch_waiting())
+
+    def allowed(self, terms: Terms) -> Terms:
+        """Return the terms with the time for which this machine kept a process waiting, at most `MAX_ALLOWED`."""
+        waited = min(self.longest_waiting, MAX_ALLOWED)
+        resumes_within, window = terms.resumes_within + waited, terms.window + waited
+        return replace(terms, slack=terms.slack + waited, resumes_within=resumes_within, window=window)
+
+    async def _watch_a_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            begin = now()
+            await time_reached(loop.time() + HEARTBEAT_SECONDS)
+            if now() - begin > STOOD_STILL:
+                self._record.machine_stood_still(begin)
+
+    async def _watch_waiting(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await time_reached(loop.time() + LOOKS_SECONDS)
+            self.longest_waiting = max(self.longest_waiting, self._waiting.look())

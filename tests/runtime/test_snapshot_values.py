@@ -1,0 +1,62 @@
+"""A manifest is read as it was written, and anything else is none."""
+
+from typing import Any
+
+import pytest
+
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.runtime.snapshot_values import (
+    ChunkDigest,
+    Manifest,
+    Witness,
+    digest_of,
+    read_manifest,
+    read_witnesses,
+    snapshot_key,
+    witness_of,
+)
+
+MANIFEST = Manifest("basis", "1f-2a", 31, 42, 7, Witness(42, 1_000, "d"), (ChunkDigest(10, "a"), ChunkDigest(20, "b")))
+
+
+def test_what_is_written_is_read() -> None:
+    assert read_manifest(MANIFEST.document()) == Manifest(
+        "basis", "1f-2a", 31, 42, 7, Witness(42, 1_000, "d"), [ChunkDigest(10, "a"), ChunkDigest(20, "b")]
+    )
+    assert read_witnesses({"witnesses": [[3, 4, "x"], [1, 2, "y"]]}) == [Witness(3, 4, "x"), Witness(1, 2, "y")]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"basis": 1},
+        {"generation": None},
+        {"through": 0},
+        {"through": "31"},
+        {"through": True},
+        {"end": 30},
+        {"schedules": -1},
+        {"witness": [1, 2]},
+        {"witness": [1, 2, 3]},
+        {"chunks": []},
+        {"chunks": [["a", 10]]},
+        {"chunks": {}},
+    ],
+    ids=str,
+)
+def test_anything_else_is_no_manifest(change: dict[str, Any]) -> None:
+    assert read_manifest({**MANIFEST.document(), **change}) is None
+
+
+@pytest.mark.parametrize("document", [None, {}, {"witnesses": 3}, {"witnesses": [3, [1, 2, 3]]}], ids=str)
+def test_anything_else_is_no_witness(document: dict[str, Any] | None) -> None:
+    assert read_witnesses(document) == []
+
+
+def test_another_message_is_another_witness() -> None:
+    message = StoredMessage("s", 1, 2, b"block", b"body")
+    others = [message._replace(stored_at=3), message._replace(body=b"Body"), message._replace(subject="S")]
+    assert len({witness_of(one) for one in (message, *others)}) == 4
+    assert witness_of(message) == witness_of(StoredMessage("s", 1, 2, b"block", b"body"))
+    assert digest_of(b"a") != digest_of(b"b")
+    assert snapshot_key("chunk", "S", "emulated", "1f", 3) == "chunk.S.emulated.1f.3"

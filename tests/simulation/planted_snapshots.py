@@ -1,0 +1,107 @@
+"""Bugs of snapshots, planted on purpose, to be found in worlds whose instances keep snapshots.
+
+Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.far import FarEntry
+from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored
+from nats_scheduler.engine.snapshots import Snapshots, Taking
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.engine.subject_index import SubjectIndex
+from nats_scheduler.runtime import continuity, snapshot_reading, stream_snapshots
+from nats_scheduler.runtime.port import StreamContents
+from nats_scheduler.runtime.snapshot_values import Manifest, snapshot_key
+from tests.simulation.planted_division import Changes
+
+
+def tail_begins_too_late() -> Changes:
+    """Leave out the first messages that are stored after the sequence of the snapshot."""
+    original = Snapshots._restored
+    late: set[int] = set()
+
+    def restored(self: Snapshots, given: SnapshotRestored, now: int) -> None:
+        original(self, given, now)
+        late.add(id(self))
+
+    def followed_through(self: StreamEngine) -> int:
+        is_late = id(self.snapshots) in late
+        late.discard(id(self.snapshots))
+        return self.last_read + 2 * is_late
+
+    yield Snapshots, "_restored", restored
+    yield StreamEngine, "followed_through", property(followed_through)
+
+
+def replaced_schedule_survives() -> Changes:
+    """Find none of the schedules of a snapshot by its subject."""
+    original = SubjectIndex.fill
+
+    def fill(self: SubjectIndex, hashes: array[int], first: int) -> None:
+        original(self, array("I", [hashed ^ 1 for hashed in hashes]), first)
+
+    yield SubjectIndex, "fill", fill
+
+
+def fire_taken_for_stored() -> Changes:
+    """Have a schedule begin with the fire after its next one."""
+    original = Taking._near_entry
+
+    def near_entry(self: Taking, held: Held) -> FarEntry:
+        following = held.next_fire(held.fire_time)
+        return original(self, held)._replace(fire_time=held.fire_time if following is None else following)
+
+    yield Taking, "_near_entry", near_entry
+
+
+def living_schedule_removed() -> Changes:
+    """End whatever is held when it is looked up which schedules were removed, without reading it."""
+
+    def held_among(self: Snapshots, number: int, *_gone: Any) -> list[tuple[str, int]] | None:
+        rows = self._roster.rows
+        return None if number >= len(rows) else [(held.subject, held.sequence) for held in rows[number].visit()]
+
+    def removals_suspected(self: Snapshots, given: RemovalsSuspected) -> None:
+        for subject, sequence in given.schedules:
+            if (held := self._roster.exactly(subject, sequence)) is not None and held.flight is None:
+                self._parts.lifecycle.end(held, Ending.REMOVED)
+
+    yield Snapshots, "held_among", held_among
+    yield Snapshots, "_removals_suspected", removals_suspected
+
+
+def stream_trusted() -> Changes:
+    """Take any stream that is long enough for the one that a snapshot is of."""
+
+    async def unchecked(_bucket: object, api: StreamContents, stream: str, _mode: str, manifest: Manifest) -> object:
+        return await api.message(stream, seq=manifest.witness.sequence)
+
+    async def unnoticed(*_args: object) -> str:
+        return ""
+
+    yield snapshot_reading, "_witness", unchecked
+    yield continuity, "step_back", unnoticed
+    yield stream_snapshots, "read_snapshot", _for_any_basis(snapshot_reading.read_snapshot)
+
+
+def _for_any_basis(original: Any) -> Any:
+    async def read(bucket: Any, api: Any, engine: Any, stream: str, mode: str, _basis: str, now: int) -> Any:
+        document, _revision = await bucket.revised(snapshot_key("manifest", stream, mode))
+        return await original(bucket, api, engine, stream, mode, (document or {}).get("basis", ""), now)
+
+    return read
+
+
+OF_SNAPSHOTS = {
+    tail_begins_too_late: ("Complete", 7),
+    replaced_schedule_survives: ("Gone", 16),
+    fire_taken_for_stored: ("Live", 130),
+    living_schedule_removed: ("Complete", 19),
+}
+"""Each bug, the promise that it breaks, and a seed that shows it."""
