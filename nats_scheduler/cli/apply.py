@@ -15,14 +15,14 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.changing import Access, How, change_options, error_text, in_store
+from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
 from nats_scheduler.cli.many import change_each
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning, printable
 from nats_scheduler.cli.plan_output import plans_document, print_plans
 from nats_scheduler.cli.planning import Wanted, plan_all, wanted_options
 from nats_scheduler.cli.progress import ProgressBar, progress_bar
-from nats_scheduler.control.applying import carry_out
-from nats_scheduler.control.changes import Author, Change
+from nats_scheduler.control.applying import carrying_out
+from nats_scheduler.control.changes import Author
 from nats_scheduler.control.each import Done
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.files.planning import StreamPlan
@@ -71,14 +71,9 @@ async def _carry_out(access: Access, plans: Sequence[StreamPlan], author: Author
 
 
 async def _carry_out_one(store: ScheduleStore, one: StreamPlan, author: Author, bar: ProgressBar) -> Done:
-    steps = {step.subject: step for step in one.plan.steps}
-
-    async def operation(store: ScheduleStore, subject: str) -> Change:
-        return await carry_out(store, one.served, steps[subject], author)
-
-    return await change_each(
-        store, list(steps), operation, lambda number: bar.show(one.plan.stream, number, len(steps))
-    )
+    subjects = [step.subject for step in one.plan.steps]
+    operation = carrying_out(store, one.served, one.plan.steps, author)
+    return await change_each(subjects, operation, lambda number: bar.show(one.plan.stream, number, len(subjects)))
 
 
 def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:
@@ -89,8 +84,7 @@ def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:
                 if note not in planned[change.subject]:
                     print_warning(printable(f"{change.subject}: {note}"))
         for subject, error in one.failures.items():
-            text = error_text(error).removeprefix(f"{printable(subject)}: ")
-            CommandError(f"stream {plan.plan.stream}: {printable(subject)}: {text}").show()
+            CommandError(f"stream {plan.plan.stream}: {error_about(subject, error)}").show()
         counts = [f"{number:,} {kind}" for kind, number in Counter(c.kind.value for c in one.changes.values()).items()]
         counts += [f"{len(one.failures):,} failed"] if one.failures else []
         if counts:

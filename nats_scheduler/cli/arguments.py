@@ -1,9 +1,12 @@
-"""What commands check of their arguments before they connect: names of streams, filters, times and durations.
+"""What commands check of their arguments before they connect: names of streams, filters, times, durations and files.
 
-Rule: an argument that no server could accept ends the command with 2, and the error shows the value.
+Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the
+file that cannot be read.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import click
 
@@ -39,3 +42,15 @@ def duration_of(option: str, text: str) -> int:
     if not isinstance(duration, int) or duration <= 0:
         raise click.UsageError(f"{option} of {text!r}: expected a duration above zero, such as 20s or 1h30m")
     return duration
+
+
+def file_content(file: Path, most: int = -1) -> bytes:
+    """Return what a file holds, standard input if it is `-`; at most so many bytes, -1 for all.
+
+    Ends the command with 2 if it cannot be read.
+    """
+    try:
+        with click.open_file(str(file), "rb") as opened:
+            return bytes(opened.read(most))
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import click
 
+from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.completion import complete_calendar
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import CommandError, print_json, printable
@@ -187,19 +188,11 @@ def _given(name: str, days: Sequence[str], file: Path | None) -> str:
     for day in days:
         if isinstance(fault := read_days(day), str):
             raise click.UsageError(f"DAY {fault}")
-    text = "".join(f"{day}\n" for day in days).encode() if file is None else _content(file)
+    text = "".join(f"{day}\n" for day in days).encode() if file is None else file_content(file, MAX_CALENDAR_BYTES + 1)
     read = read_calendar(name, text)
     if not isinstance(read, Calendar):
         raise click.UsageError(f"{'the days' if file is None else str(file)}: {read.reason}")
     return text.decode()
-
-
-def _content(file: Path) -> bytes:
-    try:
-        with click.open_file(str(file), "rb") as opened:
-            return bytes(opened.read(MAX_CALENDAR_BYTES + 1))
-    except OSError as error:
-        raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
 def _days_of(text: str) -> tuple[Days, ...]:

@@ -11,52 +11,26 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
-from nats_scheduler.cli.completion import complete_stream, complete_subject
-from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json
-from nats_scheduler.cli.past import instant_since, limit_option, since_option
+from nats_scheduler.cli.kept_advisories import keeping_stream, kept_options, print_completeness
+from nats_scheduler.cli.output import print_json
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, wide_option
+from nats_scheduler.cli.tables import moment_text, print_table
 from nats_scheduler.control.advisories import MAX_FIRES_NAMED
 from nats_scheduler.control.changes import Kind
-from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.change_documents import change_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.kept_changes import ChangeQuery, FoundChanges, KeptChange, find_changes
-from nats_scheduler.service.kept_failures import MAX_FAILURES
 from nats_scheduler.settings.load import ResolvedSettings
-
-DEFAULT_CHANGES = 20
 
 
 @click.command("changes")
-@click.argument("stream", required=False, shell_complete=complete_stream)
-@click.argument("subject", required=False, shell_complete=complete_subject)
-@connection_options
-@since_option
-@limit_option(DEFAULT_CHANGES, MAX_FAILURES)
-@wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(
-    resolved: ResolvedSettings,
-    stream: str | None,
-    subject: str | None,
-    since: str | None,
-    limit: int,
-    wide: bool,
-    as_json: bool,
-) -> None:
+@kept_options
+def command(resolved: ResolvedSettings, query: ChangeQuery, wide: bool, as_json: bool) -> None:
     """Show who changed schedules, when and why, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    check_stream(stream)
-    if subject is not None and not is_valid_subject(subject):
-        raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
-    query = ChangeQuery(stream, subject, limit, instant_since(since))
     kept_in = resolved.settings.failures_stream
     found = in_session(resolved, lambda session: _read(session, kept_in, query))
     if as_json:
@@ -67,10 +41,7 @@ def command(
 
 
 async def _read(session: Session, kept_in: str, query: ChangeQuery) -> FoundChanges:
-    info = await session.api.stream(kept_in)
-    if info is None:
-        raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")
-    return await find_changes(session.connection, session.api, StreamState.from_info(info), query)
+    return await find_changes(session.connection, session.api, await keeping_stream(session, kept_in), query)
 
 
 def _document(kept: KeptChange) -> dict[str, Any]:
@@ -86,8 +57,7 @@ def _print(found: FoundChanges, *, wide: bool) -> None:
         click.echo(f"{number} change{'' if number == 1 else 's'}, newest first")
     else:
         click.echo("no change is kept")
-    if not found.is_complete:
-        click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+    print_completeness(is_complete=found.is_complete)
 
 
 def _cells(kept: KeptChange) -> list[str]:

@@ -127,7 +127,7 @@ def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]],
     try:
         return in_session(resolved, begin)
     except ScheduleError as error:
-        raise CommandError(error_text(error)) from None
+        raise CommandError(_error_text(error)) from None
 
 
 def store_of(session: Session) -> ScheduleStore:
@@ -136,7 +136,13 @@ def store_of(session: Session) -> ScheduleStore:
     return ConnectionStore(session.connection, session.carrying, clock, session.settings.restrictions_on)
 
 
-def error_text(error: ScheduleError) -> str:
+def error_about(subject: str, error: ScheduleError) -> str:
+    """Return why the schedule on this subject was not changed: a line that names the subject once, at its beginning."""
+    text = _error_text(error)
+    return text if str(error).startswith((f"{subject}: ", f"{subject} ")) else f"{printable(subject)}: {text}"
+
+
+def _error_text(error: ScheduleError) -> str:
     """Return why a schedule was not changed, with the server's code if there is one."""
     text = printable(str(error))
     return text if not error.code or f"code {error.code}" in text else f"{text} (server code {error.code})"

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import duration_of, instant_of
+from nats_scheduler.cli.arguments import duration_of, file_content, instant_of
 from nats_scheduler.cli.check import one_line, split_header
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix
@@ -141,7 +141,7 @@ def _given(
         after=None if after is None else duration_of("--after", after),
         policies=dict(_policies(policies)),
         headers=tuple(map(_own_header, headers)),
-        body=_content(body_file) if body_file is not None else None if body is None else _encoded(body),
+        body=file_content(body_file) if body_file is not None else None if body is None else _encoded(body),
         **values,
     )
 
@@ -175,14 +175,6 @@ def _own_header(text: str) -> Header:
         if name in ours or name.startswith(extension_prefix(dialect)):
             raise click.UsageError(f"-H of {text!r}: the other options, such as --ttl and --policy, write this header")
     return name, value
-
-
-def _content(file: Path) -> bytes:
-    try:
-        with click.open_file(str(file), "rb") as opened:
-            return bytes(opened.read())
-    except OSError as error:
-        raise click.UsageError(f"{file}: {error.strerror}") from None
 
 
 def _encoded(text: str) -> bytes:

@@ -9,55 +9,25 @@ from __future__ import annotations
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
-from nats_scheduler.cli.completion import complete_stream, complete_subject
-from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json
-from nats_scheduler.cli.past import instant_since, limit_option, since_option
+from nats_scheduler.cli.kept_advisories import keeping_stream, kept_options, print_completeness
+from nats_scheduler.cli.output import print_json
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, wide_option
-from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.cli.tables import moment_text, print_table
 from nats_scheduler.observe.failure_words import what_happened
 from nats_scheduler.service.client import ask_for_failures
-from nats_scheduler.service.kept_failures import (
-    DEFAULT_FAILURES,
-    MAX_FAILURES,
-    FailureQuery,
-    FoundFailures,
-    failure_document,
-    find_failures,
-)
+from nats_scheduler.service.kept_failures import FailureQuery, FoundFailures, failure_document, find_failures
 from nats_scheduler.settings.load import ResolvedSettings
 
 
 @click.command("failures")
-@click.argument("stream", required=False, shell_complete=complete_stream)
-@click.argument("subject", required=False, shell_complete=complete_subject)
-@connection_options
-@since_option
-@limit_option(DEFAULT_FAILURES, MAX_FAILURES)
-@wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(
-    resolved: ResolvedSettings,
-    stream: str | None,
-    subject: str | None,
-    since: str | None,
-    limit: int,
-    wide: bool,
-    as_json: bool,
-) -> None:
+@kept_options
+def command(resolved: ResolvedSettings, query: FailureQuery, wide: bool, as_json: bool) -> None:
     """Show what went wrong with schedules, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
     A running sidecar is asked; if none answers, the stream that keeps them is read.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    check_stream(stream)
-    if subject is not None and not is_valid_subject(subject):
-        raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
-    query = FailureQuery(stream, subject, limit, instant_since(since))
     kept_in = resolved.settings.failures_stream
     found = in_session(resolved, lambda session: _read(session, kept_in, query))
     if as_json:
@@ -71,10 +41,7 @@ async def _read(session: Session, kept_in: str, query: FailureQuery) -> FoundFai
     answered = await ask_for_failures(session.service, kept_in, query)
     if answered is not None:
         return answered
-    info = await session.api.stream(kept_in)
-    if info is None:
-        raise CommandError(f"stream {kept_in} does not exist: a sidecar creates it, unless keep_failures is false")
-    return await find_failures(session.connection, session.api, StreamState.from_info(info), query)
+    return await find_failures(session.connection, session.api, await keeping_stream(session, kept_in), query)
 
 
 def _print(found: FoundFailures, *, wide: bool) -> None:
@@ -88,5 +55,4 @@ def _print(found: FoundFailures, *, wide: bool) -> None:
         print_table(["stored (UTC)", "kind", "stream", "schedule", "what"], rows, wide=wide)
         number = len(found.failures)
         click.echo(f"{number} failure{'' if number == 1 else 's'}, newest first")
-    if not found.is_complete:
-        click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+    print_completeness(is_complete=found.is_complete)

@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_stream, file_content
 from nats_scheduler.cli.changed import print_change
-from nats_scheduler.cli.changing import Command, How, change_options, error_text, in_store
+from nats_scheduler.cli.changing import Command, How, change_options, error_about, in_store
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, printable
@@ -107,13 +107,12 @@ def change_many(resolved: ResolvedSettings, chosen: Chosen, how: How, task: Task
 
 
 async def change_each(
-    store: ScheduleStore,
     subjects: Sequence[str],
-    operation: Operation,
+    operation: Callable[[str], Awaitable[Change]],
     notify: Callable[[int], None] = lambda _number: None,
 ) -> Done:
     """Change the schedules on these subjects, some at a time; `notify` is called with how many are done."""
-    each = Each(subjects, lambda subject: operation(store, subject), notify)
+    each = Each(subjects, operation, notify)
     async with TaskGroup() as group:
         for _ in range(each.workers):
             group.create_task(each.work())
@@ -137,11 +136,7 @@ def _chosen(stream: str, subjects: Sequence[str], from_file: Path | None, *, is_
 
 def _lines(file: Path) -> list[str]:
     """Return the lines of a file that hold something."""
-    try:
-        with click.open_file(str(file), "rb") as opened:
-            text = opened.read().decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise click.UsageError(f"{file}: {error.strerror}") from None
+    text = file_content(file).decode("utf-8", "surrogateescape")
     lines = [line.strip(" \t\r") for line in text.split("\n")]
     return [line for line in lines if line]
 
@@ -183,7 +178,9 @@ async def _find_and_change(store: ScheduleStore, chosen: Chosen, task: Task) -> 
 async def _change(store: ScheduleStore, stream: str, subjects: Sequence[str], task: Task) -> Done:
     with progress_bar() as bar:
         return await change_each(
-            store, subjects, task.operation, lambda number: bar.show(stream, number, len(subjects))
+            subjects,
+            lambda subject: task.operation(store, subject),
+            lambda number: bar.show(stream, number, len(subjects)),
         )
 
 
@@ -194,7 +191,7 @@ def _print(done: Done, stream: str, how: How) -> None:
     for change in done.changes.values():
         print_change(change, dry_run=how.dry_run)
     for subject, error in done.failures.items():
-        CommandError(f"{printable(subject)}: {error_text(error)}").show()
+        CommandError(error_about(subject, error)).show()
     if len(done.changes) + len(done.failures) > 1:
         kinds = Counter(change.kind.value for change in done.changes.values())
         counts = [f"{number:,} {'would be ' if how.dry_run else ''}{kind}" for kind, number in kinds.items()]

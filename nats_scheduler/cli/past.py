@@ -1,6 +1,6 @@
-"""What the commands about the past share: `history` and `failures`.
+"""What the commands about the past share: `history`, `changes` and `failures`.
 
-Rule: both list the newest first, and take `--since` and `--limit` in the same form.
+Rule: all list the newest first, and take `--since` and `--limit` in the same form.
 Cost: none. Limit: a duration counts back from this machine's clock.
 """
 

@@ -16,6 +16,7 @@ from nats_scheduler.cli.output import print_warning, printable
 from nats_scheduler.control.plan import Action, Difference, Step
 from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.observe.plan_documents import plan_document, step_document
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 
 MARKS = {Action.ADD: "+", Action.REMOVE: "-"}
@@ -61,17 +62,8 @@ def summary(one: StreamPlan) -> str:
 def plans_document(plans: Sequence[StreamPlan]) -> dict[str, Any]:
     """Describe plans."""
     return {
-        "streams": [
-            {
-                "stream": one.plan.stream,
-                "owner": one.owner,
-                "unchanged": one.plan.unchanged,
-                "ended": list(one.plan.ended),
-                "unlisted": one.plan.unlisted,
-            }
-            for one in plans
-        ],
-        "steps": [_document(one.plan.stream, step) for one in plans for step in one.plan.steps],
+        "streams": [*map(plan_document, plans)],
+        "steps": [step_document(one.plan.stream, step) for one in plans for step in one.plan.steps],
     }
 
 
@@ -108,16 +100,3 @@ def _shown(value: bytes) -> str:
     except UnicodeDecodeError:
         return f"{len(value):,} bytes"
     return repr(text) if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]!r}… ({len(value):,} bytes)"
-
-
-def _document(stream: str, step: Step) -> dict[str, Any]:
-    return {
-        "stream": stream,
-        "subject": step.subject,
-        "action": step.action,
-        "differences": [
-            {"name": one.name, "old": list(map(decoded, one.old)), "new": list(map(decoded, one.new))}
-            for one in step.differences
-        ],
-        "notes": list(step.notes),
-    }

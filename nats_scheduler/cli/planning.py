@@ -15,12 +15,14 @@ from typing import Any
 
 import click
 
+from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.changing import Access
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, printable
 from nats_scheduler.control.declared import is_owner
 from nats_scheduler.files.planning import StreamPlan, plan_files
-from nats_scheduler.files.reading import Problem, StreamFile, read_files
+from nats_scheduler.files.problems import Problem
+from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.message.policies import MAX_TEXT_CHARS
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -90,7 +92,7 @@ def problems_error(problems: Iterable[Problem], exit_code: int) -> CommandError:
 
 def _read(paths: Sequence[Path]) -> list[StreamFile]:
     """Read files, and those in directories; end the command with 2 and all problems if there are any."""
-    texts = [(str(path), _content(path)) for given in paths for path in _files_of(given)]
+    texts = [(str(path), file_content(path)) for given in paths for path in _files_of(given)]
     files, problems = read_files(texts)
     if problems:
         raise problems_error(problems, EXIT_WRONG_USE)
@@ -104,14 +106,6 @@ def _files_of(path: Path) -> list[Path]:
     if not found:
         raise click.UsageError(f"{path}: expected files that end in {', '.join(SUFFIXES)}")
     return found
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with click.open_file(str(path), "rb") as opened:
-            return bytes(opened.read())
-    except OSError as error:
-        raise click.UsageError(f"{path}: {error.strerror}") from None
 
 
 def _with_owner(files: list[StreamFile], owner: str | None) -> list[StreamFile]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from nats_scheduler.cli.output import print_warning
 from nats_scheduler.cli.session import Session
+from nats_scheduler.jetstream.formats import known_entries
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode
@@ -91,9 +92,10 @@ async def with_sidecars(session: Session, resolved: ResolvedSettings) -> tuple[S
     known: dict[str, SidecarSettings] = {}
     warnings: list[str] = []
     written = await session.registry.get(SETTINGS) or {}
+    readable, _unknown = known_entries(SETTINGS, written)
     for one in alive:
         value = written.get(one.name)
-        read = None if value is None else _settings(value)
+        read = _settings(readable.get(one.name))
         if read is not None:
             known[one.name] = read
         elif value is not None:

@@ -19,7 +19,7 @@ from nats_scheduler.client.spelling import Headers, headers_of, line_of, target_
 from nats_scheduler.client.values import Elsewhere, named_policies
 from nats_scheduler.client.when import When
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.words import Edit, named_header
+from nats_scheduler.control.words import Edit, is_same_pattern, named_header
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.policies import extension_prefix
 
@@ -83,11 +83,14 @@ def _when(wish: Wish, found: Current, now: int) -> dict[bytes, str | None]:
     changes: dict[bytes, str | None] = {}
     written: dict[str, str] = {}
     if wish.when is not None:
+        pattern = wish.when.text(now)
         changes = {
-            dialect.schedule: wish.when.text(now),
+            dialect.schedule: pattern,
             dialect.time_zone: wish.when.time_zone,
             prefix + b"X-Syntax": wish.when.syntax,
         }
+        if is_same_pattern(pattern.encode(), found.pattern.encode("utf-8", "surrogateescape")):
+            del changes[dialect.schedule]  # it says the same already, perhaps as `1h` for `1h0m0s`
         written = dict(wish.when.written_policies)
     texts = dict(policy_texts(stored | written, wish.policies))
     named = {name for name in stored | texts if stored.get(name) != texts.get(name)} | written.keys()

@@ -3,29 +3,30 @@
 The rules are those of `nats-scheduler export`, `diff` and `apply`, by the same code: nothing is done because of a text
 with a problem, all problems are named, and each change is made only if nothing else was stored since it was planned.
 
-The libraries that read and write files, pydantic and PyYAML, are imported when a program first uses this.
+The libraries that read and write files, pydantic and PyYAML, are imported when a program first uses this; the
+distribution `nats-scheduler-client` installs them only if it is asked to.
 Cost: a text of 10,000 schedules is read in about 1 s, in which the loop does nothing else; see `files.planning`.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nats_scheduler.client.values import Change, change_of
-from nats_scheduler.control.applying import carry_out
+from nats_scheduler.control.applying import carrying_out
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.changes import Change as ControlChange
-from nats_scheduler.control.declared import is_owner
+from nats_scheduler.control.declared import check_owner
 from nats_scheduler.control.each import Each
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.exporting import LeftOut, exported
 from nats_scheduler.control.plan import Step
 from nats_scheduler.control.port import ScheduleStore, Served
-from nats_scheduler.message.policies import MAX_TEXT_CHARS
 
 if TYPE_CHECKING:
-    from nats_scheduler.files.reading import Problem, StreamFile
+    from nats_scheduler.files.problems import Problem
+    from nats_scheduler.files.reading import StreamFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,7 @@ async def export_text(
     store: ScheduleStore, stream: str, subjects: str, owner: str | None, form: Literal["yaml", "json"]
 ) -> Exported:
     """Return the schedules of a stream as text; with an owner, only those with this label."""
+    check_libraries()
     from nats_scheduler.files.writing import stream_document, written_file
 
     if form not in ("yaml", "json"):
@@ -128,18 +130,21 @@ async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Diff:
 async def apply_text(store: ScheduleStore, stream: str, asked: Asked, author: Author) -> Applied:
     """Make the changes that a text asks for, some at a time; raises as `diff_text`, and `PartlyAppliedError`."""
     served, diff = await _planned(store, stream, asked)
-    steps = {step.subject: step for step in diff.steps}
-
-    async def change(subject: str) -> ControlChange:
-        return await carry_out(store, served, steps[subject], author)
-
-    each = Each(list(steps), change)
+    each = Each([step.subject for step in diff.steps], carrying_out(store, served, diff.steps, author))
     await _run(each)
     done = each.done
     applied = Applied(diff, tuple(change_of(one) for one in done.changes.values()))
     if done.failures:
         raise PartlyAppliedError(applied, done.failures)
     return applied
+
+
+def check_libraries() -> None:
+    """Raise `ImportError` that says what to install, if files can be neither read nor written."""
+    missing = [name for name in ("pydantic", "yaml") if find_spec(name) is None]
+    if missing:
+        needed = "pip install 'nats-scheduler-client[files]'"
+        raise ImportError(f"files of schedules need pydantic and PyYAML, and there is no {missing[0]}: {needed}")
 
 
 async def _run(each: Each) -> None:
@@ -154,6 +159,7 @@ async def _run(each: Each) -> None:
 
 
 async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Diff]:
+    check_libraries()
     from nats_scheduler.files.planning import plan_files
 
     files = _read(stream, asked)
@@ -170,13 +176,13 @@ async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Ser
 
 def _read(stream: str, asked: Asked) -> "list[StreamFile]":
     """Return the documents of a text, with the owner that was given."""
-    from nats_scheduler.files.reading import Problem, read_files
+    from nats_scheduler.files.planning import with_owner
+    from nats_scheduler.files.problems import Problem
+    from nats_scheduler.files.reading import read_files
 
-    owner = asked.owner
     if not isinstance(asked.text, str):
         raise TypeError(f"a text of {asked.text!r:.80}: the content of a file is expected, such as path.read_text()")
-    if owner is not None and not is_owner(owner):
-        raise ValueError(f"owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
+    check_owner(asked.owner)
     files, problems = read_files([("", asked.text.encode("utf-8", "surrogatepass"))])
     for one in files:
         if one.stream != stream:
@@ -184,11 +190,7 @@ def _read(stream: str, asked: Asked) -> "list[StreamFile]":
             problems.append(Problem(one.place_of_stream(), one.stream, "", text))
     if problems:
         raise InvalidFileError(list(map(_problem, problems)))
-    if owner is not None:
-        files = [one.owned_by(owner) for one in files]
-    if asked.prune and any(one.owner is None for one in files):
-        raise ValueError("prune removes what carries an owner's label: expected owner, or owner in the text")
-    return files
+    return with_owner(files, asked.owner, prune=asked.prune)
 
 
 def _problem(problem: "Problem") -> FileProblem:

@@ -148,6 +148,7 @@ class Schedules:
         policies: PolicyArguments | None = None,
         unset: Collection[str] = (),
         expected: int | None = None,
+        dry_run: bool = False,
         reason: str = "",
     ) -> Change:
         """Change what is named of the schedule on a subject, paused or not; all else stays, byte for byte.
@@ -158,6 +159,7 @@ class Schedules:
         name. The fire times stay unless the pattern is changed.
         If another client changes the schedule at the same time, the edit is made to what that client stored; with
         `expected`, its sequence, it raises `ConflictError`. The change is `UNCHANGED` if everything is like that.
+        With `dry_run` nothing is stored, and the change is the one that would be made.
         Raises `NotFoundError`, `RejectedError` if it would never fire then, and `NotPossibleError` if the server fires
         it and would ignore what is set: its spelling is not changed. Then use `upsert`.
         """
@@ -170,6 +172,7 @@ class Schedules:
             lambda found: edit_of(wish, found, self._store.now()),
             author=self._by(reason),
             expected=expected,
+            dry_run=dry_run,
         )
         return change_of(change)
 

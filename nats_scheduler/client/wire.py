@@ -90,6 +90,7 @@ class Wire:
         """
         self._check(subject, block, body)
         if not self._connection.is_connected:
+            await asyncio.sleep(0)  # else a program that repeats it at once keeps nats-py from connecting again
             raise NotSentError(f"{subject}: there is no connection to a server at the moment")
         await self._open()
         token, answered = str(next(self._numbers)), asyncio.get_running_loop().create_future()

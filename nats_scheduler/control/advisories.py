@@ -3,6 +3,7 @@
 The rules:
 
 - What people write (author, reason) is cut to `MAX_AUTHOR_CHARS` and made printable. The server vouches for none of it.
+- Its keys are those of a change in a JSON document (`observe.change_documents`), with 0 for no sequence.
 - A change that is read back from an advisory is one that any client may have written.
 
 It is published by whatever changes schedules, and kept by the stream that keeps failures.
@@ -35,9 +36,9 @@ def change_advisory(change: Change) -> AdvisoryMessage:
         {
             "schedule": change.subject,
             "change": change.kind.value,
-            "before": change.before or 0,
-            "after": change.after or 0,
-            "at": format_rfc3339(change.at),
+            "sequence_before": change.before or 0,
+            "sequence": change.after or 0,
+            "changed": format_rfc3339(change.at),
             "author": printable(change.author.name, MAX_AUTHOR_CHARS),
             "reason": printable(change.author.reason, MAX_AUTHOR_CHARS),
             "fires": [format_rfc3339(one) for one in change.fires[:MAX_FIRES_NAMED]],
@@ -49,8 +50,8 @@ def change_advisory(change: Change) -> AdvisoryMessage:
 
 def read_change(body: Mapping[str, Any]) -> Change | None:
     """Return the change that an advisory describes; None if it describes none."""
-    texts = [body.get(key) for key in ("stream", "schedule", "change", "at", "author", "reason")]
-    numbers = [body.get(key) for key in ("before", "after")]
+    texts = [body.get(key) for key in ("stream", "schedule", "change", "changed", "author", "reason")]
+    numbers = [body.get(key) for key in ("sequence_before", "sequence")]
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(number, int) for number in numbers):
         return None
     stream, schedule, kind, at, author, reason = map(str, texts)

@@ -8,6 +8,8 @@ Cost: one request to add or replace, some more to pause, resume or remove; and o
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
+
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.edits import remove
 from nats_scheduler.control.errors import ConflictError
@@ -16,6 +18,18 @@ from nats_scheduler.control.port import ScheduleStore, Served
 from nats_scheduler.control.storing import store_schedule
 from nats_scheduler.control.switch import pause, resume
 from nats_scheduler.control.words import is_same
+
+
+def carrying_out(
+    store: ScheduleStore, served: Served, steps: Iterable[Step], author: Author
+) -> Callable[[str], Awaitable[Change]]:
+    """Return what carries out the step on a subject, as `control.each.Each` does with all of them."""
+    by_subject = {step.subject: step for step in steps}
+
+    async def change(subject: str) -> Change:
+        return await carry_out(store, served, by_subject[subject], author)
+
+    return change
 
 
 async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Author = NOBODY) -> Change:
@@ -38,5 +52,5 @@ async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Au
     except ConflictError as error:
         last = await store.last(stream, subject)
         if last is None or not is_same(last, step.block, step.body):
-            raise error from None
+            raise ConflictError(str(error), 0 if last is None else last.sequence) from None
         return Change(Kind.UNCHANGED, stream, subject, last.sequence, last.sequence, author, store.now())

@@ -140,6 +140,12 @@ def is_owner(text: str) -> bool:
     return bool(text.strip()) and len(text) <= MAX_TEXT_CHARS and text.isprintable()
 
 
+def check_owner(text: str | None) -> None:
+    """Raise `ValueError` unless a text can be the label of an owner, or there is none."""
+    if text is not None and not is_owner(text):
+        raise ValueError(f"owner of {text!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
+
+
 @cache
 def reserved_names(dialect: Dialect) -> Mapping[bytes, str]:
     """Return the headers that have a key of their own, each with the key."""

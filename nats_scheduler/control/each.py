@@ -2,7 +2,7 @@
 
 Rule: a schedule that cannot be changed does not stop the others, and is named at the end.
 The caller runs as many workers as it wants changes at the same time.
-Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tried.
+Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tried, and fails for that reason.
 """
 
 from __future__ import annotations
@@ -44,11 +44,16 @@ class Each:
         subjects: Sequence[str],
         operation: Callable[[str], Awaitable[Change]],
         notify: Callable[[int], None] = lambda _number: None,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`operation` changes the schedule on one subject; `notify` is called with how many are done."""
+        """`operation` changes the schedule on one subject; `notify` is called with how many are done.
+
+        Once `goes_on` returns False no other one is begun, and those that were not are not in `done`.
+        """
         self._subjects = subjects
         self._operation = operation
         self._notify = notify
+        self._goes_on = goes_on
         self._left = iter(subjects)
         self._done = Done()
 
@@ -62,11 +67,16 @@ class Each:
         """What became of those that were tried, in the order of the subjects."""
         return self._done.in_order(self._subjects)
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the server does not answer, so that the rest is not tried."""
+        return self._done.unanswered >= MAX_UNANSWERED
+
     async def work(self) -> None:
         """Change one after the other until none is left; several workers may run at the same time."""
         done = self._done
-        for subject in self._left:
-            if done.unanswered >= MAX_UNANSWERED:
+        while self._goes_on() and (subject := next(self._left, None)) is not None:
+            if self.is_unanswered:
                 done.failures[subject] = NoAnswerError("it was not tried, because the server does not answer")
                 continue
             try:

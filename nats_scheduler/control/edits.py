@@ -25,7 +25,7 @@ from nats_scheduler.control.phase import anchor_name, counted_anew, with_phase
 from nats_scheduler.control.port import ScheduleStore, Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message, recorded, store_schedule
-from nats_scheduler.control.words import Edit, edited, is_same, publishable, publishable_again
+from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable, publishable_again
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value, without_headers
 from nats_scheduler.message.paused import paused_block, paused_name
@@ -57,7 +57,8 @@ async def add(
     `expected` is the sequence of the last message on the subject, 0 for none, if the caller knows it.
     The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
     Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
-    and `ConflictError` if another client stored something at the same time (with `replace`).
+    and `ConflictError` if another client stored something at the same time (with `replace`). What was removed at the
+    same time is no conflict: a worker that receives a fire may store the next schedule before the last one is purged.
     """
     served = await store.served(stream)
     wanted = check_schedule(served, subject, block, body, store.now())
@@ -67,11 +68,12 @@ async def add(
         change = _addition(served, wanted, last, author, store.now())
         if change.kind is Kind.UNCHANGED:
             return change
-        if conflict is not None and replace:
+        is_free = last is None or is_marker(last.block)
+        if conflict is not None and replace and not is_free:
             raise conflict
         if expected is not None and expected != (found := 0 if last is None else last.sequence):
             raise ConflictError(f"{subject}: the last message has sequence {found}, and not {expected}", found)
-        if last is not None and not is_marker(last.block) and not replace:
+        if last is not None and not is_free and not replace:
             raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last)}", last.sequence)
         if dry_run:
             return change
@@ -203,7 +205,7 @@ def _what_is_there(served: Served, last: StoredMessage) -> str:
 def _with_grid(found: Current, before: bytes, after: bytes, edit: Edit) -> tuple[bytes, tuple[str, ...]]:
     """Return the edited block with the grid that it had, if its pattern is the same; and what to say of that."""
     name, pattern = anchor_name(found), header_value(after, found.dialect.schedule) or b""
-    if pattern == header_value(before, found.dialect.schedule):
+    if is_same_pattern(pattern, header_value(before, found.dialect.schedule) or b""):
         return (after, ()) if found.is_paused else with_phase(found, after)
     if name in dict(edit.set) or pattern.startswith(EVERY) or header_value(after, name) is None:
         return after, ()

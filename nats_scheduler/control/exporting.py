@@ -14,6 +14,9 @@ from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.declared import Declared, as_text, declare
 from nats_scheduler.control.port import ScheduleStore, Served
 from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.stored import StoredMessage
+
+NOT_TEXT = "its subject is not UTF-8, or has control characters"
 
 
 class LeftOut(NamedTuple):
@@ -39,21 +42,34 @@ async def exported(store: ScheduleStore, stream: str, subjects: str = ">", *, ow
     found: list[Declared] = []
     left_out: list[LeftOut] = []
     async for message in store.schedules(stream, subjects):
-        current = read_current(message, served)
-        if current is None or (owner is not None and current.owner != owner):
-            continue
-        if (reason := _reason_to_leave_out(current)) is not None:
-            left_out.append(LeftOut(current.subject, reason))
-        else:
-            found.append(_declared(current, served, owner))
+        one = exportable(message, served, owner)
+        if isinstance(one, LeftOut):
+            left_out.append(one)
+        elif one is not None:
+            found.append(one)
     return Exported(served, tuple(found), tuple(left_out))
+
+
+def exportable(message: StoredMessage, served: Served, owner: str | None) -> Declared | LeftOut | None:
+    """Return what a file says of the last message on a subject; None if it is no schedule, or not this owner's."""
+    current = read_current(message, served)
+    if current is None or (owner is not None and current.owner != owner):
+        return None
+    if (reason := _reason_to_leave_out(current)) is not None:
+        return LeftOut(current.subject, reason)
+    return _declared(current, served, owner)
+
+
+def is_subject_of_files(subject: str) -> bool:
+    """Return whether a file can name a subject."""
+    return as_text(subject.encode("utf-8", "surrogateescape")) is not None
 
 
 def _reason_to_leave_out(current: Current) -> str | None:
     if current.rejection is not None:
         return str(current.rejection)
-    if as_text(current.subject.encode("utf-8", "surrogateescape")) is None:
-        return "its subject is not UTF-8, or has control characters"
+    if not is_subject_of_files(current.subject):
+        return NOT_TEXT
     if current.is_paused and paused_block(current.active_block, current.dialect) != current.message.block:
         return "it is paused, and has the headers of an active schedule too"
     return None

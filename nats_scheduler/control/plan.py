@@ -17,7 +17,7 @@ Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import NamedTuple
@@ -39,7 +39,7 @@ from nats_scheduler.control.phase import anchor_name, counted_anew, has_grid, wi
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import with_effect
 from nats_scheduler.control.storing import check_schedule
-from nats_scheduler.control.words import is_same, publishable_again
+from nats_scheduler.control.words import is_same, is_same_pattern, publishable_again
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_items, header_value, with_headers
@@ -118,7 +118,7 @@ class Plan:
     """Schedules with the label of the owner that are not in the file, and stay because nothing is pruned."""
 
 
-def plan_stream(
+def planning(
     declared: Sequence[Declared],
     stored: Mapping[str, StoredMessage],
     served: Served,
@@ -128,8 +128,8 @@ def plan_stream(
     prune: bool = False,
     takes_over: bool = False,
     kept: frozenset[str] = frozenset(),
-) -> Plan:
-    """Compare what is declared with what is stored, by subject.
+) -> Generator[None, None, Plan]:
+    """Compare what is declared with what is stored, by subject; yield after each schedule.
 
     `stored` has the last message on each subject that is declared; with an owner, those of all schedules.
     `kept` are subjects that another file declares. `now` is the server's time (ns).
@@ -145,7 +145,8 @@ def plan_stream(
             ended.append(one.subject)
         else:
             unchanged += 1
-    unlisted = _unlisted(stored, served, owner, kept.union(one.subject for one in declared))
+        yield
+    unlisted = yield from _unlisted(stored, served, owner, kept.union(one.subject for one in declared))
     if prune:
         steps += [
             Step(Action.REMOVE, one.subject, one.sequence, one.message.block, one.message.body or b"", one)
@@ -220,11 +221,12 @@ def _says_the_same(current: Current, block: bytes, body: bytes, dialect: Dialect
 def _owner_fault(one: Declared, owner: str | None, current: Current | None, *, takes_over: bool) -> Fault | None:
     own, header = owner_of(one.content), policy_header(OWNER, dialect_of(one.content)).decode()
     if owner is not None and own not in (None, owner):
-        text = f"{header} of {own!r} is not the owner of the file, or of --owner: expected {owner!r}, or no owner here"
+        text = f"{header} of {own!r} is not the owner that is given for all: expected {owner!r}, or no owner here"
         return Fault(one.subject, header, text)
     theirs = None if current is None else current.owner
     if theirs is not None and theirs != (own or owner) and not takes_over:
-        return Fault(one.subject, "", f"it belongs to the owner {theirs!r}: expected --owner {theirs}, or --take-over")
+        text = f"it belongs to the owner {theirs!r}: expected this owner here, or --take-over (take_over)"
+        return Fault(one.subject, "", text)
     return None
 
 
@@ -277,7 +279,8 @@ def _with_grid(current: Current, block: bytes, dialect: Dialect) -> tuple[bytes,
     name = anchor_name(current)
     if current.dialect is not dialect or header_value(block, name) is not None:
         return block, ()
-    if header_value(block, dialect.schedule) != header_value(current.active_block, dialect.schedule):
+    new, old = (header_value(one, dialect.schedule) or b"" for one in (block, current.active_block))
+    if not is_same_pattern(new, old):
         return block, ()
     if current.definition is None or not has_grid(current.definition.pattern):
         return block, ()
@@ -313,9 +316,14 @@ def _values(block: bytes) -> dict[bytes, list[bytes]]:
 
 def _unlisted(
     stored: Mapping[str, StoredMessage], served: Served, owner: str | None, listed: frozenset[str]
-) -> list[Current]:
+) -> Generator[None, None, list[Current]]:
     """Return the schedules with the label of the owner that no file declares."""
+    unlisted: list[Current] = []
     if owner is None:
-        return []
-    found = (read_current(message, served) for subject, message in stored.items() if subject not in listed)
-    return [one for one in found if one is not None and one.owner == owner]
+        return unlisted
+    for subject, message in stored.items():
+        found = None if subject in listed else read_current(message, served)
+        if found is not None and found.owner == owner:
+            unlisted.append(found)
+        yield
+    return unlisted

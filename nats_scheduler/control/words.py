@@ -32,6 +32,7 @@ from nats_scheduler.message.headers import (
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import POLICY_NAMES
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.patterns import At, Every, parse_pattern
 
 MAX_SHOWN_CHARS = 80
 """Characters of a header's name that an error message shows."""
@@ -94,6 +95,18 @@ def is_same(stored: StoredMessage, block: bytes, body: bytes, but_for: Collectio
     if MSG_ROLLUP not in ours and theirs.get(MSG_ROLLUP) == [b"sub"]:
         del theirs[MSG_ROLLUP]
     return ours == theirs
+
+
+def is_same_pattern(one: bytes, other: bytes) -> bool:
+    """Return whether two values of `Nats-Schedule` mean the same: equal texts, or `@every 60m` and `@every 1h`."""
+    if one == other:
+        return True
+    match (parse_pattern(decoded(one)), parse_pattern(decoded(other))):
+        case Every() as ours, Every() as theirs:
+            return ours.interval == theirs.interval
+        case At() as ours, At() as theirs:
+            return ours.instant == theirs.instant
+    return False
 
 
 def edited(block: bytes, edit: Edit) -> bytes:

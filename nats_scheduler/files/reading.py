@@ -9,9 +9,9 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -27,8 +27,10 @@ from nats_scheduler.control.declared import (
     policy_key,
     reserved_names,
 )
+from nats_scheduler.control.units import finished
+from nats_scheduler.files.document import MAX_DEPTH, Document, Path, TextError
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
-from nats_scheduler.files.text import MAX_DEPTH, Document, Path, TextError, read_documents
+from nats_scheduler.files.problems import Place, Problem, place_in
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import POLICY_NAMES, PolicyText
@@ -65,31 +67,6 @@ _surrogate = re.compile("[\ud800-\udfff]").search
 _M = TypeVar("_M", bound=BaseModel)
 
 
-class Place(NamedTuple):
-    """Where something is in a file."""
-
-    file: str
-    line: int | None
-
-    def __str__(self) -> str:
-        return self.file if self.line is None else f"{self.file}:{self.line}"
-
-
-class Problem(NamedTuple):
-    """One thing that is wrong with a file."""
-
-    place: Place
-    stream: str
-    """Empty if it is not known, and so is the subject."""
-    subject: str
-    text: str
-    code: int | None = None
-    """The server's code, if it has one for this."""
-
-    def __str__(self) -> str:
-        return ": ".join(filter(None, (str(self.place), self.subject, self.text)))
-
-
 @dataclass(frozen=True, slots=True)
 class StreamFile:
     """One document: the schedules that a file declares of one stream."""
@@ -106,16 +83,19 @@ class StreamFile:
 
     def place_of_stream(self) -> Place:
         """Return where the stream is named."""
-        return Place(self.file, self.document.line(("stream",)))
+        return place_in(self.file, self.document, ("stream",))
 
     def place(self, index: int, header: str = "") -> Place:
         """Return where a schedule is, or the key of one of its headers."""
         given = self.document.value["schedules"][index]
-        return Place(self.file, self.document.line(("schedules", index, *_key_of(header, given))))
+        return place_in(self.file, self.document, ("schedules", index, *_key_of(header, given)))
 
 
 def read_files(texts: Sequence[tuple[str, bytes]]) -> tuple[list[StreamFile], list[Problem]]:
     """Read files, each a name and its content; return their documents and their problems."""
+    # A sidecar receives values and no texts: it does without the library that reads them.
+    from nats_scheduler.files.text import read_documents
+
     found: list[StreamFile] = []
     problems: list[Problem] = []
     for name, content in texts:
@@ -130,12 +110,32 @@ def read_files(texts: Sequence[tuple[str, bytes]]) -> tuple[list[StreamFile], li
         if not documents:
             problems.append(Problem(Place(name, None), "", "", "is empty: expected stream and schedules"))
         for document in documents:
-            read = _Reading(name, document)
-            if (one := read.stream_file()) is not None:
-                found.append(one)
-            problems += sorted(read.problems, key=lambda problem: problem.place.line or 0)
+            one, wrong = finished(_reading(name, document))
+            found += [] if one is None else [one]
+            problems += sorted(wrong, key=lambda problem: problem.place.line or 0)
     problems += _declared_twice(found)
     return found, problems
+
+
+def values_reading(values: Sequence[Any], key: str) -> Generator[None, None, tuple[list[StreamFile], list[Problem]]]:
+    """Read documents that are the values of a key, as `read_files` reads files; yield after each schedule."""
+    found: list[StreamFile] = []
+    problems: list[Problem] = []
+    for number, value in enumerate(values):
+        one, wrong = yield from _reading("", Document(value, at=(key, number)))
+        found += [] if one is None else [one]
+        problems += wrong
+        yield
+    for problem in _declared_twice(found):
+        problems.append(problem)
+        yield
+    return found, problems
+
+
+def _reading(file: str, document: Document) -> Generator[None, None, tuple[StreamFile | None, list[Problem]]]:
+    reading = _Reading(file, document)
+    found = yield from reading.stream_file()
+    return found, reading.problems
 
 
 class _Reading:
@@ -146,27 +146,34 @@ class _Reading:
         self._document = document
         self.problems: list[Problem] = []
 
-    def stream_file(self) -> StreamFile | None:
-        """Return what the document declares; None if it has problems."""
+    def stream_file(self) -> Generator[None, None, StreamFile | None]:
+        """Return what the document declares, None if it has problems; yield after each schedule."""
         if not isinstance(self._document.value, dict):
             self._add((), f"a document: expected {_EXPECTED['a document']}")
             return None
-        self._find_unusable(self._document.value, ())
         schedules = self._document.value.get("schedules")
-        whole = self._validated(DocumentModel, {**self._document.value, "schedules": []}, ())
+        without = {**self._document.value, "schedules": []}
+        self._find_unusable(without if isinstance(schedules, list) else self._document.value, ())
+        whole = self._validated(DocumentModel, without, ())
         if not isinstance(schedules, list):
             self._add(("schedules",), f"schedules of {_shown(schedules)}: expected {_EXPECTED['schedules']}")
             return None
         dialect = _dialect(whole.spelling if whole else None) or ADR51
-        declared = [self._declared(one, ("schedules", index), dialect) for index, one in enumerate(schedules)]
+        declared: list[Declared] = []
+        for index, one in enumerate(schedules):
+            found = self._declared(one, ("schedules", index), dialect)
+            declared += [] if found is None else [found]
+            yield
         if whole is None or self.problems:
             return None
-        found = tuple(one for one in declared if one is not None)
-        return StreamFile(self._file, whole.stream, whole.owner, found, self._document)
+        return StreamFile(self._file, whole.stream, whole.owner, tuple(declared), self._document)
 
     # -- one schedule -----------------------------------------------------------------------------------------------
 
     def _declared(self, given: Any, path: Path, dialect: Dialect) -> Declared | None:
+        if given is None:
+            self._add_empty(path)
+        self._find_unusable(given, path)
         if isinstance(given, dict):
             self._check_keys(given, path)
         one = self._validated(ScheduleModel, given, path)
@@ -252,9 +259,12 @@ class _Reading:
         items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, one in items if len(path) < MAX_DEPTH else ():
             if one is None:
-                self._add((*path, key), f'{key} is empty: expected a value ("" for an empty text), or no key')
+                self._add_empty((*path, key))
             else:
                 self._find_unusable(one, (*path, key))
+
+    def _add_empty(self, path: Path) -> None:
+        self._add(path, f'{path[-1]} is empty: expected a value ("" for an empty text), or no key')
 
     def _validated(self, model: type[_M], value: Any, path: Path) -> _M | None:
         """Return a value as a model; None if it is none, which is reported."""
@@ -299,8 +309,7 @@ class _Reading:
             schedule = stream["schedules"][path[1]] if isinstance(path[1], int) else None
             subject = str(schedule.get("subject", "")) if isinstance(schedule, dict) else ""
         name = str(stream.get("stream", "")) if isinstance(stream, dict) else ""
-        place = Place(self._file, self._document.line(path))
-        self.problems.append(Problem(place, name, subject, text))
+        self.problems.append(Problem(place_in(self._file, self._document, path), name, subject, text))
 
 
 def _declared_twice(files: Sequence[StreamFile]) -> Iterator[Problem]:

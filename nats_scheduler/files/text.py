@@ -4,7 +4,8 @@ Rule: only `true`, `false`, `null` and numbers that are written as JSON writes t
 of `2027-07-01`, a number of `12:30:00` and false of `no`; here these are texts. Nothing but maps, lists, texts, numbers
 and truth values is built, whatever tags a file has.
 A text that begins with `{` or `[` is JSON; all others are YAML. YAML reads JSON too, and so it finds the lines of both.
-Cost: 10,000 schedules are read in about 1 s, most of it in the library.
+Cost: 10,000 schedules are read in about 1 s, most of it in the library; and the library, which is why `files.reading`
+imports this only to read a text: a sidecar receives values.
 Limit: aliases of YAML are followed, up to `MAX_VALUES` values in a file.
 """
 
@@ -13,49 +14,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-Path = tuple[str | int, ...]
-"""Keys and positions from a document to a value in it."""
+from nats_scheduler.files.document import MAX_DEPTH, Document, TextError
 
 MAX_VALUES = 2_000_000
 """Values in one file, those of aliases counted each time: a few lines of aliases can stand for billions."""
 
-MAX_DEPTH = 32
-
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-
-
-class TextError(Exception):
-    """A text is neither YAML nor JSON, or has what no file of schedules may have."""
-
-    def __init__(self, line: int | None, text: str) -> None:
-        super().__init__(text)
-        self.line = line
-        """From 1; None if it is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """One document of a file: its value, and where its parts are."""
-
-    value: Any
-    node: yaml.Node | None = field(default=None, repr=False)
-    """The same as nodes of YAML, for the lines."""
-
-    def line(self, path: Path) -> int | None:
-        """Return the line (from 1) of a value, of the nearest one around it if there is none, None if not known."""
-        node = self.node
-        for part in path:
-            below = _below(node, part)
-            if below is None:
-                break
-            node = below
-        return None if node is None else node.start_mark.line + 1
 
 
 def read_documents(text: str) -> list[Document]:
@@ -154,15 +123,6 @@ def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _value in pairs]
         raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
     return built
-
-
-def _below(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in node.value if key.value == part), None)
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-        found = node.value[part]
-        return found if isinstance(found, yaml.Node) else None
-    return None
 
 
 def _is_empty(node: yaml.Node) -> bool:

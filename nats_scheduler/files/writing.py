@@ -32,7 +32,7 @@ def stream_document(
     if spelling is not ADR51:
         document["spelling"] = spelling.name
     ordered = sorted(declared, key=lambda one: one.subject)
-    document["schedules"] = [_schedule(one, spelling) for one in ordered]
+    document["schedules"] = [schedule_document(one, spelling) for one in ordered]
     return document
 
 
@@ -44,7 +44,8 @@ def written_file(documents: Sequence[dict[str, Any]], form: Format) -> str:
     return "---\n".join("".join(f"{line}\n" for line in yaml_lines(one)) for one in documents)
 
 
-def _schedule(one: Declared, spelling: Dialect) -> dict[str, Any]:
+def schedule_document(one: Declared, spelling: Dialect) -> dict[str, Any]:
+    """Return what a document says of a schedule; `spelling` is that of the document."""
     found: dict[str, Any] = {"subject": one.subject}
     found |= _headers(one.content, spelling)
     if one.paused is not None:

@@ -51,7 +51,7 @@ from nats_scheduler.service.control_schemas import (
     VersionRequest,
     instant_of,
 )
-from nats_scheduler.service.endpoint import Asked, Document, Handler, shown
+from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
 from nats_scheduler.service.micro import (
     BAD_REQUEST,
     CONFLICT,
@@ -62,6 +62,7 @@ from nats_scheduler.service.micro import (
     ServiceError,
 )
 from nats_scheduler.service.patterns import header
+from nats_scheduler.service.schemas import Request
 
 CONTROL_SUBJECTS = "nats_scheduler.control.v1"
 """What the subjects of endpoints that change something begin with, so that permissions can tell them apart."""
@@ -200,6 +201,7 @@ async def add(store: ScheduleStore, request: AddRequest, author: Author) -> Chan
         request.content() or b"",
         replace=request.replace,
         author=author,
+        expected=request.expected,
         dry_run=request.dry_run,
     )
 
@@ -254,7 +256,7 @@ def changing(operation: Operation[R]) -> Handler[R]:
         except ScheduleError as error:
             raise refusal_of(error, request) from None
         except TimeoutError:
-            raise refusal_of(_unfinished(has_begun=has_begun), request) from None
+            raise refusal_of(unfinished(has_begun=has_begun), request) from None
         answer: ChangeAnswer = {
             "at": format_rfc3339(deployment.now()),
             "instance": deployment.instance,
@@ -269,21 +271,24 @@ def changing(operation: Operation[R]) -> Handler[R]:
 def _check_place(asked: Asked, request: ChangeRequest) -> None:
     """Raise `ServiceError` unless the schedule is on a stream that is served, and no request to the server."""
     if request.stream not in asked.deployment.streams():
-        expected = "one that streams.list names is expected"
-        raise ServiceError(NOT_FOUND, f"stream {shown(request.stream)} is not served: {expected}")
+        raise ServiceError(NOT_FOUND, not_served(request.stream))
     if is_api_subject(request.subject):
-        raise ServiceError(
-            FORBIDDEN, f"subject {shown(request.subject)}: what is published there is a request to the server"
-        )
+        raise ServiceError(FORBIDDEN, a_request(request.subject))
 
 
-def _unfinished(*, has_begun: bool) -> ScheduleError:
+def a_request(subject: str) -> str:
+    """Return why nothing is published on a subject of the server's API."""
+    return f"subject {shown(subject)}: what is published there is a request to the server"
+
+
+def unfinished(*, has_begun: bool) -> ScheduleError:
+    """Return the error of a change that was not finished within the limit."""
     if has_begun:
         return UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s: it may be done or not")
     return NoAnswerError(f"not begun within {CHANGE_LIMIT_SECONDS:.0f} s, so nothing is done: the sidecar is busy")
 
 
-def refusal_of(error: ScheduleError, request: ChangeRequest) -> ServiceError:
+def refusal_of(error: ScheduleError, request: Request) -> ServiceError:
     """Return what the requester gets for an error of an operation."""
     code = next(code for kind, code in CODES.items() if isinstance(error, kind))
     sentence, headers = str(error), list[tuple[bytes, bytes]]()
@@ -299,6 +304,6 @@ def refusal_of(error: ScheduleError, request: ChangeRequest) -> ServiceError:
     return ServiceError(code, sentence, headers)
 
 
-def _fires_now(request: ChangeRequest) -> bool:
+def _fires_now(request: Request) -> bool:
     """Return whether a request stores another fire each time."""
     return isinstance(request, FireRequest) and request.fire_time is None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nats_scheduler.service import control, control_schemas
+from nats_scheduler.service import control, control_schemas, file_schemas, schedule_files
 from nats_scheduler.service.control import CONTROL_SUBJECTS, R, admit, changing
 from nats_scheduler.service.control_schemas import ChangeAnswer
 from nats_scheduler.service.endpoint import Endpoint
@@ -54,5 +54,32 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "Remove a schedule, with its older versions.",
         control_schemas.VersionRequest,
         control.remove,
+    ),
+    Endpoint(
+        "schedules.export",
+        "Schedules of a stream as a document, with their bodies.",
+        file_schemas.ExportRequest,
+        file_schemas.ExportAnswer,
+        schedule_files.export,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
+    ),
+    Endpoint(
+        "schedules.diff",
+        "Compare documents of schedules with their streams, and change nothing.",
+        file_schemas.DiffRequest,
+        file_schemas.DiffAnswer,
+        schedule_files.diff,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
+    ),
+    Endpoint(
+        "schedules.apply",
+        "Make the schedules of streams those of documents; again, it does what is left.",
+        file_schemas.ApplyRequest,
+        file_schemas.ApplyAnswer,
+        schedule_files.apply,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
     ),
 )

@@ -31,8 +31,8 @@ HeaderPair = Annotated[list[str], Field(min_length=2, max_length=2)]
 """A name and a value."""
 
 
-class ChangeRequest(ScheduleRequest):
-    """A request that changes one schedule."""
+class SignedRequest(Request):
+    """A request that says who asks for a change, and why."""
 
     author: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
@@ -40,6 +40,11 @@ class ChangeRequest(ScheduleRequest):
     reason: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Why, at most 256 characters: kept with it.")
     ] = ""
+
+
+class ChangeRequest(SignedRequest, ScheduleRequest):
+    """A request that changes one schedule."""
+
     dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
 
 
@@ -112,6 +117,15 @@ class AddRequest(BodyRequest, ChangeRequest):
         Field(description="The headers in their order, each as a list of name and value; those of the schedule too."),
     ]
     replace: Annotated[bool, Field(description="Whether to replace another schedule on this subject.")] = False
+    expected: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=MAX_SEQUENCE,
+            description="Only if the last message on the subject has this sequence, 0 for none, else the error 409; "
+            "null for any.",
+        ),
+    ] = None
 
 
 class EditRequest(BodyRequest, VersionRequest):

@@ -65,9 +65,7 @@ class Asked:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
         stream = self.deployment.streams().get(name)
         if stream is None:
-            raise ServiceError(
-                NOT_FOUND, f"stream {shown(name)} is not served: one that streams.list names is expected"
-            )
+            raise ServiceError(NOT_FOUND, not_served(name))
         if not stream.is_ready:
             raise ServiceError(UNAVAILABLE, f"stream {shown(name)} is not read to its end: ask again")
         return stream
@@ -153,6 +151,11 @@ def _sentence(model: type[BaseModel], error: ValidationError) -> str:
         return f"the key {key} is missing"
     reason = first["msg"].removeprefix("Value error, ")
     return f"{key} of {shown(first['input'])}: {reason}" if key else reason
+
+
+def not_served(stream: str) -> str:
+    """Return why nothing is answered about a stream that is not served."""
+    return f"stream {shown(stream)} is not served: one that streams.list names is expected"
 
 
 def shown(value: object) -> str:

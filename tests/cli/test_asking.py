@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING
 from tests.cli.command_reference import sections
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import DOCUMENT, Permission, allowing
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually

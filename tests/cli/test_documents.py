@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.doctor.finding import MAX_LISTED
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -17,6 +16,7 @@ from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11, V2_12, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.failing import FAILING
@@ -20,6 +19,7 @@ from tests.cli.conftest import Cli
 from tests.cli.test_tables import on_a_terminal, words
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually

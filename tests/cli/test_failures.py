@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.observe.failure_words import what_happened
 from tests.cli.conftest import Cli
 from tests.cli.test_tables import on_a_terminal
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.engine.outlook import State
@@ -22,6 +21,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11, V2_14
 from tests.harness.terminal import COLUMNS, on_terminal
 from tests.harness.waiting import eventually

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from nats_scheduler.cli.changing import error_about
 from nats_scheduler.cli.many import change_each
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED
-from nats_scheduler.control.errors import NotFoundError
+from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, Each
+from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.control.switch import pause
 from nats_scheduler.testing.memory_schedules import Fault, MemorySchedules
@@ -43,7 +45,7 @@ async def test_each_is_changed_once_in_the_order_that_was_given(store: MemorySch
     seen: list[int] = []
     all_begun = asyncio.Event()
 
-    async def operation(store: ScheduleStore, subject: str) -> Change:
+    async def operation(subject: str) -> Change:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
@@ -53,7 +55,7 @@ async def test_each_is_changed_once_in_the_order_that_was_given(store: MemorySch
         at_once -= 1
         return await pause(store, "S", subject)
 
-    done = await change_each(store, SUBJECTS[::-1], operation, seen.append)
+    done = await change_each(SUBJECTS[::-1], operation, seen.append)
     assert list(done.changes) == SUBJECTS[::-1]
     assert {change.kind for change in done.changes.values()} == {Kind.PAUSED}
     assert (done.failures, most, seen) == ({}, MAX_AT_ONCE, [*range(1, 101)])
@@ -61,7 +63,7 @@ async def test_each_is_changed_once_in_the_order_that_was_given(store: MemorySch
 
 async def test_what_fails_does_not_stop_the_others(store: MemorySchedules) -> None:
     wanted = [*SUBJECTS[:3], "S.gone", *SUBJECTS[3:]]
-    done = await change_each(store, wanted, paused)
+    done = await change_each(wanted, partial(paused, store))
     assert list(done.changes) == SUBJECTS
     assert [(subject, type(error)) for subject, error in done.failures.items()] == [("S.gone", NotFoundError)]
 
@@ -69,14 +71,39 @@ async def test_what_fails_does_not_stop_the_others(store: MemorySchedules) -> No
 @pytest.mark.parametrize("fault", [Fault.NO_ANSWER, Fault.UNKNOWN_NOT_DONE])
 async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: MemorySchedules, fault: Fault) -> None:
     store.faults.extend([fault] * 1_000)
-    done = await change_each(store, SUBJECTS, paused)
+    done = await change_each(SUBJECTS, partial(paused, store))
     assert (done.changes, list(done.failures)) == ({}, SUBJECTS)
     untried = [subject for subject, error in done.failures.items() if "it was not tried" in str(error)]
     assert len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
 
 
+async def test_what_is_not_begun_any_more_is_neither_done_nor_failed(store: MemorySchedules) -> None:
+    begun: list[str] = []
+
+    async def operation(subject: str) -> Change:
+        begun.append(subject)
+        return await paused(store, subject)
+
+    each = Each(SUBJECTS, operation, goes_on=lambda: len(begun) < 7)
+    await asyncio.gather(*(each.work() for _ in range(each.workers)))
+    assert (list(each.done.changes), each.done.failures) == (SUBJECTS[:7], {})
+
+
 async def test_nothing_to_change_is_nothing(store: MemorySchedules) -> None:
-    assert (await change_each(store, [], paused)).changes == {}
+    assert (await change_each([], partial(paused, store))).changes == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConflictError("S.a: another client changed it"), "S.a: another client changed it (server code 10071)"),
+        (NotPossibleError("S.a is paused already"), "S.a is paused already"),
+        (NotPossibleError("S.a.b is paused already"), "S.a: S.a.b is paused already"),
+        (NotFoundError("no schedule is stored on S.a"), "S.a: no schedule is stored on S.a (server code 10037)"),
+    ],
+)
+def test_an_error_names_its_subject_once_at_the_beginning(error: ScheduleError, line: str) -> None:
+    assert error_about("S.a", error) == line
 
 
 @pytest.mark.parametrize(("answer", "code", "names"), [("y", 0, "X-Paused"), ("n", 1, "Nats-Schedule")])

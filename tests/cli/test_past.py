@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.history import lateness_text
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
@@ -18,6 +17,7 @@ from tests.cli.conftest import Cli
 from tests.cli.test_tables import on_a_terminal
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11, V2_15
 
 EVERY_SECOND = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"}

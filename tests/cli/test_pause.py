@@ -98,6 +98,10 @@ async def test_a_failure_of_one_does_not_stop_the_others(site: Site, tmp_path: P
     assert [one["subject"] for one in document["changes"]] == [site.subject("a"), site.subject("c")]
     errors = {one["subject"]: one["err_code"] for one in document["errors"]}
     assert errors == {site.subject("b"): 10037, site.subject("gone"): 10037}
+    again = await site.run("pause", site.subject("a"), site.subject("c"))
+    assert [line for line in again.stderr.splitlines() if "warning" not in line] == [
+        f"nats-scheduler: error: {site.subject(rest)} is paused already" for rest in ("a", "c")
+    ]
     said = await site.run("rm", "--from-file", str(file))
     assert said.exit_code == 1
     assert said.stdout.splitlines()[-1] == f"stream {site.stream}: 2 removed, 2 failed"

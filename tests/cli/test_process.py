@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
@@ -20,6 +19,7 @@ from nats_scheduler.runtime.instances import Instances
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
+from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, reload_config, server_binary

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
@@ -19,6 +18,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from nats_scheduler.cli.watch import advisory_line
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
+from tests.harness.log_lines import capture_logs
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11, V2_14
 from tests.harness.waiting import eventually

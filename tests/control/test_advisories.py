@@ -58,7 +58,7 @@ def test_a_long_name_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"change": "other"}, {"at": "soon"}, {"author": 7}, {"before": "7"}, {"stream": None}]
+    "wrong", [{"change": "other"}, {"changed": "soon"}, {"author": 7}, {"sequence_before": "7"}, {"stream": None}]
 )
 def test_what_describes_no_change_is_none(wrong: dict[str, Any]) -> None:
     assert read_change(body_of(CHANGE) | wrong) is None

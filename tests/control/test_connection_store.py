@@ -1,6 +1,6 @@
 """The store on a connection keeps the contract of all stores, on every version of the server."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -11,13 +11,13 @@ from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.restrictions import UNRESTRICTED
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.carrying import CarryingStreams
 from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.runtime.server_clock import ServerClock
 from tests.conftest import SharedServer
-from tests.control.contract import Side, StoreContract
-from tests.harness.account import CLOCK, Account, account_on
+from tests.control.contract import StoreContract
+from tests.control.server_side import ServerSide, account_with
+from tests.harness.account import CLOCK, Account
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import ALL_VERSIONS
 
@@ -31,27 +31,11 @@ async def store_of(account: Account, *portable: str) -> ConnectionStore:
     return ConnectionStore(account.connection, carrying, ServerClock(CLOCK), lambda _stream: UNRESTRICTED)
 
 
-class ServerSide(Side):
-    """The store on a real server."""
-
-    def __init__(self, account: Account, store: ConnectionStore, stream: str) -> None:
-        self.account, self.store, self.stream = account, store, stream
-        self.unserved = f"{stream}-plain"
-
-    async def publish(self, subject: str, block: bytes, body: bytes = b"") -> int:
-        return await self.account.publish_block(subject, block, body)
-
-    async def messages(self, subject: str) -> Sequence[StoredMessage]:
-        return await self.account.messages(self.stream, subject)
-
-
 @pytest.fixture(params=ALL_VERSIONS)
 async def side(
     request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str
 ) -> AsyncIterator[ServerSide]:
-    async with account_on((await shared_server(request.param)).url) as account:
-        await account.create(stream_name, allow_msg_schedules=False, allow_rollup_hdrs=True)
-        await account.create(f"{stream_name}-plain", allow_msg_schedules=False)
+    async with account_with((await shared_server(request.param)).url, stream_name) as account:
         yield ServerSide(account, await store_of(account, stream_name), stream_name)
 
 

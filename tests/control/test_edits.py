@@ -93,6 +93,24 @@ async def test_another_schedule_that_was_just_added_is_a_conflict() -> None:
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 2h"
 
 
+async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition() -> None:
+    """A worker that receives a fire stores the next schedule on its subject while a sidecar purges the last one."""
+    world = World()
+    fired = world.put(block())
+    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    change = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
+    assert (change.kind, change.before, change.after) == (Kind.ADDED, None, fired + 1)
+
+
+async def test_a_replacement_of_an_expected_version_that_is_removed_is_a_conflict() -> None:
+    world = World()
+    expected = world.put(block())
+    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    with pytest.raises(ConflictError):
+        await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", expected=expected, replace=True)
+    assert len(world.stream) == 0
+
+
 async def test_an_addition_may_lose_its_answer() -> None:
     world = World()
     world.store.faults.append(Fault.UNKNOWN_DONE)
@@ -178,6 +196,16 @@ async def test_an_edit_of_the_pattern_begins_anew() -> None:
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 2h")]))
     assert (await world.found()).timetable().first_fire() == instant("2026-11-20T14:10:00Z")
     assert change.notes == ()
+
+
+async def test_the_same_interval_in_other_words_keeps_the_fire_times() -> None:
+    world = World()
+    world.put(block("@every 1h"))
+    first = (await world.found()).timetable().first_fire()
+    world.after(600)
+    await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 60m")]))
+    found = await world.found()
+    assert (found.pattern, found.timetable().first_fire()) == ("@every 60m", first)
 
 
 async def test_an_anchor_goes_with_the_grid_that_it_was_for() -> None:

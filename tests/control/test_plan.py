@@ -13,8 +13,9 @@ from nats_scheduler.control.applying import carry_out
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
 from nats_scheduler.control.errors import ConflictError
-from nats_scheduler.control.plan import Action, Difference, Plan, plan_stream
+from nats_scheduler.control.plan import Action, Difference, Plan, planning
 from nats_scheduler.control.switch import pause, resume
+from nats_scheduler.control.units import finished
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText
@@ -42,7 +43,7 @@ async def planned(world: World, *some: Declared, **how: Any) -> Plan:
         message = await world.store.last("S", one.subject)
         if message is not None:
             stored[one.subject] = message
-    return plan_stream(some, stored, served, now=world.time, **how)
+    return finished(planning(some, stored, served, now=world.time, **how))
 
 
 async def applied(world: World, *some: Declared, **how: Any) -> Plan:
@@ -109,6 +110,16 @@ async def test_another_body_keeps_the_grid_of_an_interval() -> None:
     world.after(600.2)
     assert await applied(world, declared(body=b"third")) == NOTHING
     assert (await world.found()).timetable().first_fire() == before.timetable().first_fire()
+
+
+async def test_the_same_interval_in_other_words_keeps_its_grid() -> None:
+    world = World()
+    world.put(block("@every 1h"))
+    before = await world.found()
+    world.after(600.2)
+    assert await applied(world, declared(replace(HOURLY, pattern="@every 60m"))) == NOTHING
+    found = await world.found()
+    assert (found.pattern, found.timetable().first_fire()) == ("@every 60m", before.timetable().first_fire())
 
 
 async def test_another_interval_begins_anew() -> None:
@@ -225,7 +236,7 @@ async def test_a_schedule_of_another_owner_is_left_as_it_is(owner: str | None) -
     plan = await planned(world, declared(), owner=owner)
     assert (plan.steps, [fault.text for fault in plan.faults]) == (
         (),
-        ["it belongs to the owner 'ops': expected --owner ops, or --take-over"],
+        ["it belongs to the owner 'ops': expected this owner here, or --take-over (take_over)"],
     )
     assert actions(await planned(world, declared(), owner=owner, takes_over=True)) == [(Action.REPLACE, SUBJECT)]
 

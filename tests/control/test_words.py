@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.control.errors import NotPossibleError
-from nats_scheduler.control.words import Edit, edited, is_same, publishable, publishable_again
+from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable, publishable_again
 from nats_scheduler.message.headers import header_items, header_value
 from nats_scheduler.message.stored import StoredMessage
 from tests.harness.blocks import block_of
@@ -90,6 +90,25 @@ def test_what_is_stored_again_is_no_part_of_another_publish() -> None:
     block = block_of(("A", "1"), ("Nats-Msg-Id", "i"), ("Nats-Batch-Id", "b"), ("Nats-Expected-Stream", "S"))
     assert publishable(block) == block_of(("A", "1"), ("Nats-Msg-Id", "i"))
     assert publishable_again(block) == block_of(("A", "1"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        (b"@every 1h", b"@every 60m", True),
+        (b"@every 1h", b"@every 1h0m0s", True),
+        (b"@every 1h", b"@every 2h", False),
+        (b"@at 2200-01-01T00:00:00Z", b"@at 2200-01-01T01:00:00+01:00", True),
+        (b"@at 2200-01-01T00:00:00Z", b"@at 2200-01-01T00:00:01Z", False),
+        (b"@daily", b"0 0 0 * * *", False),
+        (b"@daily", b"@daily", True),
+        (b"@every soon", b"@every soon", True),
+        (b"@every soon", b"@every \xff", False),
+        (b"", b"@every 1h", False),
+    ],
+)
+def test_patterns_are_compared_by_what_they_mean(one: bytes, other: bytes, expected: bool) -> None:
+    assert (is_same_pattern(one, other), is_same_pattern(other, one)) == (expected, expected)
 
 
 NAMES = st.sampled_from([b"Aa", b"B", b"Nats-Schedule", b"X-Long-Name"])

@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.files.text import MAX_DEPTH, TextError, read_documents
+from nats_scheduler.files.document import MAX_DEPTH, TextError
+from nats_scheduler.files.text import read_documents
 from nats_scheduler.files.yaml_lines import yaml_lines
 
 ODD_PARTS = [

@@ -1,22 +1,31 @@
 """A requester of the endpoints that change schedules, as a test uses it."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from nats_scheduler.control.words import publishable_again
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.control import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
 from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
+from nats_scheduler.service.file_schemas import ProblemDocument
 from nats_scheduler.service.micro import error_of
-from tests.harness.account import WAIT_SECONDS, Account, Running, in_seconds
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS
 from tests.service.shapes import fault_of
 
 ENDPOINTS = [one.name.partition(".")[2] for one in CONTROL_ENDPOINTS]
 """What can be done: `pause`, `add` and so on."""
+
+OF_DOCUMENTS = ("export", "diff", "apply")
+"""Those that are about documents with any number of schedules."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,8 @@ class Refused:
     sentence: str
     server_code: int | None = None
     last_sequence: int | None = None
+    problems: tuple[str, ...] = ()
+    """What is wrong with documents, each with its place."""
 
 
 async def request(connection: Connection, endpoint: str, body: object, **more: Any) -> dict[str, Any] | Refused:
@@ -35,14 +46,25 @@ async def request(connection: Connection, endpoint: str, body: object, **more: A
     deadline = more.get("deadline", WAIT_SECONDS)
     reply = await connection.request(f"{CONTROL_SUBJECTS}.schedules.{endpoint}", sent, deadline=deadline)
     if reply.block:
-        assert reply.body == b""
         return Refused(
-            *error_of(reply.block), _number(reply.block, SERVER_ERROR_CODE), _number(reply.block, LAST_SEQUENCE)
+            *error_of(reply.block),
+            _number(reply.block, SERVER_ERROR_CODE),
+            _number(reply.block, LAST_SEQUENCE),
+            _problems(endpoint, reply.body),
         )
     answer = json.loads(reply.body)
     assert isinstance(answer, dict)
     assert fault_of(f"schedules.{endpoint}", answer) == ""
     return answer
+
+
+def _problems(endpoint: str, body: bytes) -> tuple[str, ...]:
+    """Return what the body of an error says; only those about documents have one."""
+    if not body:
+        return ()
+    assert endpoint in ("diff", "apply")
+    problems = TypeAdapter(list[ProblemDocument]).validate_python(json.loads(body)["problems"])
+    return tuple(f"{one['place']}: {one['message']}" for one in problems)
 
 
 def _number(block: bytes, name: bytes) -> int | None:
@@ -70,6 +92,12 @@ class Controlled:
         assert isinstance(answer, dict), answer
         return answer
 
+    async def ask(self, endpoint: str, **keys: Any) -> dict[str, Any]:
+        """Ask for something that is about more than one schedule; the request must not be refused."""
+        answer = await request(self.account.connection, endpoint, keys)
+        assert isinstance(answer, dict), answer
+        return answer
+
     async def refusal(self, endpoint: str, subject: str = "O.s", **more: Any) -> Refused:
         """Ask for a change that must be refused."""
         answer = await request(self.account.connection, endpoint, {"stream": "O", "subject": subject, **more})
@@ -84,3 +112,37 @@ class Controlled:
 def far(target: str = "O.out") -> list[list[str]]:
     """Return the headers of a schedule that fires in an hour."""
     return [["Nats-Schedule", f"@at {in_seconds(3600)}"], ["Nats-Schedule-Target", target]]
+
+
+@asynccontextmanager
+async def controlled_on(server: EmbeddedServer, version: str) -> AsyncIterator[Controlled]:
+    """Run a sidecar that allows changes, and serves the streams `O` and `P`, which has the subjects `Q.>` too."""
+    async with sidecar_on(server.url, allow_control=True) as running, account_on(server.url) as account:
+        await account.create("O", allow_msg_ttl=True)
+        await account.create("P", allow_msg_ttl=True, subjects=["P.>", "Q.>"])
+        for name in ("O", "P"):
+            await running.ready(name)
+        yield Controlled(server, account, running, version)
+
+
+# -- documents -----------------------------------------------------------------------------------------------------
+
+NEVER = "2200-01-01T00:00:00Z"
+
+Document = dict[str, Any]
+
+
+def one(subject: str, body: str | None = "body", **keys: Any) -> Document:
+    return {"subject": subject, "at": NEVER, "target": f"{subject[0]}.out", "body": body, **keys}
+
+
+def document(*schedules: Document, **keys: Any) -> Document:
+    return {"stream": "O", "schedules": list(schedules), **keys}
+
+
+async def stored(controlled: Controlled, stream: str) -> dict[str, tuple[bytes, bytes]]:
+    """Return what is stored on each subject of a stream, without what belongs to the publish."""
+    found: dict[str, StoredMessage] = {
+        message.subject: message for message in await controlled.account.messages(stream, ">")
+    }
+    return {subject: (publishable_again(one.block), one.body or b"") for subject, one in found.items()}

@@ -137,7 +137,7 @@ async def test_who_did_it_and_why_is_an_advisory(controlled: Controlled) -> None
     subject = "nats_scheduler.advisory.schedule_changed.O.O.s"
     (kept,) = await controlled.account.wait_for("nats_scheduler_failures", subject)
     advisory = json.loads(kept.body or b"")
-    expected = {"author": "ada", "reason": "as agreed", "change": "added", "after": added["sequence"]}
+    expected = {"author": "ada", "reason": "as agreed", "change": "added", "sequence": added["sequence"]}
     assert expected.items() <= advisory.items()
 
 
@@ -228,6 +228,14 @@ async def test_another_version_than_the_expected_one_is_a_conflict_that_names_th
     assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
     refused = await controlled.refusal("add", headers=far("O.other"))
     assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
+    for version in (0, added["sequence"]):
+        refused = await controlled.refusal("add", headers=far("O.other"), replace=True, expected=version)
+        assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
+    wanted: dict[str, Any] = {"headers": far("O.other"), "replace": True, "expected": edited["sequence"]}
+    assert (await controlled.change("add", **wanted))["change"] == "edited"
+    assert (await controlled.change("add", **wanted))["change"] == "unchanged", "a second time"
+    first = await controlled.change("add", "O.new", headers=far(), expected=0)
+    assert (first["change"], first["sequence_before"]) == ("added", None)
 
 
 async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(controlled: Controlled) -> None:

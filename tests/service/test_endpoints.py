@@ -16,11 +16,13 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import failing as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, far_hour, in_seconds, sidecar_on
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
+ZONE = "Europe/Berlin"
+CRON_HOUR = far_hour(ZONE)
 HOURS = (5, 3, 9, 1, 7)
 """In so many hours the schedules `O.s.<hours>` fire."""
 
@@ -66,7 +68,7 @@ async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> As
         for hours in HOURS:
             at = in_seconds(3600 * hours)
             await account.publish(f"O.s.{hours}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "O.out"})
-        cron = {"Nats-Schedule": "0 30 9 * * mon-fri", "Nats-Schedule-Time-Zone": "Europe/Berlin"}
+        cron = {"Nats-Schedule": f"0 30 {CRON_HOUR} * * mon-fri", "Nats-Schedule-Time-Zone": ZONE}
         await account.publish("O.cron", {**cron, "Nats-Schedule-Target": "O.morning"})
         prefix = "X-" if request.param in NATIVE_VERSIONS else ""  # a native server refuses what is invalid
         invalid = {f"{prefix}Nats-Schedule": "@every soon", f"{prefix}Nats-Schedule-Target": "O.out"}
@@ -211,7 +213,7 @@ async def test_next_fires_of_a_schedule_and_of_a_pattern(asked: Asked) -> None:
     once = await asked.answer("schedules.next", stream="O", subject="O.s.5")
     assert (len(once["fires"]), once["ends"]) == (1, True)
     cron = await asked.answer("schedules.next", stream="O", subject="O.cron", count=3)
-    assert all("T09:30:00+0" in fire["local"] for fire in cron["fires"])
+    assert all(f"T{CRON_HOUR:02}:30:00+0" in fire["local"] for fire in cron["fires"])
     assert (len(cron["fires"]), cron["time_zone"]) == (3, "Europe/Berlin")
     await asked.account.publish(
         "O.short", {"Nats-Schedule": "@every 2h", "Nats-Schedule-Target": "O.o", "Nats-TTL": "5h"}

@@ -1,0 +1,53 @@
+"""One document of a file of schedules, or of a request: plain values, and the line of each if it has lines.
+
+Rule: no library is imported here: a sidecar receives values, and only what reads texts needs one (`files.text`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Path = tuple[str | int, ...]
+"""Keys and positions from a document to a value in it."""
+
+MAX_DEPTH = 32
+"""So deep values may be nested."""
+
+
+class TextError(Exception):
+    """A text is neither YAML nor JSON, or has what no file of schedules may have."""
+
+    def __init__(self, line: int | None, text: str) -> None:
+        super().__init__(text)
+        self.line = line
+        """From 1; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One document of a file: its value, and where its parts are."""
+
+    value: Any
+    node: Any = field(default=None, repr=False)
+    """The same as a node of PyYAML, for the lines; None if it is of no text."""
+    at: Path = ()
+    """Where it is in what it is a part of, such as a request."""
+
+    def line(self, path: Path) -> int | None:
+        """Return the line (from 1) of a value, of the nearest one around it if there is none, None if not known."""
+        node = self.node
+        for part in path:
+            below = _below(node, part)
+            if below is None:
+                break
+            node = below
+        return None if node is None else int(node.start_mark.line) + 1
+
+
+def _below(node: Any, part: str | int) -> Any:
+    if node is None or node.id == "scalar":
+        return None
+    if node.id == "mapping":
+        return next((value for key, value in node.value if key.value == part), None)
+    return node.value[part] if isinstance(part, int) and part < len(node.value) else None
