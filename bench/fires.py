@@ -1,17 +1,19 @@
 """Read back what was generated, from the stream: which schedule each message came from, and when it was stored.
 
-The rule: the time is the stored message's own; when we read it does not matter.
-Cost: some 10 µs a message.
+The rule: the time is the stored message's own; when we read it does not matter. Every target is read, and a fire counts
+only on the target of its own schedule.
+Cost: some 15 µs a message.
 """
 
 import asyncio
 import json
 import re
 import uuid
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.load import STREAM
+from bench.load import GROUP, SECOND, STREAM, target_of, targets_of
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 
@@ -19,8 +21,13 @@ BATCH = 5_000
 STREAMS_AT_ONCE = 64
 READ_SECONDS = 60.0
 """Longest wait for one batch."""
+LATEST_MS = 950.0
+"""Of a fire whose second is known by its time of storage only."""
 
-_SCHEDULE_NUMBER = re.compile(rb"Nats-Scheduler: [^\r\n]*\.(\d+)\r\n")
+_SCHEDULE = re.compile(rb"\r\n(?:X-)?Nats-Scheduler: ([^\r\n]*)\r\n")
+
+Message = tuple[bytes, bytes, bytes]
+"""What a consumer delivers: the subject, the reply with the sequence and the time, and the headers."""
 
 
 class Fire(NamedTuple):
@@ -33,21 +40,37 @@ class Fire(NamedTuple):
 
 
 class WrongFiresError(Exception):
-    """What was generated is not one message for each schedule, at its time or later."""
+    """What was generated is not one message for each schedule, on its target, at its time or later."""
 
 
-async def read_fires(connection: Connection, api: JetStreamApi, stream: str = STREAM) -> list[Fire]:
-    """Return every generated message of a stream, in its order."""
+def fire_in(message: Message) -> Fire:
+    """Return the fire that a message is; raises `WrongFiresError` if it is none, or not on its schedule's target."""
+    subject, reply, block = message
+    target, named = subject.decode(), _SCHEDULE.search(block)
+    if named is None:
+        raise WrongFiresError(f"a message on the target {target} names no schedule")
+    schedule = named[1].decode()
+    if target != target_of(schedule):
+        raise WrongFiresError(f"a fire of {schedule} was stored on {target}, expected {target_of(schedule)}")
+    return Fire(int(schedule.rpartition(".")[2]), int(reply.split(b".")[-2]))
+
+
+async def read_fires(connection: Connection, api: JetStreamApi, stream: str = STREAM, group: str = GROUP) -> list[Fire]:
+    """Return every generated message on the targets of a group, in the order of the stream."""
     name = f"bench-{uuid.uuid4().hex}"
-    config = {"filter_subject": f"{stream}.out", "ack_policy": "none", "headers_only": True, "mem_storage": True}
+    config = {
+        "filter_subject": targets_of(group, stream),
+        "ack_policy": "none",
+        "headers_only": True,
+        "mem_storage": True,
+    }
     expected: int = (await api.create_consumer(stream, name, config))["num_pending"]
-    found: list[Fire] = []
+    found: list[Message] = []
     came = asyncio.Event()
 
-    def sink(_subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
-        number = _SCHEDULE_NUMBER.search(block)
-        if number is not None:
-            found.append(Fire(int(number[1]), int(reply.split(b".")[-2])))
+    def sink(subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+        if reply:  # the server's statuses have none
+            found.append((subject, reply, block))
             came.set()
 
     inbox = connection.inbox(name)
@@ -63,25 +86,65 @@ async def read_fires(connection: Connection, api: JetStreamApi, stream: str = ST
     finally:
         connection.unsubscribe(number)
         await api.delete_consumer(stream, name)
-    return found
+    return [fire_in(message) for message in found]
 
 
-async def read_fires_of(connection: Connection, api: JetStreamApi, streams: Sequence[str]) -> list[Fire]:
-    """Return every generated message of some streams, in the order of each."""
+async def read_fires_of(
+    connection: Connection, api: JetStreamApi, streams: Sequence[str], group: str = GROUP
+) -> list[Fire]:
+    """Return every generated message on the targets of a group in some streams, in the order of each."""
     found: list[Fire] = []
     for begin in range(0, len(streams), STREAMS_AT_ONCE):
         some = streams[begin : begin + STREAMS_AT_ONCE]
-        for fires in await asyncio.gather(*(read_fires(connection, api, name) for name in some)):
+        for fires in await asyncio.gather(*(read_fires(connection, api, name, group) for name in some)):
             found += fires
     return found
 
 
-def lateness(fires: Sequence[Fire], dues: Sequence[int]) -> list[float]:
-    """Return how late each schedule fired, in ms, sorted; raises `WrongFiresError` unless each fired once."""
-    numbers = sorted(fire.number for fire in fires)
-    if numbers != list(range(len(dues))):
-        raise WrongFiresError(f"{len(fires)} fires of {len(dues)} schedules, {len(set(numbers))} distinct")
-    late = sorted((fire.stored_at - dues[fire.number]) / 1_000_000 for fire in fires)
-    if late and late[0] < 0:
-        raise WrongFiresError(f"a fire was {-late[0]:.3f} ms early")
+def lateness_by_number(fires: Iterable[Fire], dues: Sequence[int]) -> list[float]:
+    """Return how late each schedule fired (ms), by its number; raises `WrongFiresError` unless each fired once."""
+    fires = list(fires)
+    times = Counter(fire.number for fire in fires)
+    lost = [number for number in range(len(dues)) if number not in times]
+    twice = [number for number, count in times.items() if count > 1]
+    strange = [number for number in times if number >= len(dues)]
+    if lost or twice or strange:
+        said = {"lost": lost, "stored twice": twice, "of no schedule": strange}
+        parts = [f"{len(numbers):,} {what} (such as {numbers[0]})" for what, numbers in said.items() if numbers]
+        raise WrongFiresError(f"{len(fires):,} fires of {len(dues):,} schedules: {', '.join(parts)}")
+    late = [0.0] * len(dues)
+    for fire in fires:
+        late[fire.number] = (fire.stored_at - dues[fire.number]) / 1_000_000
+    if late and min(late) < 0:
+        raise WrongFiresError(f"a fire was {-min(late):.3f} ms early")
     return late
+
+
+def lateness(fires: Iterable[Fire], dues: Sequence[int]) -> list[float]:
+    """Return how late each schedule fired (ms), sorted; raises `WrongFiresError` unless each fired once."""
+    return sorted(lateness_by_number(fires, dues))
+
+
+def lateness_of_repeating(fires: Iterable[Fire], intervals: Sequence[int], begin: int, end: int) -> list[float]:
+    """Return how late (ms, sorted) schedules fired that repeat at full seconds, one each `intervals[number]` seconds.
+
+    `begin` and `end` are seconds since the Unix epoch; fires due at others are left out. Raises `WrongFiresError`
+    unless each schedule fired at each of its times, counted from its first one, and a second late at most.
+    Limit: a fire that is early cannot be told from one that is nearly a second late; both raise.
+    """
+    late: list[float] = []
+    seen: list[list[int]] = [[] for _ in intervals]
+    for number, stored_at in fires:
+        due = stored_at // SECOND
+        if number < len(intervals) and begin <= due < end:
+            seen[number].append(due)
+            late.append((stored_at - due * SECOND) / 1_000_000)
+    for number, (found, interval) in enumerate(zip(seen, intervals, strict=True)):
+        found.sort()
+        first = found[0] if found else begin
+        if first >= begin + interval or found != list(range(first, end, interval)):
+            shown = [due - begin for due in found]
+            raise WrongFiresError(f"schedule {number}, each {interval} s, fired at the seconds {shown} of the window")
+    if late and max(late) > LATEST_MS:
+        raise WrongFiresError(f"a fire was early, or {max(late):.0f} ms late")
+    return sorted(late)

@@ -1,55 +1,100 @@
 """The messages of the load: schedules of each kind, their sources, and ordinary messages beside them.
 
-The rule: a side differs from another in the spelling of the headers and in nothing else.
-Bodies are 128 bytes. Cost: 1 to 3 µs a frame.
+The rule: a side differs from another in the spelling of the headers and in nothing else, and each schedule has a
+subject and a target of its own, as a fleet of reminders has: `BENCH.s.7` fires to `BENCH.t.7`.
+Bodies are 128 bytes unless the scenario says otherwise. Cost: 1 to 3 µs a frame.
 """
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
+from typing import NamedTuple
 
 from bench.publisher import REPLY
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 STREAM = "BENCH"
-OUT = f"{STREAM}.out"
-"""Target of the measured schedules."""
+GROUP = "s"
+"""The group of subjects whose schedules are measured; the name of each group begins so."""
 PROBED = f"{STREAM}.probed"
 """Target of the schedule that shows whether a side is ready."""
-SOURCES = 100
-"""Subjects that are sampled."""
 
 BODY = b"x" * 128
 SECOND = 1_000_000_000
 
 
-def schedules(patterns: Iterable[str], prefix: bytes, group: str = "s", source: bool = False) -> Iterator[bytes]:
-    """Yield the frame of one schedule for each pattern, numbered from 0 below `group`."""
+class Extras(NamedTuple):
+    """What a schedule has besides its pattern and its target."""
+
+    source: str = ""
+    time_zone: str = ""
+    ttl: str = ""
+    headers: bytes = b""
+    """The publisher's own, each line with its end."""
+    body: bytes = BODY
+
+
+PLAIN = Extras()
+
+
+def subject_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
+    """Return the subject of a schedule."""
+    return f"{stream}.{group}.{number}"
+
+
+def source_of(number: int, group: str = GROUP, stream: str = STREAM) -> str:
+    """Return the subject that a schedule samples, which no other one does."""
+    return f"{stream}.u{group[1:]}.{number}"
+
+
+def target_of(subject: str) -> str:
+    """Return the target of the schedule with that subject: the same one, in the group's own group of targets."""
+    stream, group, number = subject.split(".")
+    return f"{stream}.t{group[1:]}.{number}"
+
+
+def targets_of(group: str = GROUP, stream: str = STREAM) -> str:
+    """Return the subjects of all targets of a group."""
+    return f"{stream}.t{group[1:]}.>"
+
+
+def schedules(patterns: Iterable[str], prefix: bytes, group: str = GROUP, sampling: bool = False) -> Iterator[bytes]:
+    """Yield the frame of one schedule for each pattern, numbered from 0 in `group`."""
     for number, pattern in enumerate(patterns):
-        sampled = f"{STREAM}.source.{number % SOURCES}" if source else ""
-        yield schedule(f"{STREAM}.{group}.{number}", pattern, prefix, OUT, sampled)
+        extras = Extras(source_of(number, group)) if sampling else PLAIN
+        yield reminder(subject_of(number, group), pattern, prefix, extras)
 
 
-def schedule(subject: str, pattern: str, prefix: bytes, target: str, source: str = "") -> bytes:
+def reminder(subject: str, pattern: str, prefix: bytes, extras: Extras = PLAIN) -> bytes:
+    """Return the publish of one schedule that fires to its own target."""
+    return schedule(subject, pattern, prefix, target_of(subject), extras)
+
+
+def schedule(subject: str, pattern: str, prefix: bytes, target: str, extras: Extras = PLAIN) -> bytes:
     """Return the publish of one schedule; `prefix` is empty, or `X-` for the portable headers."""
-    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n%bNats-Schedule-Target: %b\r\n" % (
-        prefix,
-        pattern.encode(),
-        prefix,
-        target.encode(),
-    )
+    source, time_zone, ttl, headers, body = extras
+    block = b"NATS/1.0\r\n%bNats-Schedule: %b\r\n" % (prefix, pattern.encode())
+    if time_zone:
+        block += b"%bNats-Schedule-Time-Zone: %b\r\n" % (prefix, time_zone.encode())
+    block += b"%bNats-Schedule-Target: %b\r\n" % (prefix, target.encode())
     if source:
         block += b"%bNats-Schedule-Source: %b\r\n" % (prefix, source.encode())
-    block += b"\r\n"
+    if ttl:
+        block += b"%bNats-Schedule-TTL: %b\r\n" % (prefix, ttl.encode())
+    block += headers + b"\r\n"
     size = len(block)
-    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(BODY), block, BODY)
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject.encode(), REPLY, size, size + len(body), block, body)
+
+
+def message(subject: str, body: bytes = BODY) -> bytes:
+    """Return the publish of a message that is no schedule."""
+    return b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), REPLY, len(body), body)
 
 
 def ordinary(group: str, subjects: int) -> Iterator[bytes]:
     """Yield messages without a schedule, without end, on so many subjects in turn."""
-    size = len(BODY)
     for number in count():
-        yield b"PUB %b.%b.%d %b %d\r\n%b\r\n" % (STREAM.encode(), group.encode(), number % subjects, REPLY, size, BODY)
+        yield message(f"{STREAM}.{group}.{number % subjects}")
 
 
 def at_pattern(due: int) -> str:
@@ -61,3 +106,8 @@ def daily_pattern(due: int) -> str:
     """Return the pattern that fires at the second of an instant (ns), and at the same time of every later day."""
     instant = datetime.fromtimestamp(due // SECOND, UTC)
     return f"{instant.second} {instant.minute} {instant.hour} * * *"
+
+
+def evenly(begin: int, seconds: float, number: int) -> list[int]:
+    """Return so many instants (ns), at even intervals from `begin` on over some seconds."""
+    return [begin + int(index * seconds * SECOND / number) for index in range(number)]

@@ -2,11 +2,14 @@
 
 The rule: a figure without a measure is not printed, so that each figure means the same in every scenario.
 "The scheduler" is the process that schedules: the server where it is native, else the sidecar.
+CPU is measured of both processes, so it is three measures: `sum`, `scheduler` and `server`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
+
+from bench.processes import Cpu
 
 Figures = Mapping[str, float]
 """What one side did in one scenario, by the name of the measure."""
@@ -30,32 +33,74 @@ class Measure:
         return f"{value:,.{self.decimals}f}"
 
 
+@dataclass(frozen=True)
+class CpuMeasure:
+    """What the server and the scheduler use for one thing: three measures with one unit."""
+
+    sum: Measure
+    scheduler: Measure
+    server: Measure
+    factor: float
+    """From seconds to the unit."""
+
+    def figures(self, used: Cpu, count: float) -> dict[str, float]:
+        """Return the three figures for one of `count`."""
+        scale = self.factor / count
+        return figures(zip(self.measures, (part * scale for part in used), strict=True))
+
+    @property
+    def measures(self) -> tuple[Measure, Measure, Measure]:
+        """The three, in the order of `Cpu`."""
+        return self.sum, self.scheduler, self.server
+
+
+def cpu_each(name: str, is_compared: bool = True) -> CpuMeasure:
+    """Return the measures of CPU in µs for one fire or schedule."""
+    return _cpu(Measure(name, "µs", 1, is_compared=is_compared), 1_000_000)
+
+
+def cpu_share(name: str, decimals: int, grain: float) -> CpuMeasure:
+    """Return the measures of CPU in percent of a core."""
+    return _cpu(Measure(name, "% of a core", decimals, grain=grain), 100)
+
+
+def _cpu(measure: Measure, factor: float) -> CpuMeasure:
+    both, scheduler, server = (
+        replace(measure, name=f"{measure.name}, {part}") for part in ("sum", "scheduler", "server")
+    )
+    return CpuMeasure(both, scheduler, server, factor)
+
+
 P50 = Measure("lateness p50", "ms", grain=0.5)
 P99 = Measure("lateness p99", "ms", grain=1.0)
 LAST = Measure("last stored after", "ms", grain=2.0)
 PURGED = Measure("last purged after", "ms", 0, grain=20.0)
 FIRE_RATE = Measure("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
 LOAD_RATE = Measure("loaded per second", "1/s", 0, more_is_better=True)
+HIGHEST_RATE = Measure("highest rate", "1/s", 0, more_is_better=True)
 FOLLOWED = Measure("ready after the load", "ms", 0, grain=50.0)
-CPU_ACCEPT = Measure("CPU per schedule accepted", "µs", 1)
-CPU_FIRE = Measure("CPU per fire", "µs", 1)
-CPU_PURGE = Measure("CPU per purge", "µs", 1, is_compared=False)  # the native one purges as it fires
-CPU_FIRE_PURGE = Measure("CPU per fire and purge", "µs", 1)
-SERVER_CPU_FIRE = Measure("server CPU per fire", "µs", 1)
+CPU_ACCEPT = cpu_each("CPU per schedule accepted")
+CPU_FIRE = cpu_each("CPU per fire")
+CPU_PURGE = cpu_each("CPU per purge", is_compared=False)  # the native one purges as it fires
+CPU_FIRE_PURGE = cpu_each("CPU per fire and purge")
 MEMORY = Measure("memory", "MB", 0, grain=5.0)
 MEMORY_RESTARTED = Measure("memory after a restart", "MB", 0, grain=5.0)
 SCHEDULE_BYTES = Measure("memory per schedule", "bytes", 0)
 SERVER_MEMORY = Measure("server memory", "MB", 0, grain=10.0)
 RESTART = Measure("start until it fires", "s", grain=0.3)
+SNAPSHOT_KEPT = Measure("snapshot kept after", "s", 1, is_compared=False)
+SNAPSHOT_CPU = Measure("CPU of the scheduler until then", "s", is_compared=False)
 RESTART_EACH = Measure("start, per schedule", "µs", 1)
-IDLE_CPU = Measure("idle CPU", "% of a core", grain=0.2)
+IDLE_CPU = cpu_share("idle CPU", 2, grain=0.2)
 OTHERS_RATE = Measure("other messages", "1/s", 0, more_is_better=True, is_compared=False)
-ONE_CPU = Measure("CPU, one stream", "% of a core", 1, grain=1.0)
-MANY_CPU = Measure("CPU, many streams", "% of a core", 1, grain=1.0)
+ONE_CPU = cpu_share("CPU, one stream", 1, grain=1.0)
+MANY_CPU = cpu_share("CPU, many streams", 1, grain=1.0)
 MANY_OVER_ONE = Measure("CPU, many streams ÷ one", "×", grain=0.2)
-MANY_IDLE_CPU = Measure("idle CPU, many streams", "% of a core", 1, grain=1.0)
+MANY_IDLE_CPU = cpu_share("idle CPU, many streams", 1, grain=1.0)
 ONE_BURST_P99 = Measure("burst, one stream, p99", "ms", grain=5.0)
 MANY_BURST_P99 = Measure("burst, many streams, p99", "ms", grain=5.0)
+ONE_SPREAD_P99 = Measure("spread, one stream, p99", "ms", grain=1.0)
+P99_MANY_OVER_ONE = Measure("spread p99, many streams ÷ one", "×", grain=0.5)
 SERVED = Measure("start until all streams are served", "s", grain=0.5)
 TAKEOVER = Measure("longest wait for a fire", "s", grain=0.5)
 QUIET_SPREAD_P99 = Measure("spread, not asked, p99", "ms", grain=1.0)
@@ -67,6 +112,7 @@ PAGE_SECONDS = Measure("a page takes", "s", grain=0.1)
 MEASURES = {
     measure.name: measure
     for measure in (
+        HIGHEST_RATE,
         P50,
         P99,
         LAST,
@@ -74,25 +120,28 @@ MEASURES = {
         FIRE_RATE,
         LOAD_RATE,
         FOLLOWED,
-        CPU_ACCEPT,
-        CPU_FIRE,
-        CPU_PURGE,
-        CPU_FIRE_PURGE,
-        SERVER_CPU_FIRE,
+        *CPU_ACCEPT.measures,
+        *CPU_FIRE.measures,
+        *CPU_PURGE.measures,
+        *CPU_FIRE_PURGE.measures,
         MEMORY,
         MEMORY_RESTARTED,
         SCHEDULE_BYTES,
         SERVER_MEMORY,
+        SNAPSHOT_KEPT,
+        SNAPSHOT_CPU,
         RESTART,
         RESTART_EACH,
-        IDLE_CPU,
+        *IDLE_CPU.measures,
         OTHERS_RATE,
-        ONE_CPU,
-        MANY_CPU,
+        *ONE_CPU.measures,
+        *MANY_CPU.measures,
         MANY_OVER_ONE,
-        MANY_IDLE_CPU,
+        *MANY_IDLE_CPU.measures,
         ONE_BURST_P99,
         MANY_BURST_P99,
+        ONE_SPREAD_P99,
+        P99_MANY_OVER_ONE,
         SERVED,
         TAKEOVER,
         QUIET_SPREAD_P99,

@@ -10,10 +10,25 @@ import os
 import platform
 import subprocess
 import time
+from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CLOCK_OF_ALL_THREADS = 2
 _IS_LINUX = platform.system() == "Linux"
+
+
+class Cpu(NamedTuple):
+    """CPU time in seconds of those that do the work; the difference of two readings is what was used meanwhile."""
+
+    both: float
+    """Of the server and the sidecars together; if the server schedules by itself, its own."""
+    scheduler: float
+    """Of the processes that schedule: the sidecars, or else the server."""
+    server: float
+
+    def since(self, before: "Cpu") -> "Cpu":
+        """Return what was used since an earlier reading."""
+        return Cpu(self.both - before.both, self.scheduler - before.scheduler, self.server - before.server)
 
 
 def cpu_seconds(pid: int) -> float:

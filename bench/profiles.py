@@ -8,23 +8,29 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.scenarios.asked import Asked
 from bench.scenarios.held import Held
 from bench.scenarios.herd import Herd
+from bench.scenarios.loaded import Loaded
+from bench.scenarios.mixed import Mixed
 from bench.scenarios.ordinary import Ordinary
+from bench.scenarios.rate import Rate
 from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
+from bench.scenarios.steady import Steady
 from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
 from bench.scenarios.watched import Watched
 
-STEADY_SECONDS = 60
 BUSY_SCHEDULES = 2_000
 
 FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "spread": Spread,
-    "steady": lambda rate: Spread(rate * STEADY_SECONDS, STEADY_SECONDS, family="steady", asked=rate),
+    "steady": Steady,
+    "rate": Rate,
+    "mixed": Mixed,
     "busy": lambda rate: Spread(BUSY_SCHEDULES, others_per_second=rate, family="busy", asked=rate),
     "sampling": lambda count: Spread(count, sampling=True, family="sampling"),
     "herd": Herd,
     "repeating": lambda count: Herd(count, repeating=True),
+    "loaded": Loaded,
     "held": Held,
     "asked": Asked,
     "watched": Watched,
@@ -33,17 +39,21 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
-"""What the number of a name is: of schedules, of messages, of either a second, or of streams."""
+"""What the number of a name is: of schedules, of messages, of either a second (`rate`: at most), or of streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
     "spread-20",
     "spread-2000",
     "spread-20000",
+    "steady-1000",
+    "rate-16000",
+    "mixed-300",
     "herd-1000",
     "herd-20000",
     "herd-100000",
     "repeating-20000",
+    "loaded-100000",
     "held-1000",
     "held-10000",
     "held-100000",
@@ -54,9 +64,8 @@ DEFAULT = (
     "streams-1000",
     "streams-takeover-1000",
 )
-FULL = (
+MILLION = (
     *DEFAULT,
-    "steady-1000",
     "repeating-1000",
     "repeating-100000",
     "held-1000000",
@@ -64,7 +73,14 @@ FULL = (
     "watched-1000000",
     "ordinary-1000000",
 )
-PROFILES: Mapping[str, Sequence[str]] = {"quick": QUICK, "default": DEFAULT, "full": FULL}
+TEN_MILLION = ("held-10000000",)
+"""By hand only: it takes the whole machine for half an hour."""
+PROFILES: Mapping[str, Sequence[str]] = {
+    "quick": QUICK,
+    "default": DEFAULT,
+    "million": MILLION,
+    "ten-million": TEN_MILLION,
+}
 
 
 class UnknownScenarioError(Exception):
@@ -75,12 +91,12 @@ def scenario(name: str) -> Scenario:
     """Return the scenario of a name."""
     family, _, number = name.rpartition("-")
     if family not in FAMILIES or not number.isdecimal() or int(number) == 0:
-        raise UnknownScenarioError(f"{name!r} is no scenario; a family and a number, such as {', '.join(FULL)}")
+        raise UnknownScenarioError(f"{name!r} is no scenario; a family and a number, such as {', '.join(MILLION)}")
     return FAMILIES[family](int(number))
 
 
 def chosen(profile: Sequence[str], only: Sequence[str]) -> list[Scenario]:
-    """Return the scenarios of a profile, or instead those that are named, alone or as a family of the full profile."""
+    """Return the scenarios of a profile, or instead those that are named, alone or as a family of `--million`."""
     names = list(profile)
     if only:
         names = [found for name in only for found in ([name] if name not in FAMILIES else _family(name))]
@@ -88,4 +104,4 @@ def chosen(profile: Sequence[str], only: Sequence[str]) -> list[Scenario]:
 
 
 def _family(family: str) -> list[str]:
-    return [name for name in FULL if name.rpartition("-")[0] == family]
+    return [name for name in MILLION if name.rpartition("-")[0] == family]

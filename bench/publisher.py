@@ -1,4 +1,4 @@
-"""Publish prepared frames as fast as a server acknowledges them, or at a given rate.
+"""Publish prepared frames as fast as a server acknowledges them, at a given rate, or each at its own time.
 
 A connection of its own, without a client library: acknowledgements are counted in the bytes that arrive and not parsed,
 so that the generator of the load costs little beside what is measured on the same machine.
@@ -19,12 +19,19 @@ CHUNK = 256
 ANSWER_SECONDS = 60.0
 """Longest wait for acknowledgements: past it, messages were dropped."""
 
+PACE_SECONDS = 0.002
+"""Pause between two writes of frames that are published at their times."""
+
 _CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"protocol":1,"lang":"bench","version":"1"}\r\n'
 REPLY = b"_BENCH.ack"
 
 
 class RefusedError(Exception):
     """The server refused what was published, or closed the connection."""
+
+
+class LateLoadError(Exception):
+    """Frames could not be published at their times: this program, or the server, is too slow for the load."""
 
 
 class Publisher(asyncio.Protocol):
@@ -69,7 +76,33 @@ class Publisher(asyncio.Protocol):
             if missing > 0:
                 self._write(list(islice(source, min(missing, CHUNK))))
                 await self._until_unanswered(WINDOW - CHUNK)
-            await asyncio.sleep(0.002 if missing <= CHUNK else 0)
+            await asyncio.sleep(PACE_SECONDS if missing <= CHUNK else 0)
+
+    async def publish_on_time(self, frames: Iterable[tuple[int, bytes]], at_most_late_ns: int) -> None:
+        """Publish each frame at its instant (ns, in order) or some ms later, until all are acknowledged.
+
+        Raises `LateLoadError` if one is written, or all are acknowledged, later than that.
+        """
+        source, planned = iter(frames), 0
+        following = next(source, None)
+        while following is not None:
+            now = time.time_ns()
+            chunk: list[bytes] = []
+            while following is not None and following[0] <= now and len(chunk) < CHUNK:
+                planned = following[0]
+                refuse_if_later(now - planned, at_most_late_ns)
+                chunk.append(following[1])
+                following = next(source, None)
+            if chunk:
+                self._write(chunk)
+                await self._until_unanswered(WINDOW - CHUNK)
+            await asyncio.sleep(PACE_SECONDS if len(chunk) < CHUNK else 0)
+        await self._until_unanswered(0)
+        refuse_if_later(time.time_ns() - planned, at_most_late_ns)
+
+    async def until_acknowledged(self) -> None:
+        """Wait until all that was sent is acknowledged."""
+        await self._until_unanswered(0)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the CONNECT of the protocol."""
@@ -107,3 +140,9 @@ class Publisher(asyncio.Protocol):
                 await self._wake.wait()
                 if self._failure:
                     raise RefusedError(self._failure)
+
+
+def refuse_if_later(late_ns: int, at_most_ns: int) -> None:
+    """Raise if a load that is published while schedules fire lags too far behind its times."""
+    if late_ns > at_most_ns:
+        raise LateLoadError(f"the load is {late_ns / 1_000_000_000:.2f} s late: too slow, or too busy a machine")

@@ -10,21 +10,28 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench.fires import WrongFiresError
-from bench.publisher import RefusedError
+from bench.needs import available_disk, available_memory, missing
+from bench.publisher import LateLoadError, RefusedError
 from bench.runs import Repeat, Run
 from bench.scenarios.scenario import Scenario
 from bench.sides import Kind, StartError, running
 from nats_scheduler.jetstream.errors import JetStreamError
 
 Tell = Callable[[str], None]
-FAILURES = (WrongFiresError, RefusedError, StartError, JetStreamError, TimeoutError)
+
+
+FAILURES = (WrongFiresError, LateLoadError, RefusedError, StartError, JetStreamError, TimeoutError)
 
 
 async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Tell) -> tuple[Run, int]:
-    """Run every scenario on every side, so many times; returns what was found and how many failed."""
-    found, failures = Run(), 0
+    """Run every scenario on every side, so many times; returns what was found and how many failed.
+
+    Those that need more than the machine has are told at once and count as failed.
+    """
+    possible = [scenario for scenario in scenarios if _fits(scenario, tell)]
+    found, failures = Run(), len(scenarios) - len(possible)
     for repeat in range(1, repeats + 1):
-        for scenario in scenarios:
+        for scenario in possible:
             sides: Repeat = {}
             for kind in kinds:
                 tell(f"{scenario.name}: {scenario.title}, {kind.name}, {repeat} of {repeats}")
@@ -37,6 +44,13 @@ async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int
                 tell(f"{scenario.name}: {time.perf_counter() - started:.0f} s")
             found.add(scenario.name, sides)
     return found, failures
+
+
+def _fits(scenario: Scenario, tell: Tell) -> bool:
+    lacks = list(missing(scenario, available_memory(), available_disk(Path(tempfile.gettempdir()))))
+    for lack in lacks:
+        tell(f"NOT RUN: {lack}")
+    return not lacks
 
 
 async def _measure(scenario: Scenario, kind: Kind) -> dict[str, float]:

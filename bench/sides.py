@@ -5,6 +5,7 @@ What is called the scheduler is the process that schedules: the server where it 
 """
 
 import asyncio
+import json
 import subprocess
 import sys
 import time
@@ -13,10 +14,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench.load import OUT, PROBED, STREAM, at_pattern, schedule
-from bench.processes import cpu_seconds, resident_bytes
+from bench.load import PROBED, STREAM, at_pattern, schedule
+from bench.measures import SNAPSHOT_CPU, SNAPSHOT_KEPT, figures
+from bench.processes import Cpu, cpu_seconds, resident_bytes
 from bench.publisher import Publisher
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -30,7 +32,11 @@ READY_SECONDS = 600.0
 POLL_SECONDS = 0.02
 """Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
-STOP_SECONDS = 30.0
+SNAPSHOT_POLL_SECONDS = 0.5
+PROBES_AFTER = 100
+"""So few messages after a snapshot are no load: they are probes and their fires."""
+STOP_SECONDS = 60.0
+"""Longest wait for a process to end; a server with millions of messages writes its index first."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,11 @@ class Kind:
     sidecar: bool
     prefix: bytes = b""
 
-    def stream(self, name: str = STREAM) -> dict[str, Any]:
+    def stream(self, name: str = STREAM, has_ttl: bool = False) -> dict[str, Any]:
         """Return the configuration of a stream that is measured."""
         config: dict[str, Any] = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}
+        if has_ttl:
+            config["allow_msg_ttl"] = True
         if self.flagged and not self.sidecar:
             config["allow_msg_schedules"] = True
         if self.flagged and self.sidecar:
@@ -57,6 +65,15 @@ NATIVE = Kind("native", "2.15.1", flagged=True, sidecar=False)
 EMULATED = Kind("emulated", "2.11.11", flagged=True, sidecar=True)
 PORTABLE = Kind("portable", "2.15.1", flagged=False, sidecar=True, prefix=b"X-")
 KINDS = (NATIVE, EMULATED, PORTABLE)
+
+
+class Mark(NamedTuple):
+    """Where the stream stood at one point of a scenario."""
+
+    last_sequence: int
+    messages: int
+    acknowledged: int
+    """Messages of the load so far."""
 
 
 class StartError(Exception):
@@ -121,30 +138,34 @@ class Side:
         stored = await self.publisher.publish(frames)
         return stored / (time.perf_counter() - started)
 
-    async def count(self, subject: str) -> int:
-        """Return how many messages are stored on a subject of the stream."""
-        info = await self.api.call(f"STREAM.INFO.{STREAM}", {"subjects_filter": subject})
-        return sum((info["state"].get("subjects") or {}).values())
+    async def mark(self) -> Mark:
+        """Return where the stream stands; all that was published must be acknowledged."""
+        state = (await self.api.call(f"STREAM.INFO.{STREAM}"))["state"]
+        return Mark(state["last_seq"], state["messages"], self.publisher.acknowledged)
 
-    async def messages(self) -> int:
-        """Return how many messages are stored in the stream."""
-        return int((await self.api.call(f"STREAM.INFO.{STREAM}"))["state"]["messages"])
+    async def wait_for_fires(self, count: int, since: Mark, within_seconds: float) -> None:
+        """Wait until so many messages were generated since a mark, while nothing is published.
 
-    async def wait_for_fires(self, count: int, within_seconds: float) -> None:
-        """Wait until so many messages were generated."""
+        The stream's last sequence shows it: to count the messages on many targets, the server would list them all.
+        """
 
         async def are_there() -> bool:
-            return await self.count(OUT) >= count
+            now = await self.mark()
+            return now.last_sequence - since.last_sequence >= count + now.acknowledged - since.acknowledged
 
         await _until(are_there, within_seconds)
 
-    async def wait_for_messages(self, at_most: int, within_seconds: float) -> None:
+    async def wait_for_purges(self, left: int, within_seconds: float) -> None:
         """Wait until at most so many messages are stored in the stream."""
 
         async def are_gone() -> bool:
-            return await self.messages() <= at_most
+            return (await self.mark()).messages <= left
 
         await _until(are_gone, within_seconds)
+
+    async def purge(self, subjects: str = "") -> None:
+        """Remove what is stored on some subjects of the stream; all, if none are given."""
+        await self.api.call(f"STREAM.PURGE.{STREAM}", {"filter": subjects} if subjects else {})
 
     async def until_it_fires(self) -> int:
         """Store a schedule that is due, and return when its message was stored (ns): all before it was followed."""
@@ -173,9 +194,11 @@ class Side:
         """The processes that schedule."""
         return [sidecar.process.pid for sidecar in self.sidecars] or [self.server_pid]
 
-    def scheduler_cpu(self) -> float:
-        """Return the seconds of CPU that the scheduler has used."""
-        return sum(map(cpu_seconds, self.scheduler_pids))
+    def cpu(self) -> Cpu:
+        """Return the seconds of CPU that were used so far."""
+        used = {pid: cpu_seconds(pid) for pid in {self.server_pid, *self.scheduler_pids}}
+        scheduler = sum(used[pid] for pid in self.scheduler_pids)
+        return Cpu(sum(used.values()), scheduler, used[self.server_pid])
 
     def scheduler_memory(self) -> int:
         """Return the resident bytes of the scheduler."""
@@ -194,6 +217,24 @@ class Side:
         self.sidecars.append(Sidecar(process, log))
         return self.sidecars[-1]
 
+    async def until_snapshot_is_kept(self) -> dict[str, float]:
+        """Wait until the sidecar has a snapshot of all that is stored by now; the native side keeps none."""
+        if not self.kind.sidecar:
+            return {}
+        begun, cpu, stored = time.perf_counter(), self.cpu(), (await self.mark()).last_sequence
+        keys = f"$KV.nats_scheduler_snapshots.manifest.{STREAM}.*"
+
+        async def is_kept() -> bool:
+            found = await self.api.stream("KV_nats_scheduler_snapshots")
+            if found is None:
+                return False
+            manifest = await self.api.message("KV_nats_scheduler_snapshots", seq=1, next_by_subj=keys)
+            return manifest is not None and json.loads(manifest.body or b"")["through"] > stored - PROBES_AFTER
+
+        await _until(is_kept, READY_SECONDS, SNAPSHOT_POLL_SECONDS)
+        seconds, used = time.perf_counter() - begun, self.cpu().since(cpu)
+        return figures([(SNAPSHOT_KEPT, seconds), (SNAPSHOT_CPU, used.scheduler)])
+
     async def restart_scheduler(self) -> float:
         """Stop the scheduler and start it again; returns the seconds from its start until it has fired."""
         if self.kind.sidecar:
@@ -201,19 +242,21 @@ class Side:
             started = time.time_ns()
             self.start_sidecar()
         else:
-            await self.server.stop()
+            await self.server.stop(STOP_SECONDS)
             started = time.time_ns()
             await self.server.start()
             await self.reconnect()
         return (await self.until_it_fires() - started) / 1_000_000_000
 
-    async def serve_many(self, names: Sequence[str], within_seconds: float, sidecars: int = 1) -> float | None:
+    async def serve_many(
+        self, names: Sequence[str], within_seconds: float, sidecars: int = 1, has_ttl: bool = False
+    ) -> float | None:
         """Create more streams, start anew, and return the seconds until all are served; None on the native side.
 
         Of more than one sidecar each is started when those before it are ready.
         """
         for name in names:
-            await self.api.create_stream(self.kind.stream(name))
+            await self.api.create_stream(self.kind.stream(name, has_ttl))
         self.streams += names
         if not self.kind.sidecar:
             return None
@@ -245,7 +288,8 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
 @asynccontextmanager
 async def running(kind: Kind, folder: Path, sidecars: int = 1) -> AsyncIterator[Side]:
     """Run one side with an empty stream."""
-    async with EmbeddedServer(find_server(kind.server, CACHE), folder / kind.name) as server:
+    binary = find_server(kind.server, CACHE)
+    async with EmbeddedServer(binary, folder / kind.name, ready_seconds=READY_SECONDS) as server:
         side = Side(kind, folder, server, *await _connect(server))
         try:
             await side.api.create_stream(kind.stream())

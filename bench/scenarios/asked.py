@@ -9,12 +9,12 @@ Limit: a server that schedules by itself is not asked: there is nobody to ask.
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.load import OUT, STREAM, at_pattern, schedules
+from bench.load import STREAM, schedules, targets_of
 from bench.measures import (
     ASKED_BURST_P99,
     ASKED_SPREAD_P99,
@@ -25,7 +25,7 @@ from bench.measures import (
     Measure,
     figures,
 )
-from bench.scenarios.held import DAY, MONTH
+from bench.scenarios.held import HELD_GROUP, far_patterns
 from bench.scenarios.herd import Herd
 from bench.scenarios.spread import Spread
 from bench.sides import Side
@@ -69,7 +69,7 @@ class Asked:
 
     async def run(self, side: Side) -> dict[str, float]:
         """Load, then fire without requests and with them."""
-        await side.store(schedules(map(at_pattern, self._dues()), side.kind.prefix, group="held"))
+        await side.store(schedules(far_patterns(self.count), side.kind.prefix, HELD_GROUP))
         await side.until_it_fires()
         found = await self._fire(side, QUIET_SPREAD_P99, QUIET_BURST_P99)
         if not side.kind.sidecar:
@@ -81,9 +81,9 @@ class Asked:
 
     async def _fire(self, side: Side, spread: Measure, burst: Measure) -> dict[str, float]:
         fired = await Spread(self.spread, self.spread_seconds, lead_seconds=self.lead_seconds).run(side)
-        await side.api.call(f"STREAM.PURGE.{STREAM}", {"filter": OUT})
+        await side.purge(targets_of())
         together = await Herd(self.burst, lead_seconds=self.lead_seconds).run(side)
-        await side.api.call(f"STREAM.PURGE.{STREAM}", {"filter": OUT})
+        await side.purge(targets_of())
         return figures([(spread, fired[P99.name]), (burst, together[P99.name])])
 
     @asynccontextmanager
@@ -105,7 +105,3 @@ class Asked:
             page = await answer(side, "schedules.list", stream=STREAM, limit=PAGE_LENGTH, cursor=cursor)
             cursor = page["cursor"]
             answered.append(time.perf_counter() - began)
-
-    def _dues(self) -> Iterator[int]:
-        begin = time.time_ns() + MONTH
-        return (begin + number * DAY // self.count for number in range(self.count))

@@ -31,10 +31,13 @@ from bench.measures import (
 from bench.processes import resident_bytes
 from bench.scenarios.herd import Herd
 from bench.sides import Side
+from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
 
 MEGABYTE = 1_000_000
 DAY = 86_400 * SECOND
 MONTH = 30 * DAY
+HELD_GROUP = "s-held"
+"""Their group of subjects: what fires beside them is counted alone."""
 SETTLE_SECONDS = 2.0
 """From the end of a load to the measurement of memory or idle CPU: garbage is collected meanwhile."""
 
@@ -62,6 +65,8 @@ class Held:
     async def run(self, side: Side) -> dict[str, float]:
         """Load, idle, restart, and fire beside them."""
         found = await self._load(side)
+        if self.count > MIN_MESSAGES_AFTER:
+            found |= await side.until_snapshot_is_kept()
         found |= await self._stand_idle(side)
         seconds = await side.restart_scheduler()
         await asyncio.sleep(SETTLE_SECONDS)
@@ -71,18 +76,17 @@ class Held:
         return found | {measure.name: fired[measure.name] for measure in (P50, P99, LAST)}
 
     async def _load(self, side: Side) -> dict[str, float]:
-        cpu, memory = side.scheduler_cpu(), side.scheduler_memory()
-        rate = await side.store(schedules(map(at_pattern, self._dues()), side.kind.prefix, group="held"))
+        cpu, memory = side.cpu(), side.scheduler_memory()
+        rate = await side.store(schedules(far_patterns(self.count), side.kind.prefix, HELD_GROUP))
         loaded = time.time_ns()
         followed = max((await side.until_it_fires() - loaded) / 1_000_000, 0.0)
-        cpu = each(side.scheduler_cpu() - cpu, self.count)
+        used = side.cpu().since(cpu)
         await asyncio.sleep(SETTLE_SECONDS)
         grown = (side.scheduler_memory() - memory) / self.count
-        return figures(
+        return CPU_ACCEPT.figures(used, self.count) | figures(
             [
                 (LOAD_RATE, rate),
                 (FOLLOWED, followed),
-                (CPU_ACCEPT, cpu),
                 (MEMORY, side.scheduler_memory() / MEGABYTE),
                 (SCHEDULE_BYTES, grown),
                 (SERVER_MEMORY, resident_bytes(side.server_pid) / MEGABYTE),
@@ -90,11 +94,12 @@ class Held:
         )
 
     async def _stand_idle(self, side: Side) -> dict[str, float]:
-        started, cpu = time.perf_counter(), side.scheduler_cpu()
+        started, cpu = time.perf_counter(), side.cpu()
         await asyncio.sleep(self.idle_seconds)
-        used = (side.scheduler_cpu() - cpu) / (time.perf_counter() - started)
-        return figures([(IDLE_CPU, used * 100)])
+        return IDLE_CPU.figures(side.cpu().since(cpu), time.perf_counter() - started)
 
-    def _dues(self) -> Iterator[int]:
-        begin = time.time_ns() + MONTH
-        return (begin + number * DAY // self.count for number in range(self.count))
+
+def far_patterns(count: int) -> Iterator[str]:
+    """Yield the patterns of so many schedules, due in a month, spread over a day."""
+    begin = time.time_ns() + MONTH
+    return (at_pattern(begin + number * DAY // count) for number in range(count))

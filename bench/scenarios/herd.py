@@ -19,15 +19,13 @@ from bench.measures import (
     FOLLOWED,
     LOAD_RATE,
     PURGED,
-    SERVER_CPU_FIRE,
-    Measure,
-    each,
+    CpuMeasure,
     figures,
     of_lateness,
 )
-from bench.processes import cpu_seconds
+from bench.processes import Cpu
 from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
-from bench.sides import Side
+from bench.sides import Mark, Side
 
 LEAD_SECONDS = 11.0
 """From the end of the load to the due time: more than the sidecar looks ahead by default."""
@@ -58,46 +56,36 @@ class Herd:
 
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, let them fire, and read back when each was stored."""
-        before, cpu = await side.messages(), side.scheduler_cpu()
+        before, cpu = await side.mark(), side.cpu()
         due = (time.time_ns() // SECOND + 1 + int(self.lead_seconds + self.count / FOLLOWED_PER_SECOND)) * SECOND
         pattern = daily_pattern(due) if self.repeating else at_pattern(due)
         rate = await side.store(schedules([pattern] * self.count, side.kind.prefix))
         loaded = time.time_ns()
         followed = (await side.until_it_fires() - loaded) / 1_000_000
+        ready = await side.mark()
         refuse_if_late(due)
-        accepted = figures([(LOAD_RATE, rate), (FOLLOWED, max(followed, 0.0))])
-        accepted |= self._cpu((CPU_ACCEPT, side.scheduler_cpu() - cpu))
-        fired = await self.fire(side, due)
-        if not self.repeating:
-            fired |= await self._purge(side, before + 1, due)  # and what the probe left
-            fired |= self._sum(fired)
-        return accepted | fired
-
-    async def fire(self, side: Side, due: int) -> dict[str, float]:
-        """Wait for a burst that was stored, and return how it fired."""
-        scheduler, server = side.scheduler_cpu(), cpu_seconds(side.server_pid)
-        await until(due)
-        await side.wait_for_fires(self.count, FIRES_SECONDS)
-        cpu = self._cpu(
-            (CPU_FIRE, side.scheduler_cpu() - scheduler), (SERVER_CPU_FIRE, cpu_seconds(side.server_pid) - server)
-        )
-        # After the CPU was measured: reading a large burst back takes the server a second.
+        found = figures([(LOAD_RATE, rate), (FOLLOWED, max(followed, 0.0))])
+        found |= self._cpu(CPU_ACCEPT, side.cpu().since(cpu))
+        found |= await self._fire(side, ready, before.messages + 1, due)  # and what the probe left
+        # After all else was measured: reading a large burst back takes the server a second.
         late = lateness(await read_fires(side.connection, side.api), [due] * self.count)
         rate = self.count / max(late[-1] / 1_000, 0.000_001)
-        return of_lateness(late) | figures([(FIRE_RATE, rate)]) | cpu
+        return found | of_lateness(late) | figures([(FIRE_RATE, rate)])
 
-    async def _purge(self, side: Side, others: int, due: int) -> dict[str, float]:
-        cpu = side.scheduler_cpu()
-        await side.wait_for_messages(others + self.count, FIRES_SECONDS)
-        purged = (time.time_ns() - due) / 1_000_000
-        return figures([(PURGED, purged)]) | self._cpu((CPU_PURGE, side.scheduler_cpu() - cpu))
+    async def _fire(self, side: Side, ready: Mark, others: int, due: int) -> dict[str, float]:
+        """Wait for the fires of a burst that was stored and for its purges, and return what they cost."""
+        cpu = side.cpu()
+        await until(due)
+        await side.wait_for_fires(self.count, ready, FIRES_SECONDS)
+        fired = side.cpu()
+        found = self._cpu(CPU_FIRE, fired.since(cpu))
+        if self.repeating:
+            return found
+        await side.wait_for_purges(others + self.count, FIRES_SECONDS)
+        found |= figures([(PURGED, (time.time_ns() - due) / 1_000_000)])
+        purged = side.cpu()
+        return found | self._cpu(CPU_PURGE, purged.since(fired)) | self._cpu(CPU_FIRE_PURGE, purged.since(cpu))
 
-    def _sum(self, found: dict[str, float]) -> dict[str, float]:
-        parts = [found[measure.name] for measure in (CPU_FIRE, CPU_PURGE) if measure.name in found]
-        return figures([(CPU_FIRE_PURGE, sum(parts))]) if parts else {}
-
-    def _cpu(self, *used: tuple[Measure, float]) -> dict[str, float]:
+    def _cpu(self, measure: CpuMeasure, used: Cpu) -> dict[str, float]:
         """Return the CPU for one of the burst, unless it is so small that idling before it used most of the CPU."""
-        if self.count < SMALLEST_FOR_CPU:
-            return {}
-        return figures((measure, each(seconds, self.count)) for measure, seconds in used)
+        return measure.figures(used, self.count) if self.count >= SMALLEST_FOR_CPU else {}

@@ -11,6 +11,7 @@ from bench.load import at_pattern, ordinary, schedules
 from bench.measures import MEMORY_RESTARTED, RESTART, figures
 from bench.scenarios.held import MEGABYTE, MONTH
 from bench.sides import Side
+from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,9 @@ class Ordinary:
         """Store them in turn, and start again."""
         stretch = ordinary("other", self.subjects)
         patterns = [at_pattern(time_ns() + MONTH)] * (self.held // 2)
-        for group in ("first", "second"):
+        for group in ("s-first", "s-second"):
             await side.store(islice(stretch, self.count // 2))
-            await side.store(schedules(patterns, side.kind.prefix, group=group))
+            await side.store(schedules(patterns, side.kind.prefix, group))
+        kept = await side.until_snapshot_is_kept() if self.count > MIN_MESSAGES_AFTER else {}
         seconds = await side.restart_scheduler()
-        return figures([(RESTART, seconds), (MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])
+        return kept | figures([(RESTART, seconds), (MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])

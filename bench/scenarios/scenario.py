@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bench.fires import Fire, WrongFiresError, read_fires_of
-from bench.load import SECOND
+from bench.load import GROUP, SECOND
 from bench.sides import Side
 
 FIRES_SECONDS = 180.0
@@ -49,10 +49,13 @@ def refuse_if_late(first_due: int) -> None:
         raise WrongFiresError("schedules were due before all were stored and followed: too slow, or too busy a machine")
 
 
-async def all_fires(side: Side, streams: Sequence[str], count: int) -> list[Fire]:
-    """Wait until so many messages were generated in these streams, and return them; raises `TimeoutError`."""
+async def all_fires(side: Side, streams: Sequence[str], count: int, group: str = GROUP) -> list[Fire]:
+    """Wait until so many messages were generated on the targets of a group in these streams, and return them.
+
+    Raises `TimeoutError`.
+    """
     async with asyncio.timeout(FIRES_SECONDS):
         # The server does not notify us.
-        while len(found := await read_fires_of(side.connection, side.api, streams)) < count:  # noqa: ASYNC110
+        while len(found := await read_fires_of(side.connection, side.api, streams, group)) < count:  # noqa: ASYNC110
             await asyncio.sleep(READ_AGAIN_SECONDS)
     return found

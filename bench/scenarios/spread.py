@@ -10,14 +10,12 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import islice
 
 from bench.fires import lateness, read_fires
-from bench.load import SECOND, SOURCES, at_pattern, ordinary, schedules
-from bench.measures import CPU_FIRE, OTHERS_RATE, SERVER_CPU_FIRE, each, figures, of_lateness
-from bench.processes import cpu_seconds
+from bench.load import SECOND, at_pattern, evenly, message, ordinary, schedules, source_of
+from bench.measures import CPU_FIRE, OTHERS_RATE, figures, of_lateness
 from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
-from bench.sides import Side
+from bench.sides import Mark, Side
 
 LOADED_PER_SECOND = 12_000
 """How slow a machine may load before the first schedule is due."""
@@ -56,22 +54,28 @@ class Spread:
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, let them fire, and read back when each was stored."""
         begin = time.time_ns() + int((self.lead_seconds + self.count / LOADED_PER_SECOND) * SECOND)
-        dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
+        dues = evenly(begin, self.seconds, self.count)
         if self.sampling:
-            await side.store(islice(ordinary("source", SOURCES), SOURCES))
-        await side.store(schedules(map(at_pattern, dues), side.kind.prefix, source=self.sampling))
+            await side.store(message(source_of(number)) for number in range(self.count))
+        before = await side.mark()
+        await side.store(schedules(map(at_pattern, dues), side.kind.prefix, sampling=self.sampling))
+        loaded, cpu = await side.mark(), side.cpu()
         refuse_if_late(begin)
-        scheduler, server = side.scheduler_cpu(), cpu_seconds(side.server_pid)
         found: dict[str, float] = {}
         async with self._others(side, found):
             await until(dues[-1])
-            await side.wait_for_fires(self.count, FIRES_SECONDS)
-        cpu = each(side.scheduler_cpu() - scheduler, self.count)
-        server_cpu = each(cpu_seconds(side.server_pid) - server, self.count)
+        await self._finish(side, before, loaded)
+        used = side.cpu().since(cpu)
         late = lateness(await read_fires(side.connection, side.api), dues)
         if self.count >= SMALLEST_FOR_CPU:
-            found |= figures([(CPU_FIRE, cpu), (SERVER_CPU_FIRE, server_cpu)])
+            found |= CPU_FIRE.figures(used, self.count)
         return found | of_lateness(late)
+
+    async def _finish(self, side: Side, before: Mark, loaded: Mark) -> None:
+        """Wait for the last fire, and until each schedule is purged: the generated and the other messages are left."""
+        await side.wait_for_fires(self.count, loaded, FIRES_SECONDS)
+        others = side.publisher.acknowledged - loaded.acknowledged
+        await side.wait_for_purges(before.messages + others + self.count, FIRES_SECONDS)
 
     @asynccontextmanager
     async def _others(self, side: Side, found: dict[str, float]) -> AsyncIterator[None]:
@@ -90,3 +94,4 @@ class Spread:
             busy.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await busy
+        await side.publisher.until_acknowledged()

@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.fires import WrongFiresError, lateness, read_fires_of
-from bench.load import SECOND, STREAM, at_pattern, schedule
+from bench.fires import lateness, lateness_of_repeating, read_fires_of
+from bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
 from bench.measures import (
     MANY_BURST_P99,
     MANY_CPU,
@@ -19,15 +19,19 @@ from bench.measures import (
     MANY_OVER_ONE,
     ONE_BURST_P99,
     ONE_CPU,
+    ONE_SPREAD_P99,
+    P99_MANY_OVER_ONE,
     SERVED,
     figures,
     of_lateness,
     percentile,
 )
+from bench.processes import Cpu
 from bench.scenarios.scenario import all_fires, refuse_if_late, until
 from bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
+SPREAD_GROUP = "s-at"
 SETTLE_SECONDS = 2.0
 """From the end of a load to the first measurement: what was overdue has fired by then."""
 HALF_A_SECOND = SECOND // 2
@@ -57,9 +61,11 @@ class Streams:
 
     async def run(self, side: Side) -> dict[str, float]:
         """Fire from one stream, then from many, and compare."""
-        await side.store(self._every_second([STREAM] * self.count, side))
+        alone = [STREAM] * self.count
+        one_spread = await self._spread(side, alone)
+        await side.store(self._every_second(alone, side))
         one, one_late = await self._watch(side, [STREAM])
-        await side.api.call(f"STREAM.PURGE.{STREAM}", {})
+        await side.purge()
         names = [f"{STREAM}-{number}" for number in range(self.count)]
         served = await side.serve_many(names, self.within_seconds)
         await asyncio.sleep(SETTLE_SECONDS)
@@ -67,40 +73,42 @@ class Streams:
         spread = await self._spread(side, names)
         await side.store(self._every_second(names, side))
         many, many_late = await self._watch(side, names)
-        found = [(ONE_CPU, one), (MANY_CPU, many), (MANY_OVER_ONE, many / one), (MANY_IDLE_CPU, idle)]
+        shares = [(ONE_CPU, one), (MANY_CPU, many), (MANY_IDLE_CPU, idle)]
+        one_p99, p99 = percentile(one_spread, 0.99), percentile(spread, 0.99)
+        found = [(MANY_OVER_ONE, many.both / one.both), (ONE_SPREAD_P99, one_p99), (P99_MANY_OVER_ONE, p99 / one_p99)]
         found += [(ONE_BURST_P99, percentile(one_late, 0.99)), (MANY_BURST_P99, percentile(many_late, 0.99))]
-        return figures(found if served is None else [*found, (SERVED, served)]) | of_lateness(spread)
+        found += [] if served is None else [(SERVED, served)]
+        cpu = {name: figure for measure, used in shares for name, figure in measure.figures(used, 1).items()}
+        return cpu | figures(found) | of_lateness(spread)
 
     def _every_second(self, streams: Sequence[str], side: Side) -> Iterator[bytes]:
         for number, stream in enumerate(streams):
-            yield schedule(f"{stream}.s.{number}", EVERY_SECOND, side.kind.prefix, f"{stream}.out")
+            yield reminder(subject_of(number, stream=stream), EVERY_SECOND, side.kind.prefix)
 
-    async def _watch(self, side: Side, streams: Sequence[str]) -> tuple[float, list[float]]:
-        """Let them fire for a while; returns the CPU (% of a core), and how late each fire was (ms), in order."""
-        begin = (time.time_ns() // SECOND + 1) * SECOND + int(SETTLE_SECONDS * SECOND) + HALF_A_SECOND
-        await until(begin)
+    async def _watch(self, side: Side, streams: Sequence[str]) -> tuple[Cpu, list[float]]:
+        """Let them fire for a while; returns the CPU (cores), and how late each fire was (ms), in order."""
+        begin = time.time_ns() // SECOND + 1 + int(SETTLE_SECONDS)
+        await until(begin * SECOND + HALF_A_SECOND)
         cpu = await self._cpu(side)
-        end = begin + self.seconds * SECOND
+        end = begin + 1 + self.seconds
         stored = await read_fires_of(side.connection, side.api, streams)
-        fires = [fire for fire in stored if begin <= fire.stored_at < end]
-        if len(fires) != self.count * self.seconds:
-            raise WrongFiresError(f"{len(fires)} fires of {self.count} schedules in {self.seconds} s")
-        return cpu, sorted((fire.stored_at % SECOND) / 1_000_000 for fire in fires)
+        return cpu, lateness_of_repeating(stored, [1] * self.count, begin + 1, end)
 
-    async def _cpu(self, side: Side) -> float:
-        started, cpu = time.perf_counter(), side.scheduler_cpu()
+    async def _cpu(self, side: Side) -> Cpu:
+        """Return the CPU (cores) that is used from now on, over some seconds."""
+        started, cpu = time.perf_counter(), side.cpu()
         await asyncio.sleep(self.seconds)
-        return (side.scheduler_cpu() - cpu) / (time.perf_counter() - started) * 100
+        seconds = time.perf_counter() - started
+        return Cpu(*(part / seconds for part in side.cpu().since(cpu)))
 
-    async def _spread(self, side: Side, names: Sequence[str]) -> list[float]:
-        """Fire one `@at` in each stream, evenly over some seconds; returns how late each was (ms), in order."""
+    async def _spread(self, side: Side, streams: Sequence[str]) -> list[float]:
+        """Fire one `@at` in each of the streams, evenly over some seconds; returns how late each was (ms), in order."""
         begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = [begin + int(number * self.spread_seconds * SECOND / self.count) for number in range(self.count)]
-        load = [
-            schedule(f"{name}.at.{number}", at_pattern(due), side.kind.prefix, f"{name}.out")
-            for number, (name, due) in enumerate(zip(names, dues, strict=True))
-        ]
-        await side.store(load)
+        dues = evenly(begin, self.spread_seconds, self.count)
+        await side.store(
+            reminder(subject_of(number, SPREAD_GROUP, stream), at_pattern(due), side.kind.prefix)
+            for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
+        )
         refuse_if_late(begin)
         await until(dues[-1] + SECOND)
-        return lateness(await all_fires(side, names, self.count), dues)
+        return lateness(await all_fires(side, list(dict.fromkeys(streams)), self.count, SPREAD_GROUP), dues)

@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 
 from bench.fires import lateness
-from bench.load import SECOND, STREAM, at_pattern, schedule
+from bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
 from bench.measures import TAKEOVER, figures
 from bench.scenarios.scenario import all_fires, refuse_if_late, until
 from bench.sides import Side
@@ -50,9 +50,9 @@ class Takeover:
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
             await side.serve_many(streams, self.within_seconds, self.sidecars)
         begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = [begin + int(number * self.seconds * SECOND / self.count) for number in range(self.count)]
+        dues = evenly(begin, self.seconds, self.count)
         await side.store(
-            schedule(f"{stream}.s.{number}", at_pattern(due), side.kind.prefix, f"{stream}.out")
+            reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
             for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
         )
         refuse_if_late(begin)

@@ -11,19 +11,29 @@ from bench import flatness
 from bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from bench.aims import AIMS, judge
 from bench.comparison import moves
-from bench.fires import Fire, WrongFiresError, lateness
-from bench.load import BODY, daily_pattern, schedule
-from bench.measures import FIRE_RATE, LAST, LOAD_RATE, MEASURES, P50, P99, TAKEOVER, Measure, percentile
-from bench.processes import cpu_seconds, read_clock, resident_bytes
-from bench.profiles import DEFAULT, FULL, QUICK, UnknownScenarioError, chosen, scenario
+from bench.load import BODY, Extras, daily_pattern, schedule
+from bench.measures import (
+    CPU_FIRE,
+    FIRE_RATE,
+    HIGHEST_RATE,
+    IDLE_CPU,
+    LAST,
+    LOAD_RATE,
+    MEASURES,
+    P50,
+    P99,
+    TAKEOVER,
+    Measure,
+    percentile,
+)
+from bench.processes import Cpu, cpu_seconds, read_clock, resident_bytes
+from bench.profiles import DEFAULT, MILLION, QUICK, TEN_MILLION, UnknownScenarioError, chosen, scenario
 from bench.publisher import Publisher
 from bench.runs import Run
 from bench.tables import columns, markdown, rows
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.writing import defined, definition_block
-
-MILLISECOND = 1_000_000
 
 
 def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd-1000", machine: str = "one") -> Run:
@@ -43,25 +53,6 @@ def test_a_percentile_is_the_value_that_the_share_does_not_exceed(share: float, 
 
 def test_a_percentile_of_one_value_is_that_value() -> None:
     assert {percentile([7.0], share) for share in (0.0, 0.5, 0.99, 1.0)} == {7.0}
-
-
-def test_lateness_is_sorted_and_in_milliseconds() -> None:
-    fires = [Fire(1, 30 * MILLISECOND), Fire(0, 12 * MILLISECOND)]
-    assert lateness(fires, [10 * MILLISECOND, 29 * MILLISECOND]) == [1.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("fires", "reason"),
-    [
-        ([Fire(0, 10)], "1 fires of 2 schedules, 1 distinct"),
-        ([Fire(0, 10), Fire(0, 10)], "2 fires of 2 schedules, 1 distinct"),
-        ([Fire(0, 10), Fire(1, 10), Fire(1, 10)], "3 fires of 2 schedules, 2 distinct"),
-        ([Fire(0, 10), Fire(1, -MILLISECOND)], "1.000 ms early"),
-    ],
-)
-def test_a_fire_that_is_lost_doubled_or_early_is_no_measurement(fires: list[Fire], reason: str) -> None:
-    with pytest.raises(WrongFiresError, match=reason):
-        lateness(fires, [0, 0])
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_repeat() -> None:
@@ -155,13 +146,13 @@ def test_what_says_nothing_of_the_scheduler_is_not_compared() -> None:
 
 
 def test_an_aim_holds_up_to_its_bound_for_each_mode() -> None:
-    found = a_run({"native": 10, "emulated": 20, "portable": 21})
+    found = a_run({"native": 10, "emulated": 15, "portable": 16})
     verdicts = {verdict.side: verdict for verdict in judge(found)}
     assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
     assert verdicts["portable"].row()[1:] == [
-        "last stored after ≤ 2 × the native scheduler's",
+        "last stored after ≤ 1.5 × the native scheduler's",
         "portable",
-        "2.100 ×",
+        "1.600 ×",
         "does not hold",
     ]
 
@@ -176,16 +167,36 @@ def test_an_aim_bounds_a_figure_a_ratio_or_the_growth_of_a_cost() -> None:
     assert next(flatness.rows(growing)) == [LAST.name, "ms", "emulated", "10.00", "14.00", "1.40"]
 
 
-def test_every_aim_is_about_a_scenario_that_the_full_profile_runs() -> None:
-    assert {aim.scenario for aim in AIMS} <= set(FULL)
+def test_an_aim_of_what_is_better_if_it_is_more_holds_from_its_bound_on() -> None:
+    found = a_run({"emulated": 10_000, "portable": 9_999}, measure=HIGHEST_RATE, name="rate-16000")
+    verdicts = {verdict.side: verdict for verdict in judge(found)}
+    assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
+    assert verdicts["emulated"].aim.text() == "highest rate ≥ 10000 1/s"
+
+
+def test_cpu_is_that_of_the_scheduler_of_the_server_and_of_both() -> None:
+    used = Cpu(0.5, 0.3, 0.2).since(Cpu(0.1, 0.1, 0.0))
+    names = ["CPU per fire, sum", "CPU per fire, scheduler", "CPU per fire, server"]
+    assert CPU_FIRE.figures(used, 1_000) == pytest.approx(dict(zip(names, (400.0, 200.0, 200.0), strict=True)))
+    assert list(IDLE_CPU.figures(used, 10.0).values()) == pytest.approx([4.0, 2.0, 2.0])
+
+
+def test_the_aims_of_cpu_for_each_fire_are_on_the_sum_and_relative_to_the_native_scheduler() -> None:
+    aims = [aim for aim in AIMS if aim.measure.name.startswith("CPU per fire")]
+    assert {aim.scenario for aim in aims} == {"spread-2000", "steady-1000", "spread-20000", "herd-100000"}
+    assert {(aim.measure.name.rpartition(", ")[2], aim.over) for aim in aims} == {("sum", "native")}
+
+
+def test_every_aim_is_about_a_scenario_that_a_profile_runs() -> None:
+    assert {aim.scenario for aim in AIMS} <= {*MILLION, *TEN_MILLION}
     assert {aim.measure.name for aim in AIMS} <= MEASURES.keys()
-    assert {aim.over for aim in AIMS} <= {"", "native", *FULL}
+    assert {aim.over for aim in AIMS} <= {"", "native", *MILLION}
 
 
 def test_a_scenario_has_the_name_under_which_it_is_asked_for() -> None:
-    names = [*FULL, "herd-7", "steady-5"]
+    names = [*MILLION, *TEN_MILLION, "herd-7", "steady-5"]
     assert [scenario(name).name for name in names] == names
-    assert set(QUICK) < set(DEFAULT) < set(FULL)
+    assert set(QUICK) < set(DEFAULT) < set(MILLION)
     assert [found.name for found in chosen(QUICK, ["herd", "spread-5", "herd-1000"])] == [
         "herd-1000",
         "herd-20000",
@@ -238,19 +249,25 @@ def test_a_daily_pattern_names_the_second_of_its_instant() -> None:
 
 
 def test_the_sizes_of_a_schedule_are_those_of_its_block_and_body() -> None:
-    line, rest = schedule("A.s", "@hourly", b"X-", "A.t", "A.u").split(b"\r\n", 1)
+    line, rest = schedule("A.s", "@hourly", b"X-", "A.t", Extras("A.u", body=b"short")).split(b"\r\n", 1)
     block_size, size = map(int, line.split()[-2:])
     assert len(rest) == size + 2
     assert rest[:block_size].endswith(b"X-Nats-Schedule-Source: A.u\r\n\r\n")
 
 
 @pytest.mark.parametrize(("prefix", "dialect"), [(b"", ADR51), (b"X-", PORTABLE)], ids=["adr51", "portable"])
-@pytest.mark.parametrize("source", ["", "A.u"])
-def test_the_headers_of_a_load_are_those_of_its_definitions(prefix: bytes, dialect: Dialect, source: str) -> None:
+@pytest.mark.parametrize("extras", [Extras(), Extras("A.u", "Asia/Kathmandu", "1h")], ids=["plain", "with-all"])
+def test_the_headers_of_a_load_are_those_of_its_definitions(prefix: bytes, dialect: Dialect, extras: Extras) -> None:
     """The benchmark writes them by itself, ten times as fast: what publishes is not what is measured."""
-    terms = Terms(dialect, "A.t", source or None, ttl="", rollup=False)
-    frame = schedule("A.s", "@hourly", prefix, "A.t", source)
-    assert frame.split(b"\r\n", 1)[1].startswith(definition_block(defined("@hourly", terms)) + BODY)
+    terms = Terms(dialect, "A.t", extras.source or None, ttl=extras.ttl, rollup=False)
+    frame = schedule("A.s", "0 0 9 * * *", prefix, "A.t", extras)
+    block = definition_block(defined("0 0 9 * * *", terms, extras.time_zone or None))
+    assert frame.split(b"\r\n", 1)[1].startswith(block + BODY)
+
+
+def test_headers_of_the_publisher_follow_those_of_the_schedule() -> None:
+    frame = schedule("A.s", "@hourly", b"", "A.t", Extras(headers=b"Order-Id: 7\r\n", body=b"body"))
+    assert frame.endswith(b"Nats-Schedule-Target: A.t\r\nOrder-Id: 7\r\n\r\nbody\r\n")
 
 
 def test_acknowledgements_are_counted_wherever_the_bytes_are_cut() -> None:

@@ -1,11 +1,17 @@
 """The benchmark measures what it says, on every side: each scenario, tiny, from end to end."""
 
 import asyncio
+import time
+from pathlib import Path
 
 import pytest
 
+from bench.fires import WrongFiresError, read_fires
+from bench.load import at_pattern, schedule, subject_of, target_of
 from bench.measures import (
+    CPU_FIRE,
     FOLLOWED,
+    HIGHEST_RATE,
     IDLE_CPU,
     LAST,
     MANY_IDLE_CPU,
@@ -27,22 +33,31 @@ from bench.runs import Run
 from bench.scenarios.asked import Asked
 from bench.scenarios.held import Held
 from bench.scenarios.herd import Herd
+from bench.scenarios.loaded import Loaded
+from bench.scenarios.mixed import Mixed
 from bench.scenarios.ordinary import Ordinary
+from bench.scenarios.rate import Rate
 from bench.scenarios.scenario import Scenario
 from bench.scenarios.spread import Spread
+from bench.scenarios.steady import Steady
 from bench.scenarios.streams import Streams
 from bench.scenarios.takeover import Takeover
 from bench.scenarios.watched import Watched
-from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind
+from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 
 pytestmark = pytest.mark.server
 
 LEAD_SECONDS = 4.0
-"""All scenarios run at once here; a machine that is slow at it must still store 20 schedules before they are due."""
+"""Several run at once here; a machine that is slow at it must still store 20 schedules before they are due."""
+SCENARIOS_AT_ONCE = 6
 
 LATENESS = (P50, P99, LAST)
-TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
+TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [  # the longest first
+    (
+        Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS),
+        (*LATENESS, MANY_OVER_ONE, *MANY_IDLE_CPU.measures),
+    ),
     (Spread(20, 1.0, lead_seconds=LEAD_SECONDS), LATENESS),
     (Spread(20, 1.0, sampling=True, family="sampling", lead_seconds=LEAD_SECONDS), LATENESS),
     (
@@ -53,7 +68,7 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
     (Herd(20, repeating=True, lead_seconds=LEAD_SECONDS), (*LATENESS, FOLLOWED)),
     (
         Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS),
-        (*LATENESS, FOLLOWED, MEMORY, IDLE_CPU, RESTART),
+        (*LATENESS, FOLLOWED, MEMORY, *IDLE_CPU.measures, RESTART),
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
@@ -63,8 +78,11 @@ TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [
         Watched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
         (QUIET_SPREAD_P99, QUIET_BURST_P99),
     ),
+    (Steady(20, 1.0, ahead_seconds=LEAD_SECONDS), LATENESS),
+    (Rate(64, step_seconds=1.0, warm_up_seconds=0.5, search_seconds=5.0), (HIGHEST_RATE,)),
+    (Mixed(20, seconds=4, intervals=(2, 4), ahead_seconds=LEAD_SECONDS), (*LATENESS, *CPU_FIRE.measures)),
+    (Loaded(50), (FOLLOWED,)),
     (Ordinary(200, held=10, subjects=20), (RESTART,)),
-    (Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS), (*LATENESS, MANY_OVER_ONE, MANY_IDLE_CPU)),
 ]
 
 
@@ -84,7 +102,13 @@ async def measured(scenario: Scenario, kinds: tuple[Kind, ...]) -> Run:
 
 
 async def test_each_scenario_is_measured_on_every_side() -> None:
-    runs = await asyncio.gather(*(measured(scenario, KINDS) for scenario, _expected in TINY))
+    free = asyncio.Semaphore(SCENARIOS_AT_ONCE)
+
+    async def measured_in_turn(scenario: Scenario) -> Run:
+        async with free:
+            return await measured(scenario, KINDS)
+
+    runs = await asyncio.gather(*(measured_in_turn(scenario) for scenario, _expected in TINY))
     for found, (scenario, expected) in zip(runs, TINY, strict=True):
         assert list(found.scenarios) == [scenario.name]
         figures = {(measure, side) for _scenario, measure, side in found.entries()}
@@ -116,3 +140,20 @@ async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:
     assert any("FAILED on native: schedules were due before all were stored" in line for line in said), said
     assert found.value("herd-5", LAST.name, NATIVE.name) is not None
     assert found.scenarios["spread-20"] == [{}]
+
+
+async def test_a_load_that_is_published_late_fails_its_scenario() -> None:
+    said: list[str] = []
+    _found, failures = await run([Steady(20, 1.0, ahead_seconds=0.0)], [NATIVE], 1, said.append)
+    assert failures == 1
+    assert any("FAILED on native: the load is" in line for line in said), said
+
+
+async def test_a_fire_is_looked_for_on_the_target_of_its_own_schedule(tmp_path: Path) -> None:
+    async with running(NATIVE, tmp_path) as side:
+        before = await side.mark()
+        due, prefix = at_pattern(time.time_ns()), side.kind.prefix
+        await side.store([schedule(subject_of(0), due, prefix, target_of(subject_of(1)))])
+        await side.wait_for_fires(1, before, within_seconds=30.0)
+        with pytest.raises(WrongFiresError, match=r"BENCH\.s\.0 was stored on BENCH\.t\.1, expected BENCH\.t\.0"):
+            await read_fires(side.connection, side.api)
