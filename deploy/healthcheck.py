@@ -3,7 +3,7 @@
 Rule: it uses no setting. It finds the sidecar's process and the address that it listens on in /proc, so the port may
 come from a flag, a variable or a settings file, and variables that an orchestrator sets cannot mislead it.
 At that address it requests /healthz, which answers as long as the event loop runs.
-A sidecar that serves no pages is alive as long as its process is there.
+A sidecar that serves no pages is alive as long as its process is there and not stopped.
 A lost connection to NATS is no reason for a restart: the sidecar reconnects by itself, and a restart would only
 discard its state.
 Limit: Linux; one process id may be given as an argument where more than one sidecar shares this file system.
@@ -21,6 +21,8 @@ TIMEOUT_SECONDS = 3.0
 
 PROGRAM = "nats-scheduler"
 PROC = Path("/proc")
+STOPPED = ("T", "t")
+"""How /proc writes the state of a process that a signal or a debugger has stopped."""
 LISTEN = "0A"
 """How /proc/net/tcp writes the state of a socket that listens."""
 
@@ -55,9 +57,16 @@ def faults_of(process: Path) -> list[str]:
     """Return what is wrong with one sidecar; an empty list if it is healthy."""
     try:
         places = listens_on(process)
+        if not places and is_stopped(process):
+            return [f"process {process.name} is stopped"]
     except OSError as error:
         return [f"process {process.name} cannot be examined: {error.strerror}"]
     return [fault for place in places if (fault := fault_at(*place))]
+
+
+def is_stopped(process: Path) -> bool:
+    """Return whether a signal or a debugger has stopped a process; the state follows the name, in parentheses."""
+    return (process / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0] in STOPPED
 
 
 def listens_on(process: Path) -> list[tuple[str, int]]:

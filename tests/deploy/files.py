@@ -23,7 +23,8 @@ COMPOSE = DEPLOY / "compose.yaml"
 UNIT = DEPLOY / "systemd" / "nats-scheduler.service"
 ENVIRONMENT = DEPLOY / "systemd" / "environment"
 SETTINGS = DEPLOY / "systemd" / "settings.json"
-KUBERNETES = DEPLOY / "kubernetes"
+CHART = DEPLOY / "helm" / "nats-scheduler"
+NATS_VALUES = DEPLOY / "helm" / "nats"
 STREAMS = DEPLOY / "streams"
 GUIDE = ROOT / "docs" / "operating" / "deploy.md"
 
@@ -67,17 +68,23 @@ def compose() -> dict[str, Any]:
 
 
 @cache
-def manifests() -> dict[tuple[str, str], dict[str, Any]]:
-    """Read all Kubernetes objects that the kustomization lists, by kind and name."""
-    listed = yaml.safe_load((KUBERNETES / "kustomization.yaml").read_text("utf-8"))["resources"]
-    objects = [one for name in listed for one in yaml.safe_load_all((KUBERNETES / name).read_text("utf-8"))]
-    return {(one["kind"], one["metadata"]["name"]): one for one in objects}
+def nats_values(name: str) -> dict[str, Any]:
+    """Read a file of values for the official chart of NATS."""
+    read: dict[str, Any] = yaml.safe_load((NATS_VALUES / name).read_text("utf-8"))
+    return read
 
 
-def containers() -> dict[str, dict[str, Any]]:
-    """Give the containers of the StatefulSet by name."""
-    pod = manifests()["StatefulSet", "nats"]["spec"]["template"]["spec"]
-    return {one["name"]: one for one in pod["containers"]}
+def beside() -> dict[str, Any]:
+    """Give the container that these values put beside the server."""
+    added = [one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"]]
+    (container,) = [one for one in added if "image" in one]
+    return dict(container)
+
+
+def image_variables() -> dict[str, str]:
+    """Give the variables of ours that the image sets."""
+    words = [word for one in final_stage() if one.name == "ENV" for word in shlex.split(one.rest)]
+    return {name: value for name, _, value in (word.partition("=") for word in words) if name.startswith("NATS")}
 
 
 def unit_settings() -> list[tuple[str, str]]:
@@ -99,7 +106,7 @@ def our_commands() -> dict[str, list[str]]:
     found = {
         "Dockerfile": json.loads(rests("CMD")[-1]),
         "compose": compose()["services"]["scheduler"]["command"],
-        "kubernetes": containers()["scheduler"]["args"],
+        "beside the server": beside()["args"],
         "systemd": shlex.split(dict(unit_settings())["ExecStart"])[1:],
     }
     return found | {f"deploy.md {n}": line for n, line in enumerate(_commands_of(GUIDE), 1)}
@@ -107,11 +114,10 @@ def our_commands() -> dict[str, list[str]]:
 
 def our_variables() -> dict[str, set[str]]:
     """Collect the names of every `NATS*` variable that the sidecar is given, by where it stands."""
-    image = " ".join(one.rest for one in final_stage() if one.name == "ENV")
     given = {
-        "Dockerfile": set(re.findall(r"\b(\w+)=", image)),
+        "Dockerfile": set(image_variables()),
         "compose": set(compose()["services"]["scheduler"]["environment"]),
-        "kubernetes": {one["name"] for one in containers()["scheduler"]["env"]},
+        "beside the server": {one["name"] for one in beside()["env"]},
         "systemd": set(environment_file()),
     }
     return {place: {name for name in names if name.startswith("NATS")} for place, names in given.items()}

@@ -1,6 +1,7 @@
 """What the files under `deploy/` say to the program is what the program understands."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from tests.deploy.files import (
     GUIDE,
     SETTINGS,
     STREAMS,
+    beside,
     compose,
-    containers,
     environment_file,
+    nats_values,
     our_commands,
     our_variables,
 )
@@ -72,11 +74,13 @@ def test_the_settings_of_the_unit_are_taken_as_they_are(tmp_path: Path) -> None:
 def test_the_image_is_tagged_with_this_version_everywhere() -> None:
     tag = f"nats-scheduler:{VERSION}"
     assert compose()["services"]["scheduler"]["image"] == tag
-    assert containers()["scheduler"]["image"] == tag
-    assert f"--tag {tag} ." in (DEPLOY / "Dockerfile").read_text("utf-8")
-    assert f"--tag {tag} ." in GUIDE.read_text("utf-8")
+    assert beside()["image"] == tag
+    for file in (DEPLOY / "Dockerfile", GUIDE):
+        text = file.read_text("utf-8")
+        assert f"--tag {tag} ." in text
+        assert set(re.findall(r"nats-scheduler:\d\S*", text)) == {tag}
 
 
 def test_the_server_beside_the_sidecar_is_the_same_2_11_everywhere() -> None:
-    images = {compose()["services"]["nats"]["image"], containers()["nats"]["image"]}
-    assert images == {"nats:2.11.11-alpine"}
+    in_chart = nats_values("server.yaml")["container"]["image"]["tag"]
+    assert {compose()["services"]["nats"]["image"], f"nats:{in_chart}"} == {"nats:2.11.11-alpine"}

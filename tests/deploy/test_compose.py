@@ -1,8 +1,8 @@
 """The compose file: a server that is ready first, a sidecar without rights, nothing lost at a restart."""
 
-import http.client
 import shutil
 import subprocess
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +11,7 @@ import pytest
 from nats_scheduler.runtime.embedded import HOST, free_port
 from nats_scheduler.settings.fields import setting_fields
 from tests.deploy.files import COMPOSE, DEPLOY, EVERY_ADDRESS, compose, rests
+from tests.deploy.running import answer_of
 from tests.harness.processes import ChildProcess
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
@@ -70,22 +71,10 @@ async def test_the_server_starts_as_written_and_passes_its_health_check(tmp_path
 
     with ChildProcess(command, tmp_path, name="nats"):
         await eventually(
-            lambda: status_of(int(monitor), f"{url.path}?{url.query}") == http.client.OK,
+            lambda: answer_of(int(monitor), f"{url.path}?{url.query}").status == HTTPStatus.OK,
             within_seconds=HEALTHY_SECONDS,
             describe="a healthy server",
         )
-
-
-def status_of(port: int, path: str) -> int | None:
-    """Ask for a page on loopback; None while nobody answers."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=HEALTHY_SECONDS)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status
-    except OSError:
-        return None
-    finally:
-        connection.close()
 
 
 @pytest.mark.server

@@ -1,128 +1,330 @@
-"""The image, built and run by a container engine; skipped, with the reason, where none answers."""
+"""The image, built and run by a container engine; skipped, with the reason, where none can be had."""
 
-import io
+import asyncio
+import json
 import os
-import socket
+import secrets
+import shutil
+import subprocess
 import sys
-import tarfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
-from docker.errors import DockerException
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
+from nats_scheduler.runtime.embedded import free_port
 from nats_scheduler.version import VERSION
-from tests.conftest import SharedServer
-from tests.deploy.files import ROOT, rests
-from tests.harness.servers import V2_11
+from tests.deploy.files import COMPOSE, ROOT, compose, final_stage, rests
+from tests.deploy.locks import REQUIREMENTS, pinned
+from tests.deploy.yard import (
+    STATE_SECONDS,
+    Yard,
+    becomes_ready,
+    check,
+    execute,
+    health_becomes,
+    health_of,
+    logs,
+    metric_becomes_positive,
+    page,
+    page_becomes,
+    story,
+)
+from tests.harness.containers import ContainerEngine, docker_engine
+from tests.harness.podman import podman_engine
+from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.server
+
 TAG = "nats-scheduler:under-test"
-ENGINE_SECONDS = 10
-"""Longest wait for the engine to answer at all."""
-HEALTHY_SECONDS = 60.0
-"""Longest wait for a container to be called healthy; the check runs each two seconds here."""
+SERVER = str(compose()["services"]["nats"]["image"])
 STOP_SECONDS = 20
-"""Time that the engine gives a container between SIGTERM and SIGKILL."""
+"""Time that the engine gives a container between SIGTERM and SIGKILL, as the compose file says."""
+ENDED_SECONDS = 120
+"""Longest wait for the end of a container, on a machine that has other things to do."""
+NOWHERE = "nats://127.0.0.1:1"
+COMPOSE_SECONDS = 120.0
+"""Longest run of one command of compose."""
+MOST_ADDED_BYTES = 80_000_000
+"""The image adds 52 MB to its base; docs/operating/deploy.md says so."""
 
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[docker.DockerClient]:
-    """Give the container engine of this machine."""
-    address = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
-    path = address.removeprefix("unix://")
-    if path != address and not listens(path):  # asked first: docker-py would leave a socket open behind its error
-        pytest.skip(f"no container engine answers at {address}")
+DRAIN_AND_ASK = """
+import os, re, signal, sys, urllib.error, urllib.request
+sys.path.insert(0, "/opt/nats-scheduler")
+import healthcheck
+def answer(page):
     try:
-        client = docker.from_env(timeout=ENGINE_SECONDS)
-    except DockerException as error:
-        pytest.skip(f"no container engine answers at {address}: {error}")
-    yield client
-    client.close()
+        return urllib.request.urlopen(f"http://127.0.0.1:9464/{page}", timeout=5)
+    except urllib.error.HTTPError as error:
+        return error
+open("/proc/1/fd/2", "w").write('{"event": "asking"}\\n')
+seen = 0
+while seen < 50:
+    text = answer("metrics?name[]=nats_scheduler_fires_in_flight").read().decode()
+    seen = seen + 1 if re.search(r"in_flight\\{.*\\} [1-9]", text) else 0
+os.kill(1, signal.SIGTERM)
+for page in ("healthz", "readyz"):
+    print(page, answer(page).status, flush=True)
+print("check", healthcheck.main(), flush=True)
+"""
+"""Ends the sidecar of its container when a fire stays in flight, and asks for its health at once.
+
+All of it in one process, because the connection is lost after some seconds, and commands from outside may be too late.
+That it has begun is a line in the log of the container.
+"""
+INSTALLED = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+LAST_MESSAGE = """
+import asyncio, sys, nats
+from nats.js.errors import NotFoundError
+async def main(url, subject):
+    client = await nats.connect(url)
+    try:
+        print((await client.jetstream().get_last_msg("ORDERS", subject)).data.decode())
+    except NotFoundError:
+        print("none")
+    await client.close()
+asyncio.run(main(*sys.argv[1:]))
+"""
+"""A client of another program: it prints the last message on a subject."""
 
 
-def listens(path: str) -> bool:
-    """Tell whether someone listens on a Unix socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(ENGINE_SECONDS)
-        return probe.connect_ex(path) == 0
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ContainerEngine]:
+    """Give the container engine of this machine, or one that is set up for this file."""
+    with docker_engine(os.environ) as found:
+        if not isinstance(found, str):
+            yield found
+            return
+    with podman_engine(tmp_path_factory.mktemp("podman")) as made:
+        if isinstance(made, str):
+            pytest.skip(made)
+        yield made
 
 
-@pytest.fixture(scope="session")
-def image(engine: docker.DockerClient) -> str:
+@pytest.fixture(scope="module")
+def image(engine: ContainerEngine, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Build the image from exactly what the Dockerfile copies, once per run."""
-    slow = docker.from_env(timeout=600)
-    try:
-        slow.images.build(
-            fileobj=build_context(), custom_context=True, dockerfile="deploy/Dockerfile", tag=TAG, rm=True
-        )
-    finally:
-        slow.close()
+    engine.build(build_context(tmp_path_factory.mktemp("context")), "deploy/Dockerfile", TAG)
     return TAG
 
 
-def build_context() -> io.BytesIO:
-    """Pack the Dockerfile and its sources."""
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        sources = {source for rest in rests("COPY") if "--from" not in rest for source in rest.split()[:-1]}
-        for name in sorted({"deploy/Dockerfile", *(source.removeprefix("./") for source in sources)}):
-            archive.add(ROOT / name, arcname=name, filter=without_caches)
-    packed.seek(0)
-    return packed
+@pytest.fixture
+async def yard(engine: ContainerEngine, image: str, server_image: str) -> AsyncIterator[Yard]:
+    """Give a network for containers of this test."""
+    async with Yard(engine, image, server_image) as made:
+        yield made
 
 
-def without_caches(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave byte code out of the context."""
-    return None if "__pycache__" in member.name else member
+@pytest.fixture(scope="module")
+def server_image(engine: ContainerEngine) -> str:
+    """Have a server under the name that the compose file has for it."""
+    engine.provide_server(SERVER, server_binary(V2_11))
+    return SERVER
 
 
-def test_the_context_holds_what_is_built_and_nothing_else() -> None:
-    with tarfile.open(fileobj=build_context()) as archive:
-        names = archive.getnames()
-    tops = {name.split("/")[0] for name in names}
-    assert tops == {"LICENSE", "NOTICE", "README.md", "deploy", "nats_scheduler", "pyproject.toml"}
+def build_context(folder: Path) -> Path:
+    """Copy the Dockerfile, what it copies, and what keeps all else away."""
+    copied = {source for rest in rests("COPY") if "--from" not in rest for source in rest.split()[:-1]}
+    for name in ("deploy/Dockerfile", "deploy/Dockerfile.dockerignore", *copied):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, target)
+    return folder
+
+
+def test_the_context_holds_what_is_built_and_nothing_else(tmp_path: Path) -> None:
+    names = {path.relative_to(tmp_path).as_posix() for path in build_context(tmp_path).rglob("*") if path.is_file()}
+    assert {name.split("/")[0] for name in names} == {
+        *("LICENSE", "NOTICE", "README.md", "deploy", "nats_scheduler", "pyproject.toml")
+    }
+    assert {name for name in names if name.startswith("deploy/")} == {
+        *("deploy/Dockerfile", "deploy/Dockerfile.dockerignore", "deploy/healthcheck.py"),
+        *("deploy/image/build.lock", "deploy/image/requirements.lock"),
+    }
     assert "nats_scheduler/cli/main.py" in names
 
 
-def test_the_image_holds_this_version(engine: docker.DockerClient, image: str) -> None:
-    said = engine.containers.run(image, ["--version"], remove=True)
+def test_the_image_holds_this_version(engine: ContainerEngine, image: str) -> None:
+    said = engine.client.containers.run(image, ["--version"], remove=True)
     assert said.decode().strip() == f"nats-scheduler {VERSION}"
 
 
-def test_the_image_does_not_run_as_root(engine: docker.DockerClient, image: str) -> None:
-    said = engine.containers.run(image, ["-u"], entrypoint="id", remove=True)
-    assert said.decode().strip() == "10001"
+def test_the_image_adds_little_to_its_base(engine: ContainerEngine, image: str) -> None:
+    layers = engine.client.images.get(image).history()[: len(final_stage()) - 1]
+    assert 0 < sum(layer["Size"] for layer in layers) < MOST_ADDED_BYTES
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the host's network is a container's only on Linux")
-async def test_a_container_serves_drains_and_ends_well(
-    engine: docker.DockerClient, image: str, shared_server: SharedServer
+async def test_the_image_holds_the_packages_of_the_lock_and_its_bill_says_so(yard: Yard) -> None:
+    container = await yard.sidecar(url=NOWHERE)
+    code, said = await execute(container, "python", "-c", INSTALLED)
+    assert code == 0, said
+    installed = {canonicalize_name(name): Version(version) for name, version in json.loads(said).items()}
+    assert installed.pop(canonicalize_name("nats-scheduler")) == Version(VERSION)
+    assert installed == {name: pin.version for name, pin in pinned(REQUIREMENTS).items()}
+
+    code, said = await execute(container, "cat", "/opt/nats-scheduler/sbom.cdx.json")
+    bill = json.loads(said)
+    assert (code, bill["bomFormat"], bill["metadata"]["component"]["name"]) == (0, "CycloneDX", "nats-scheduler")
+    listed = {canonicalize_name(one["name"]): one for one in bill["components"]}
+    assert {name: Version(one["version"]) for name, one in listed.items()} == installed
+    assert all(one["purl"].startswith(f"pkg:pypi/{name}@") and one["licenses"] for name, one in listed.items())
+
+
+async def test_a_sidecar_in_a_container_has_no_rights(yard: Yard) -> None:
+    container = await yard.sidecar(url=NOWHERE)
+    await logs(container, "connect_failed")
+    code, said = await execute(container, "cat", "/proc/1/status")
+    assert code == 0, said
+    status = {name: text.split() for name, _, text in (line.partition(":") for line in said.splitlines())}
+    assert status["Uid"] == status["Gid"] == ["10001"] * 4
+    assert {int(status[name][0], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {0}
+    assert status["NoNewPrivs"] == ["1"]
+    code, said = await execute(container, "touch", "/opt/nats-scheduler/new")
+    assert code != 0
+    assert "Read-only file system" in said
+
+
+async def test_a_sidecar_is_alive_while_its_server_is_not_there_and_ready_when_it_is(yard: Yard) -> None:
+    container = await yard.sidecar()
+    await logs(container, "connect_failed")
+    assert (await page(container, "/readyz"))[0] == 503
+    assert await check(container) == (0, "")
+    assert await asyncio.to_thread(health_of, container) in {"starting", "healthy"}
+
+    server = await yard.server()
+    await becomes_ready(container)
+    assert await check(container) == (0, "")
+    await health_becomes(yard.engine, container, "healthy")
+
+    await asyncio.to_thread(server.stop, timeout=STOP_SECONDS)
+    await page_becomes(container, "/readyz", 503)
+    assert await check(container) == (0, "")
+    await asyncio.to_thread(server.start)
+    await becomes_ready(container)
+    assert await check(container) == (0, "")
+
+
+@pytest.mark.parametrize(("user", "event"), [("forbidden", "permission_denied"), ("unknown", "connect_failed")])
+async def test_a_sidecar_that_the_server_refuses_is_alive_and_not_ready(
+    yard: Yard, tmp_path: Path, user: str, event: str
 ) -> None:
-    server = await shared_server(V2_11)
-    container: Any = engine.containers.run(
-        image,
-        ["run", "--server", server.url],
-        detach=True,
-        network_mode="host",
-        read_only=True,
-        cap_drop=["ALL"],
-        healthcheck={"interval": 2_000_000_000},
-    )
-    try:
-        await eventually(
-            lambda: health_of(container) == "healthy",
-            within_seconds=HEALTHY_SECONDS,
-            describe=lambda: f"a healthy container\n{container.logs().decode()}",
+    config = tmp_path / "nats.conf"
+    config.write_text('authorization { users: [{user: forbidden, password: p, permissions: {publish: {deny: ">"}}}] }')
+    config.chmod(0o644)
+    await yard.server(config)
+    container = await yard.sidecar(NATS_USER=user, NATS_PASSWORD="p")  # noqa: S106 - of this server
+    await logs(container, event)
+    assert (await page(container, "/readyz"))[0] == 503
+    assert await check(container) == (0, "")
+
+
+async def test_a_sidecar_that_stands_still_is_unhealthy_until_it_goes_on(yard: Yard) -> None:
+    container = await yard.sidecar(url=NOWHERE)
+    await logs(container, "connect_failed")
+    await health_becomes(yard.engine, container, "healthy")
+    container.kill("SIGSTOP")
+    code, said = await check(container)
+    assert (code, said.startswith("no answer from 127.0.0.1 port 9464: ")) == (1, True), said
+    await health_becomes(yard.engine, container, "unhealthy")
+    container.kill("SIGCONT")
+    await health_becomes(yard.engine, container, "healthy")
+
+
+async def test_a_sidecar_without_pages_that_stands_still_is_unhealthy_too(yard: Yard) -> None:
+    container = await yard.sidecar(url=NOWHERE, NATS_SCHEDULER_METRICS_PORT_NUMBER="")
+    await logs(container, "connect_failed")
+    assert await check(container) == (0, "")
+    container.kill("SIGSTOP")
+    assert await check(container) == (1, "process 1 is stopped\n")
+
+
+async def test_a_container_without_a_sidecar_is_unhealthy(yard: Yard) -> None:
+    container = await yard.other("-c", "import signal; print('{}'); signal.pause()", entrypoint="python")
+    assert await check(container) == (1, "no process of nats-scheduler runs here\n")
+    await health_becomes(yard.engine, container, "unhealthy")
+
+
+async def test_wrong_settings_end_the_container_with_exit_code_2(yard: Yard) -> None:
+    container = await yard.sidecar("--window", "none", url=NOWHERE)
+    answer = await asyncio.to_thread(container.wait, timeout=ENDED_SECONDS)
+    assert answer["StatusCode"] == 2
+
+
+async def test_sigterm_drains_within_the_grace_period(yard: Yard) -> None:
+    await yard.server()
+    container = await yard.sidecar()
+    await becomes_ready(container)
+    await add_schedule(container)
+    await metric_becomes_positive(container, "nats_scheduler_fires_total")
+    await asyncio.to_thread(container.stop, timeout=STOP_SECONDS)
+    assert (await asyncio.to_thread(container.wait))["StatusCode"] == 0
+    assert (await logs(container, "stopped"))["clean"] is True
+
+
+async def test_a_sidecar_that_drains_is_alive_not_ready_and_gone_within_the_grace_period(yard: Yard) -> None:
+    """The server stands still, so the fire that is in flight is not acknowledged."""
+    server = await yard.server()
+    container = await yard.sidecar()
+    await becomes_ready(container)
+    await add_schedule(container)
+    asking = asyncio.create_task(execute(container, "python", "-c", DRAIN_AND_ASK))
+    await logs(container, "asking")
+    await asyncio.to_thread(server.pause)
+    _code, said = await asking
+    assert said.splitlines() == ["healthz 200", "readyz 503", "check 0"]
+    answer = await asyncio.to_thread(container.wait, timeout=ENDED_SECONDS)
+    assert (answer["StatusCode"], (await logs(container, "stopped"))["clean"]) == (1, False)
+
+
+async def add_schedule(container: Any) -> None:
+    """Store a schedule that fires each second, with the program of the image."""
+    words = ("add", "ORDERS", "schedules.orders.each", "Look", "--every", "1s", "--target", "orders.due")
+    code, said = await execute(container, "nats-scheduler", *words)
+    assert code == 0, said
+
+
+async def test_compose_starts_server_and_sidecar_creates_the_streams_and_a_schedule_fires(
+    engine: ContainerEngine, image: str, server_image: str, tmp_path: Path
+) -> None:
+    name, _, tag = compose()["services"]["scheduler"]["image"].partition(":")
+    assert engine.client.images.get(image).tag(name, tag)
+    project = f"nats-scheduler-{secrets.token_hex(4)}"
+    port = free_port()
+    command = [*engine.compose, "--project-name", project, "--file", str(COMPOSE)]
+    environment = {**engine.environment, "NATS_HOST_PORT": str(port)}
+
+    async def run(*words: str) -> None:
+        answer = await asyncio.to_thread(
+            subprocess.run, [*command, *words], env=environment, capture_output=True, text=True, timeout=COMPOSE_SECONDS
         )
-        container.stop(timeout=STOP_SECONDS)
-        assert container.wait()["StatusCode"] == 0
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+
+    try:
+        await run("up", "--detach", "--no-build")
+        label = f"com.docker.compose.project={project}"
+        started = engine.client.containers.list(filters={"label": label})
+        services = {one.labels["com.docker.compose.service"]: one for one in started}
+        assert set(services) == {"nats", "scheduler"}
+        for container in services.values():
+            await health_becomes(engine, container, "healthy")
+        await becomes_ready(services["scheduler"])
+        await add_schedule(services["scheduler"])
+
+        async def fired() -> bool:
+            client = engine.inside(sys.executable, "-c", LAST_MESSAGE, f"nats://127.0.0.1:{port}", "orders.due")
+            answer = await asyncio.to_thread(subprocess.run, client, capture_output=True, text=True)
+            assert answer.returncode == 0, answer.stderr
+            return answer.stdout == "Look\n"
+
+        await eventually(fired, within_seconds=STATE_SECONDS, describe=lambda: story(services["scheduler"]))
+        await run("stop", "scheduler")
+        assert (await asyncio.to_thread(services["scheduler"].wait))["StatusCode"] == 0
     finally:
-        container.remove(force=True)
-
-
-def health_of(container: Any) -> str:
-    """Ask the engine what the health check says."""
-    container.reload()
-    return str(container.attrs["State"]["Health"]["Status"])
+        await run("down", "--volumes")

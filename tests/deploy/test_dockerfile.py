@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from nats_scheduler.settings.fields import IMAGE_VARIABLES
 from tests.deploy.files import DEPLOY, DOCKERFILE, EVERY_ADDRESS, ROOT, final_stage, instructions, rests
 
 KNOWN = {
-    *("FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
+    *("ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
     *("HEALTHCHECK", "ENTRYPOINT", "CMD"),
 }
 
@@ -23,10 +24,25 @@ def test_every_instruction_is_one_that_this_reader_knows() -> None:
     assert {one.name for one in instructions()} <= KNOWN
 
 
-def test_base_images_are_pinned_by_tag() -> None:
-    bases = [rest.split()[0] for rest in rests("FROM")]
-    assert len(bases) == 2, "a stage that builds, and the image"
-    assert all(re.fullmatch(r"python:3\.12[\w.]*-slim-\w+", base) for base in bases)
+def test_the_base_image_is_pinned_by_digest() -> None:
+    (argument,) = rests("ARG")
+    name, _, base = argument.partition("=")
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    assert [rest.split()[0] for rest in rests("FROM")] == [f"${{{name}}}"] * 2, "a stage that builds, and the image"
+
+
+def test_packages_are_installed_by_the_hashes_of_the_lock_files_or_from_what_these_gave() -> None:
+    commands = [command for rest in rests("RUN") for command in rest.split("&&") if "bin/pip" in command]
+    unpinned = [one for one in commands if "--require-hashes" not in one and "--no-index" not in one]
+    assert [one.split("bin/pip ")[1] for one in unpinned] == [
+        "wheel --no-deps --no-build-isolation --wheel-dir /wheels ."
+    ]
+    assert all("--no-build-isolation" in one for one in commands if "bin/pip wheel" in one)
+
+
+def test_nothing_keeps_the_image_from_another_architecture() -> None:
+    text = DOCKERFILE.read_text("utf-8").partition("ARG BASE=")[2]
+    assert not re.search(r"--platform|amd64|x86_64|arm64|aarch64", text)
 
 
 @pytest.mark.parametrize("source", copied_from_the_repository())
@@ -66,4 +82,5 @@ def test_the_program_is_started_without_a_shell() -> None:
 
 def test_the_metrics_of_the_image_are_reached_from_outside_the_container() -> None:
     given = dict(re.findall(r"\b(NATS_SCHEDULER_METRICS_\w+)=(\S+)", " ".join(rests("ENV"))))
-    assert given == {"NATS_SCHEDULER_METRICS_ADDRESS": EVERY_ADDRESS, "NATS_SCHEDULER_METRICS_PORT": rests("EXPOSE")[0]}
+    port = {IMAGE_VARIABLES["metrics_port"]: rests("EXPOSE")[0]}
+    assert given == {"NATS_SCHEDULER_METRICS_ADDRESS": EVERY_ADDRESS, **port}

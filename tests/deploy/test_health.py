@@ -85,6 +85,15 @@ async def test_a_sidecar_that_stands_still_is_not_healthy(tmp_path: Path) -> Non
         assert (code, said.startswith("no answer from 127.0.0.1 port ")) == (1, True)
 
 
+async def test_a_sidecar_that_serves_no_pages_is_not_healthy_while_it_is_stopped(tmp_path: Path) -> None:
+    with sidecar(*NOWHERE, folder=tmp_path) as process:
+        await process.wait_for_line("connect_failed")
+        process.pause()
+        assert await check(tmp_path, str(process.pid)) == (1, f"process {process.pid} is stopped\n")
+        process.resume()
+        assert await check(tmp_path, str(process.pid)) == (0, "")
+
+
 async def test_a_sidecar_that_is_connected_is_healthy(shared_server: SharedServer, tmp_path: Path) -> None:
     server = await shared_server(V2_11)
     with sidecar("run", "-s", server.url, "--metrics-port", "0", folder=tmp_path) as process:

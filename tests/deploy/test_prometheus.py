@@ -16,7 +16,7 @@ from nats_scheduler.engine.shards import SHARDS
 from tests.conftest import StartServer
 from tests.deploy.alert_rules import RULES, SCRAPES, SELECTOR, alerts
 from tests.deploy.dashboard import queries, substituted
-from tests.deploy.files import EVERY_ADDRESS, KUBERNETES
+from tests.deploy.files import EVERY_ADDRESS, beside
 from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.prometheus import Prometheus, program, promtool
@@ -63,10 +63,10 @@ def test_the_job_for_pods_finds_the_sidecar_of_the_example_and_nothing_else(tmp_
     job = job_of_example("nats-scheduler-pods")
     (found,) = job.pop("kubernetes_sd_configs")
     assert found == {"role": "pod", "namespaces": {"names": ["nats"]}}
-    pod = yaml.safe_load((KUBERNETES / "statefulset.yaml").read_text("utf-8"))["spec"]["template"]["spec"]
+    server: dict[str, Any] = {"name": "nats", "ports": [{"name": "nats", "containerPort": 4222}]}
     targets = [
         (container["name"], port["name"], f"10.0.0.7:{port['containerPort']}", phase)
-        for container in pod["containers"]
+        for container in (server, beside())
         for port in container["ports"]
         for phase in ("Running", "Failed")
     ]
@@ -257,13 +257,6 @@ async def test_what_goes_wrong_makes_the_expression_of_its_alert_true_and_of_no_
 def test_the_compose_file_and_the_pods_serve_the_port_of_the_example() -> None:
     (target,) = job_of_example(JOB)["static_configs"][0]["targets"]
     host, _, port = target.partition(":")
-    (container,) = [
-        one
-        for one in yaml.safe_load((KUBERNETES / "statefulset.yaml").read_text("utf-8"))["spec"]["template"]["spec"][
-            "containers"
-        ]
-        if one["name"] == "scheduler"
-    ]
-    given = {one["name"]: one.get("value") for one in container["env"]}
+    given = {one["name"]: one.get("value") for one in beside()["env"]}
     assert given["NATS_SCHEDULER_METRICS_PORT"] == port
     assert (host, given["NATS_SCHEDULER_METRICS_ADDRESS"]) == ("127.0.0.1", EVERY_ADDRESS)

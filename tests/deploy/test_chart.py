@@ -1,0 +1,118 @@
+"""The chart's values: each is described, checked and documented, and no setting of the program is missing."""
+
+import copy
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from nats_scheduler.version import VERSION
+from tests.deploy.chart import PAGE, SCHEMA, derived_schema, derived_table, example, page_with, rows, schema, values
+from tests.deploy.files import CHART, DEPLOY, image_variables
+from tests.deploy.rendering import SETS, Values
+
+CHECK = jsonschema.Draft7Validator(schema())
+
+
+def merged(base: Any, over: Any) -> Any:
+    """Lay values over others, as helm does: null removes one."""
+    if not isinstance(base, dict) or not isinstance(over, dict):
+        return over
+    whole = {key: merged(base.get(key), value) for key, value in over.items() if value is not None}
+    return {**{key: value for key, value in base.items() if key not in over}, **whole}
+
+
+def faults(over: Values) -> list[str]:
+    """Return what the schema has against values, each with its place."""
+    found = CHECK.iter_errors(merged(copy.deepcopy(values()), over))
+    return [f"{'.'.join(map(str, one.absolute_path))}: {one.message}" for one in found]
+
+
+def test_the_schema_and_the_table_of_the_page_are_up_to_date() -> None:
+    assert SCHEMA.read_text("utf-8") == derived_schema(), "python -m tests.deploy.chart"
+    assert PAGE.read_text("utf-8") == page_with(derived_table()), "python -m tests.deploy.chart"
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft7Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_values_that_make_sense_are_taken(name: str) -> None:
+    assert faults(SETS[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("over", "place"),
+    [
+        ({"replica": 3}, ""),
+        ({"replicas": "3"}, "replicas"),
+        ({"nats": {"servers": []}}, "nats.servers"),
+        ({"nats": {"servers": ["nats://user:password@nats:4222"]}}, "nats.servers.0"),
+        ({"nats": {"tls": {"ca": {"secretName": "a", "configMapName": "b"}}}}, "nats.tls.ca"),
+        ({"auth": {"method": "password"}}, "auth.method"),
+        ({"auth": {"secretName": ""}}, "auth.secretName"),
+        ({"auth": {"password": "pa55"}}, "auth"),
+        ({"web": {"auth": {"secretName": None}}}, "web.auth"),
+        ({"settings": {"windw": 8}}, "settings"),
+        ({"settings": {"window": 10000}}, "settings.window"),
+        ({"settings": {"metrics_port": 9464}}, "settings"),
+        ({"settings": {"connection": {"password": "pa55"}}}, "settings.connection"),
+        ({"streams": {"ORDERS": {"retention": "limits"}}}, "streams.ORDERS"),
+        ({"streams": {"ORDERS": {"subjects": ["o"]}}, "existingStreamsConfigMap": "mine"}, ""),
+        ({"calendars": {"days": {"company days": "2026-12-24"}}}, "calendars.days"),
+        ({"serviceMonitor": {"interval": 15}}, "serviceMonitor.interval"),
+        ({"runAsUser": 0}, "runAsUser"),
+        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "podDisruptionBudget.maxUnavailable"),
+    ],
+)
+def test_values_that_make_none_are_refused_by_name(over: Values, place: str) -> None:
+    assert [one for one in faults(over) if one.startswith(f"{place}: ")], faults(over)
+
+
+def test_each_value_has_a_description_that_is_a_sentence_and_each_default_a_row() -> None:
+    listed = {path: text for path, _, text in rows()}
+    assert all(text.endswith(".") for text in listed.values())
+    text = (CHART / "values.yaml").read_text("utf-8")
+    assert {path for path in listed if "." not in path} == set(re.findall(r"^(\w+):", text, re.M))
+
+
+def test_every_object_of_the_schema_refuses_what_it_does_not_name() -> None:
+    def open_objects(node: Any, path: str) -> list[str]:
+        if isinstance(node, list):
+            return [place for number, one in enumerate(node) for place in open_objects(one, f"{path}/{number}")]
+        if not isinstance(node, dict):
+            return []
+        found = [place for key, one in node.items() for place in open_objects(one, f"{path}/{key}")]
+        is_open = (
+            node.get("type") == "object" and "properties" in node and node.get("additionalProperties") is not False
+        )
+        return [*found, path] if is_open else found
+
+    assert open_objects(schema(), "") == []
+
+
+def test_the_chart_is_of_this_version() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+
+
+def test_alerts_and_dashboard_are_those_of_monitoring_and_no_copies() -> None:
+    links = {path.name: path.resolve() for path in (CHART / "files").iterdir()}
+    assert links == {
+        "alerts.yaml": DEPLOY / "prometheus" / "alerts.yaml",
+        "dashboard.json": DEPLOY / "grafana" / "nats-scheduler.json",
+    }
+    assert all(path.is_symlink() for path in (CHART / "files").iterdir())
+
+
+def test_what_the_image_sets_does_not_win_over_the_values() -> None:
+    """Variables win over the settings file, so the chart has to give each one that the image sets."""
+    given = set(re.findall(r"- \{name: (NATS\w+)", (CHART / "templates" / "_pod.tpl").read_text("utf-8")))
+    assert set(image_variables()) <= given
+
+
+def test_the_example_of_the_page_is_taken() -> None:
+    assert faults(example()) == []
