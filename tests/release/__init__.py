@@ -1,0 +1,1 @@
+"""What users install: the distributions, as they are built, and as they are installed."""

@@ -1,0 +1,128 @@
+"""Build distributions of a source tree, and install them into environments of their own.
+
+Its rule: nothing of this checkout is seen by what is installed: its interpreter starts with neither this folder nor a
+variable of ours.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CLIENT = ROOT / "distributions" / "client"
+EPOCH = 1_790_000_000
+"""The time (s since the Unix epoch) that all files of a distribution get here."""
+BUILD_SECONDS = 300.0
+INSTALL_SECONDS = 420.0
+"""Longest time for the installation of everything that is needed, from a slow index."""
+UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ProxyError")
+"""What pip reports if it has no connection to an index; a package that is not there is something else."""
+OF_THE_TREE = ("nats_scheduler", "bench", "deploy", "distributions", "docs", "examples", "tests")
+FILES_OF_THE_TREE = ("CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore")
+
+
+def build(sources: Path, out: Path, kind: str, epoch: int = EPOCH) -> Path:
+    """Build the wheel or the source distribution (`kind`) of a tree, and return its file."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", kind, "--directory", str(out)],
+        cwd=sources,
+        env=environment,
+        check=True,
+        capture_output=True,
+        timeout=BUILD_SECONDS,
+    )
+    (built,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+def copied_tree(folder: Path) -> Path:
+    """Copy what distributions are built of to another folder."""
+    for name in OF_THE_TREE:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES_OF_THE_TREE:
+        if (ROOT / name).exists():  # a source distribution has its own .gitignore
+            shutil.copyfile(ROOT / name, folder / name)
+    return folder
+
+
+def interpreter(version: str) -> Path | None:
+    """Find Python of a version such as 3.12, on the path or among those of pyenv; None if it is not here."""
+    pyenv = sorted(Path("~/.pyenv/versions").expanduser().glob(f"{version}.*/bin/python3"))
+    named = shutil.which(f"python{version}")
+    candidates = [Path(sys.executable), *pyenv, *([Path(named)] if named else [])]
+    return next((one for one in candidates if _version_of(one) == version), None)
+
+
+def _version_of(python: Path) -> str:
+    program = "import sys, ssl, ensurepip; print('%d.%d' % sys.version_info[:2])"
+    ran = subprocess.run([str(python), "-I", "-c", program], capture_output=True, text=True, check=False)
+    return ran.stdout.strip()
+
+
+class Installed:
+    """An environment of its own, with what was installed there."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.folder = folder
+        if python == Path(sys.executable):
+            venv.create(folder, symlinks=True, with_pip=False)
+        else:
+            subprocess.run([str(python), "-m", "venv", "--without-pip", str(folder)], check=True, timeout=BUILD_SECONDS)
+        self.python = folder / "bin" / "python"
+
+    def pip(self, *arguments: str) -> None:
+        """Run our pip for this environment."""
+        command = [sys.executable, "-m", "pip", "--python", str(self.python), "--disable-pip-version-check"]
+        ran = subprocess.run(
+            [*command, *arguments], check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
+        )
+        if ran.returncode and any(sign in ran.stderr for sign in UNREACHABLE):
+            pytest.skip(f"no index of Python packages can be reached: {ran.stderr.strip().splitlines()[0]}")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def install(self, *wanted: str) -> None:
+        """Install distributions with what they need; what is imported is compiled then."""
+        self.pip("install", "--quiet", "--no-compile", *wanted)
+
+    def versions(self) -> dict[str, str]:
+        """Return the distributions that are installed, by name."""
+        program = (
+            "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+        )
+        found: dict[str, str] = json.loads(self.run_python(program))
+        return found
+
+    def command(self, *arguments: str) -> list[str]:
+        """Name `nats-scheduler` of this environment."""
+        return [str(self.folder / "bin" / "nats-scheduler"), *arguments]
+
+    def environment(self) -> dict[str, str]:
+        """Return variables without any of Python's or ours."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("NATS", "PYTHON"))}
+        return {**kept, "HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / ".config")}
+
+    def run(self, command: Sequence[str], seconds: float = 120.0) -> str:
+        """Run a command outside of this checkout, and return what it prints; it has to succeed."""
+        ran = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    def run_python(self, program: str, *arguments: str, options: Sequence[str] = ()) -> str:
+        """Run a program with this environment's Python; `-I` keeps the folder and the variables out."""
+        return self.run([str(self.python), "-I", *options, "-c", program, *arguments])
