@@ -1,4 +1,4 @@
-"""The fires of a schedule are found in the stream, newest first, whoever fired them and whatever lies between them."""
+"""The fires of a schedule are found in the stream, newest first, those of a sidecar and those of the server."""
 
 from datetime import timedelta
 

@@ -91,6 +91,19 @@ async def test_an_edit_that_changes_nothing_stores_nothing() -> None:
     assert world.last().sequence == sequence
 
 
+@pytest.mark.parametrize("stored", ["@every 1h", "@every 60m0s"])
+async def test_the_same_interval_in_other_words_is_no_change(stored: str) -> None:
+    world = World()
+    sequence = world.put(block(stored))
+    first = (await world.found()).timetable().first_fire()
+    world.after(600)
+    assert (await edited(world, Wish(when=every(HOUR))))[""] == stored
+    assert world.last().sequence == sequence
+    await edited(world, Wish(when=every(HOUR), body=b"new"))
+    found = await world.found()
+    assert (found.pattern, found.message.body, found.timetable().first_fire()) == (stored, b"new", first)
+
+
 async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
     world = World()
     world.put(block(prefix="X-"))
@@ -180,6 +193,12 @@ async def test_a_program_edits_a_schedule_and_it_fires_so(
         with pytest.raises(NotFoundError):
             await schedules.edit(subject, body=b"none")
         created = await schedules.create(subject, at(FAR), b"old", target=out, headers=[("A", "1"), ("A", "2")])
+        would = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"}, dry_run=True)
+        assert (would.kind, would.sequence, (await schedules.get(subject)).body) == (
+            Kind.EDITED,
+            created.sequence,
+            b"old",
+        )
         change = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"}, reason="asked")
         assert (change.kind, change.before, change.author.reason) == (Kind.EDITED, created.sequence, "asked")
         again = await schedules.edit(subject, body=b"new", ttl=HOUR, headers={"B": "3"})

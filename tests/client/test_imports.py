@@ -8,7 +8,7 @@ import pytest
 
 SIDECARS = (
     *("cli", "doctor", "engine", "jetstream", "observe", "runtime", "service", "settings", "testing", "web"),
-    *("pydantic", "structlog", "click", "rich", "prometheus_client", "croniter", "starlette", "uvicorn", "jinja2"),
+    *("pydantic", "click", "rich", "prometheus_client", "croniter", "starlette", "uvicorn", "jinja2"),
 )
 PROGRAM = """
 import json, sys

@@ -1,6 +1,6 @@
 """The store over a nats-py connection keeps the contract of all stores, on every version of the server."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -9,50 +9,36 @@ from nats_scheduler.client.serving import Servings
 from nats_scheduler.client.store import ClientStore
 from nats_scheduler.client.wire import wire_of
 from nats_scheduler.control.edits import remove
-from nats_scheduler.message.stored import StoredMessage
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer
-from tests.control.contract import Side, StoreContract
-from tests.harness.account import Account, account_on, sidecar_on
+from tests.control.contract import StoreContract
+from tests.control.server_side import ServerSide, account_with
+from tests.harness.account import sidecar_on
 from tests.harness.servers import ALL_VERSIONS
-
-
-class ClientSide(Side):
-    """The client's store on a real server with a sidecar."""
-
-    def __init__(self, account: Account, store: ClientStore, stream: str) -> None:
-        self.account, self.store, self.stream = account, store, stream
-        self.unserved = f"{stream}-plain"
-
-    async def publish(self, subject: str, block: bytes, body: bytes = b"") -> int:
-        return await self.account.publish_block(subject, block, body)
-
-    async def messages(self, subject: str) -> Sequence[StoredMessage]:
-        return await self.account.messages(self.stream, subject)
 
 
 @pytest.fixture(params=ALL_VERSIONS)
 async def side(
     request: pytest.FixtureRequest, shared_server: SharedServer, stream_name: str, connect: Connect
-) -> AsyncIterator[ClientSide]:
+) -> AsyncIterator[ServerSide]:
     server = await shared_server(request.param)
-    async with account_on(server.url) as account:
-        await account.create(stream_name, allow_msg_schedules=False, allow_rollup_hdrs=True)
-        await account.create(f"{stream_name}-plain", allow_msg_schedules=False)
-        async with sidecar_on(server.url, portable_streams=[stream_name]) as sidecar:
-            await sidecar.ready(stream_name)
-            wire = wire_of(await connect(server.url))
-            requests = Requests(wire)
-            store = ClientStore(wire, requests, Servings(wire, requests))
-            await store.served(stream_name)  # it knows the time of the server from then on
-            yield ClientSide(account, store, stream_name)
+    async with (
+        account_with(server.url, stream_name) as account,
+        sidecar_on(server.url, portable_streams=[stream_name]) as sidecar,
+    ):
+        await sidecar.ready(stream_name)
+        wire = wire_of(await connect(server.url))
+        requests = Requests(wire)
+        store = ClientStore(wire, requests, Servings(wire, requests))
+        await store.served(stream_name)  # it knows the time of the server from then on
+        yield ServerSide(account, store, stream_name)
 
 
 class TestClientStore(StoreContract):
     """On a plain stream with portable headers, which every version has."""
 
 
-async def test_the_message_before_a_deleted_one_is_found(side: ClientSide) -> None:
+async def test_the_message_before_a_deleted_one_is_found(side: ServerSide) -> None:
     """Servers up to 2.11 find it only once the messages on the subject were read."""
     for body in (b"1", b"2", b"3"):
         last = await side.publish(side.subject(), b"", body)
@@ -62,7 +48,7 @@ async def test_the_message_before_a_deleted_one_is_found(side: ClientSide) -> No
     assert found.body == b"2"
 
 
-async def test_where_purges_are_denied_each_version_is_deleted(side: ClientSide) -> None:
+async def test_where_purges_are_denied_each_version_is_deleted(side: ServerSide) -> None:
     config = (await side.account.api.stream(side.stream))["config"]
     if config.get("allow_rollup_hdrs"):
         config["allow_rollup_hdrs"] = False

@@ -21,7 +21,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.message.headers import HEADER_LINE
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import account_on
+from tests.harness.account import WAIT_SECONDS, account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -151,6 +151,28 @@ async def test_no_answer_and_no_connection_are_errors(start_server: StartServer,
     await eventually(lambda: connection.is_closed, within_seconds=30, describe="the connection is lost")
     with pytest.raises(NoAnswerError, match="no connection"):
         await wire.request("silent", within_seconds=30, accept=read_answer)
+
+
+async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_coming_back(
+    start_server: StartServer, connect: Connect
+) -> None:
+    """Without a turn of the loop in each request nothing else would run, nats-py's own attempts to connect included."""
+    server = await start_server(V2_11)
+    connection = await connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.01)
+    wire = wire_of(connection)
+    await server.stop()
+    await eventually(lambda: not connection.is_connected, within_seconds=WAIT_SECONDS, describe="it is disconnected")
+    loop, turns = asyncio.get_running_loop(), 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+
+    for _ in range(100):
+        loop.call_soon(turn)
+        with pytest.raises(NoAnswerError, match="no connection"):
+            await wire.request("a", within_seconds=1, accept=read_answer)
+    assert turns == 100
 
 
 DENYING = """

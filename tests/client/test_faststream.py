@@ -1,0 +1,88 @@
+"""What `docs/clients.md` says that surprises users of FastStream is so, with the version that the tests install."""
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import pytest
+from faststream.nats import JStream, NatsBroker
+from faststream.nats.schemas import Schedule
+from nats.js.errors import BadRequestError
+
+from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.servers import V2_11, V2_15
+from tests.harness.waiting import eventually
+
+THEIRS = {"storage": "file", "max_msgs": 1000, "description": "of another team"}
+NO_ZONE = datetime(2100, 1, 1) + timedelta(seconds=1)  # noqa: DTZ001
+
+
+@pytest.fixture
+async def native(start_server: StartServer) -> EmbeddedServer:
+    """Start a server that fires by itself."""
+    return await start_server(V2_15)
+
+
+@pytest.fixture
+async def broker(native: EmbeddedServer) -> AsyncIterator[NatsBroker]:
+    """Connect FastStream to that server."""
+    async with NatsBroker(native.url, logger=None) as connected:
+        yield connected
+
+
+def with_stream(broker: NatsBroker, *, declare: bool) -> None:
+    """Have a broker receive from the stream ORDERS, and perhaps declare it."""
+    stream = JStream("ORDERS", subjects=["ORDERS.>"], allow_msg_schedules=True, declare=declare)
+
+    @broker.subscriber("ORDERS.due", stream=stream, durable="due", pull_sub=True)
+    async def due(_body: str) -> None:
+        """Take what fires."""
+
+
+@pytest.mark.parametrize(("declare", "limit"), [(True, -1), (False, 1000)])
+async def test_a_stream_with_another_configuration_is_replaced_unless_it_is_not_declared(
+    broker: NatsBroker, native: EmbeddedServer, declare: bool, limit: int
+) -> None:
+    async with account_on(native.url) as account:
+        await account.create("ORDERS", **THEIRS)
+        with_stream(broker, declare=declare)
+        await broker.start()
+        assert (await account.api.stream("ORDERS"))["config"]["max_msgs"] == limit
+
+
+async def test_a_refusal_is_seen_only_with_the_name_of_the_stream(broker: NatsBroker, native: EmbeddedServer) -> None:
+    async with account_on(native.url) as account:
+        await account.create("ORDERS")
+        wrong = Schedule(time=NO_ZONE, target="ORDERS.due")
+        await broker.publish("17", "ORDERS.s", schedule=wrong)
+        with pytest.raises(BadRequestError) as refused:
+            await broker.publish("17", "ORDERS.s", schedule=wrong, stream="ORDERS")
+        assert refused.value.err_code == 10189
+        assert await account.messages("ORDERS", "ORDERS.s") == []
+
+
+async def test_a_time_without_a_zone_is_stored_and_rejected_by_the_sidecar(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        await account.create("ORDERS")
+        async with NatsBroker(server.url, logger=None) as broker:
+            await broker.publish(
+                "17", "ORDERS.s", schedule=Schedule(time=NO_ZONE, target="ORDERS.due"), stream="ORDERS"
+            )
+        [event] = await eventually(lambda: running.of("ORDERS", ScheduleRejected), within_seconds=WAIT_SECONDS)
+        assert (event.schedule, event.rejection.code) == ("ORDERS.s", 10189)
+
+
+async def test_all_fires_of_a_schedule_have_its_correlation(broker: NatsBroker, native: EmbeddedServer) -> None:
+    async with account_on(native.url) as account:
+        await account.create("ORDERS")
+        headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.due"}
+        await broker.publish("17", "ORDERS.s", stream="ORDERS", headers=headers)
+        other = {"Nats-Schedule": f"@at {in_seconds(0)}", "Nats-Schedule-Target": "ORDERS.other"}
+        await broker.publish("17", "ORDERS.o", stream="ORDERS", headers=other)
+        fires = await account.wait_for("ORDERS", "ORDERS.due", 2) + await account.wait_for("ORDERS", "ORDERS.other")
+        assert len({header_value(fire.block, b"correlation_id") for fire in fires}) == 2
+        assert {header_value(fire.block, b"content-type") for fire in fires} == {b"text/plain"}
