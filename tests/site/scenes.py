@@ -1,0 +1,109 @@
+"""What there is before a reader types the first command of a page: a server, a sidecar, streams, schedules, files.
+
+The rule: a scene has what the page takes for granted and nothing that it tells its reader to make.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.harness.servers import V2_11, V2_15
+from tests.house.coming_from import STREAM_FILE
+
+ORDERS: Mapping[str, Any] = json.loads(STREAM_FILE)
+"""The stream of the README, which most pages begin with."""
+EVERY_MORNING = {
+    "Nats-Schedule": "0 30 9 * * mon-fri",
+    "Nats-Schedule-Time-Zone": "Europe/Berlin",
+    "Nats-Schedule-Target": "orders.due",
+}
+REMINDER = ("orders.schedules.reminder", EVERY_MORNING, "Hello")
+MORNING = ("orders.schedules.morning", EVERY_MORNING, "Look at the open orders")
+REPORT = ("orders.schedules.report", {"Nats-Schedule": "@every 15m", "Nats-Schedule-Target": "orders.reports"}, "{}")
+OLD = ("orders.schedules.old.1016", EVERY_MORNING, "Order 1016")
+DAILY = ("orders.schedules.daily", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "orders.due"}, "daily")
+CONTEXT = json.dumps({"description": "the shop", "url": "nats://127.0.0.1:4222"})
+
+
+def stream(name: str, *subjects: str, **more: object) -> dict[str, Any]:
+    """Return a stream like that of the README with another name and other subjects."""
+    return {**ORDERS, "name": name, "subjects": list(subjects), **more}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A server, and what is on it."""
+
+    version: str | None = V2_11
+    """None: the page itself starts its server."""
+    before: str | None = None
+    """The version that the streams and schedules were stored with, if the server was upgraded since."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the sidecar."""
+    serves_metrics: bool = False
+    streams: tuple[Mapping[str, Any], ...] = (ORDERS,)
+    schedules: tuple[tuple[str, Mapping[str, str], str], ...] = ()
+    consumer: str | None = None
+    """The name of a consumer of ORDERS."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Beside `orders.json`, which is always there."""
+
+
+NOTHING = Scene(version=None)
+"""The page itself starts its server."""
+EMPTY = Scene(streams=())
+FAILURES = stream("nats_scheduler_failures", "nats_scheduler.advisory.>", allow_msg_schedules=False)
+
+COMMANDS = Scene(
+    streams=(ORDERS, FAILURES),
+    schedules=(REMINDER, DAILY, OLD),
+    files={
+        "invoices.json": json.dumps(stream("INVOICES", "invoices.>")),
+        "reminder.json": '{"order": 1017}',
+        "holidays.txt": "2026-12-25\n",
+        "subjects.txt": "orders.schedules.reminder\n",
+        ".config/nats/context/production.json": CONTEXT,
+        "home/.config/nats/context/production.json": CONTEXT,
+    },
+)
+
+UPGRADED = Scene(version=V2_15, before=V2_11, schedules=(MORNING,))
+
+SCENES = {
+    "README.md": EMPTY,
+    "CONTRIBUTING.md": NOTHING,
+    "docs/start.md": NOTHING,
+    "docs/coming-from/README.md": EMPTY,
+    "docs/operating/changing.md": Scene(streams=(ORDERS, FAILURES)),
+    "docs/operating/graduate.md": UPGRADED,
+    "docs/operating/monitoring.md": Scene(
+        serves_metrics=True, schedules=(REMINDER,), consumer="worker", settings={"canary_interval": "10s"}
+    ),
+    "docs/operating/pause.md": Scene(schedules=(MORNING,)),
+    "docs/operating/why-not.md": Scene(schedules=(REMINDER,)),
+    "docs/reference/commands.md": COMMANDS,
+    "docs/reference/commands.md ## nats-scheduler graduate": UPGRADED,
+    "docs/reference/commands.md ## nats-scheduler fire": Scene(schedules=(MORNING,)),
+    "docs/reference/commands.md ## nats-scheduler backfill": Scene(schedules=(REPORT,)),
+    "docs/reference/control.md": Scene(settings={"allow_control": True}),
+    "docs/reference/patterns.md": Scene(streams=(stream("REPORTS", "reports.>"),)),
+    "docs/reference/policies.md": Scene(
+        streams=(ORDERS, stream("CRON", "cron.>"), stream("JOBS", "jobs.>", retention="workqueue")),
+        settings={"allowed_targets_elsewhere": ("CRON=jobs.>", "CRON=mail.out")},
+    ),
+}
+"""By page, or by page and section; what has no row begins with the stream of the README, a sidecar and nothing else."""
+
+
+def part_of(page: str, section: str) -> str:
+    """Return the part of a page to which a section belongs: one with a scene of its own, or the rest of the page."""
+    own = f"{page} {section}"
+    return own if own in SCENES else page
+
+
+def scene_of(part: str) -> Scene:
+    """Return what there is before a part of a page begins."""
+    return SCENES.get(part, NOTHING if part.startswith("docs/tutorials/") else Scene())

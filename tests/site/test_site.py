@@ -1,0 +1,117 @@
+"""The site is built without a warning, loads nothing from elsewhere, and can be read and searched from a folder."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.browser import Browser, browser_in
+from tests.house.sources import ROOT
+
+pytestmark = pytest.mark.server
+BUILD_SECONDS = 240.0
+PARTS = ("docs", "deploy", "examples", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"?([^\" >]+)"
+    r"|<link\b(?=[^>]*\brel=\"?(?:stylesheet|preconnect|icon|preload))[^>]*\bhref=\"?([^\" >]+)"
+    r"|@import\s+[\"']?([^\"';]+)|url\([\"']?([^\"')]+)"
+)
+"""What a page or a style sheet makes a browser load."""
+PAGES = ("index.html", "screens.html", "comparison.html", "tutorials/reminder.html", "reference/commands.html")
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+def build(config: Path, target: Path) -> tuple[int, str]:
+    """Build the site; return the exit code, and what was reported."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", config, "--site-dir", target],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_SECONDS,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        check=False,
+    )
+    return answer.returncode, answer.stdout + answer.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the site, built once."""
+    target = tmp_path_factory.mktemp("site") / "built"
+    code, said = build(ROOT / "mkdocs.yml", target)
+    assert (code, re.findall(r"^(?:WARNING|ERROR).*", said, re.M)) == (0, []), said
+    return target
+
+
+def test_each_page_of_the_repository_is_one_of_the_site(site: Path) -> None:
+    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    names = [page.with_name("index.md") if page.name == "README.md" else page for page in pages]
+    assert [name for name in names if not (site / name).with_suffix(".html").is_file()] == []
+    assert "What it promises" in (site / "index.html").read_text("utf-8"), "the README is the first page"
+    assert all((site / name).is_file() for name in ("contributing.html", "changelog.html", "internals/tests.html"))
+    assert "Remind customers" in (site / "files" / "examples" / "reminders.py.html").read_text("utf-8")
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    files = [path for kind in ("html", "css") for path in site.rglob(f"*.{kind}")]
+    loaded = {next(filter(None, found)) for path in files for found in LOADED.findall(path.read_text("utf-8"))}
+    assert len(files) > 50
+    assert len(loaded) > 10
+    assert {one for one in loaded if re.match(r"(?:https?:)?//", one)} == set()
+
+
+def test_a_fault_of_each_kind_fails_the_build(tmp_path: Path) -> None:
+    for part in PARTS:
+        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+        copy(ROOT / part, tmp_path / part)
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "README.md", tmp_path / "tests" / "README.md")
+    faults = "# Not in the nav\n\n[a](no-such-page.md) [b](start.md#no-such-heading) [c](../no-such-file.md)\n"
+    (tmp_path / "docs" / "more.md").write_text(faults)
+    code, said = build(tmp_path / "mkdocs.yml", tmp_path / "built")
+    assert code != 0
+    assert "more.md" in said.partition("not included in the")[2]
+    for link in ("no-such-page.md", "#no-such-heading", "../no-such-file.md"):
+        assert f"'{link}'" in said or f"{link}'" in said, link
+
+
+@pytest.fixture
+async def browser(tmp_path: Path) -> AsyncIterator[Browser]:
+    async with browser_in(tmp_path) as window:
+        yield window
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_browser_shows_it_on_a_desk_and_on_a_phone(site: Path, browser: Browser, scheme: str) -> None:
+    await browser.prefer(prefers_color_scheme=scheme)
+    for page in PAGES:
+        for width, height in (DESKTOP, PHONE):
+            await browser.size(width, height, is_phone=(width, height) == PHONE)
+            await browser.open((site / page).as_uri())
+            colours = await browser.until("return document.body.getAttribute('data-md-color-scheme')")
+            assert colours == {"light": "default", "dark": "slate"}[scheme]
+            wide = await browser.run("return document.documentElement.scrollWidth - window.innerWidth")
+            assert wide <= 0, f"{page} is {wide} pixels wider than {width}"
+            addresses = await browser.run("return performance.getEntriesByType('resource').map((one) => one.name)")
+            assert [one for one in addresses if not one.startswith("file:")] == []
+            broken = "return [...document.images].filter((one) => one.complete && !one.naturalWidth).length"
+            assert await browser.run(broken) == 0
+    assert [line for line in await browser.console() if line.startswith("SEVERE")] == []
+
+
+async def test_the_search_finds_a_page_without_a_network(site: Path, browser: Browser) -> None:
+    await browser.size(*DESKTOP)
+    await browser.open((site / "index.html").as_uri())
+    await browser.run("document.querySelector('.md-search__input').focus()")
+    await browser.press(*"holidays")
+    found = await browser.until(
+        "const links = [...document.querySelectorAll('.md-search-result__link')].map((one) => one.href);"
+        "return links.length ? links : null",
+        describe="results of the search",
+    )
+    assert any("operating/holidays.html" in link for link in found)
