@@ -8,11 +8,13 @@ Limit: any other word in backticks (a header, a command, a bare class) names not
 
 import ast
 import io
+import json
 import re
 import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.house.sources import PACKAGE, ROOT, TESTS, modules, names_of_tests_in, source, syntax_tree
 
@@ -33,7 +35,7 @@ NAMING_COMMENT = re.compile(r"#.*(?:`|behavio|check)")
 """A line that may have a comment in which `faults` finds anything."""
 SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.", "nats_scheduler.control.v1.")
 """What begins so is a subject, and no module."""
-MADE_BY_THE_READER = {"publish.py"}
+MADE_BY_THE_READER = {"publish.py", "paid.py", "report.py", "sensor.py", "worker.py"}
 """Files that a page tells its reader to make."""
 
 
@@ -70,7 +72,7 @@ def leads_somewhere(name: str, file: Path) -> bool:
     if TEST.fullmatch(name):
         return name in names_of_tests()
     if MODULE.fullmatch(name) and name.partition(".")[0] in {*OUR_FOLDERS, "nats_scheduler"}:
-        return resolves(name.removeprefix("nats_scheduler.").split("."))
+        return resolves(name.removeprefix("nats_scheduler.").split(".")) or is_value_of_the_chart(name.split("."))
     return True
 
 
@@ -85,6 +87,24 @@ def resolves(parts: list[str]) -> bool:
             if path.with_suffix(".py").is_file() and (not rest or rest[-1] in defined_in(path.with_suffix(".py"))):
                 return True
     return False
+
+
+def is_value_of_the_chart(parts: list[str]) -> bool:
+    """Return whether a dotted name is a value of the Helm chart, which has parts that are called as rooms are."""
+    node: Any = values_of_the_chart()
+    for part in parts:
+        form = node.get("$ref", "").rpartition("/")[2]
+        node = (values_of_the_chart()["definitions"][form] if form else node).get("properties", {}).get(part)
+        if node is None:
+            return False
+    return True
+
+
+@cache
+def values_of_the_chart() -> dict[str, Any]:
+    """Read the schema of the chart's values."""
+    path = ROOT / "deploy" / "helm" / "nats-scheduler" / "values.schema.json"
+    return dict(json.loads(path.read_text("utf-8")))
 
 
 def last_part(name: str) -> str:

@@ -75,10 +75,10 @@ def _dotted(expression: ast.expr) -> str:
 
 
 def markdown_files() -> list[Path]:
-    """List the Markdown files of the checkout, hidden folders (`.venv`, `.cache`) left out."""
+    """List the Markdown files of the checkout, without hidden folders (`.venv`, `.cache`) and what tools made."""
     found = []
     for path in ROOT.rglob("*.md"):
         parents = path.relative_to(ROOT).parts
-        if not any(part.startswith(".") or part in {"build", "dist"} for part in parents):
+        if not any(part.startswith(".") or part in {"build", "dist", "node_modules"} for part in parents):
             found.append(path)
     return sorted(found)

@@ -61,7 +61,10 @@ def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
     calls, warnings = run(tmp_path, user=0, apt_code=0)
     installed = [call.split()[-1] for call in calls if call.startswith("install ")]
     assert [call for call in calls if call.startswith("update")] == ["update -qq"]
-    assert installed == ["prometheus", "chromium", "chromium-driver", "fish"]
+    assert installed == [
+        *("prometheus", "chromium", "chromium-driver", "fish", "jq"),
+        *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
+    ]
     assert calls[-2:] == ["pip install --quiet --editable .[test]", "pytest"]
     assert warnings == ""
 

@@ -1,4 +1,4 @@
-"""Whoever looks for the test of a module finds it, and the pages for contributors name commands and tiers that work.
+"""The test of each module is found by its name or in a table; the pages for contributors name what works.
 
 The fast tier starts no server: the guard that refuses it (`tests/harness/tiers.py`) is shown to be on in a test of it.
 """

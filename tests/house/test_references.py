@@ -37,6 +37,7 @@ def test_what_a_page_names_is_there(document: Path) -> None:
         "`engine/stream.py: StreamEngine.no_such_method`",
         "`house/test_references.py::test_that_is_not_there`",
         "`runtime.no_such_module`",
+        "`web.auth.noSuchValue`",
         "`no_such_folder.md`",
         "`engine/no_such_folder/`",
         "`test_that_is_not_there`",
