@@ -3,6 +3,8 @@
 Outcomes that the engine must reason about are values (`engine.inputs`); exceptions are for everything else.
 """
 
+from nats_scheduler.jetstream.denied import Denial
+
 
 class JetStreamError(Exception):
     """Any failure between this process and JetStream."""
@@ -50,6 +52,11 @@ class NotPermittedError(JetStreamError):
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject}: the sidecar's user lacks the permission to publish there")
         self.subject = subject
+
+    @property
+    def permission(self) -> Denial:
+        """The missing permission: the same for every attempt."""
+        return Denial(True, self.subject).permission
 
 
 class ApiError(JetStreamError):

@@ -45,7 +45,7 @@ class Setbacks:
 
     def failed(self, error: JetStreamError) -> None:
         """Note a failure, and report it if it is news."""
-        lacks = Denial(True, error.subject).permission if isinstance(error, NotPermittedError) else None
+        lacks = error.permission if isinstance(error, NotPermittedError) else None
         if lacks is not None and lacks == self._lacks:
             self.wait_seconds = min(2 * self.wait_seconds, RETRY_WAIT_LIMIT_SECONDS)
             return

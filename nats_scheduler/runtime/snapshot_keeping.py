@@ -22,7 +22,6 @@ from nats_scheduler.engine.inputs import RemovalsSuspected
 from nats_scheduler.engine.snapshot_chunks import UnkeepableError
 from nats_scheduler.engine.snapshots import Taking
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.runtime.clock import Clock
@@ -172,7 +171,7 @@ class SnapshotKeeper:
         self._not_before = self._clock.monotonic() + self._pause_after()
         reason = known = str(error)
         if isinstance(error, NotPermittedError):
-            known = Denial(True, error.subject).permission.subject
+            known = error.permission.subject
         if known != self._reported:
             self._reported = known
             reports.snapshot_not_kept(self._stream, reason)

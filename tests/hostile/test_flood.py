@@ -1,6 +1,6 @@
-"""A stranger pours what he likes into a served stream and at the API: the others' schedules fire on their grid.
+"""A stranger publishes anything, and much of it, into a served stream and at the API: others still fire on their grid.
 
-Real servers, a real sidecar; `NATS_SCHEDULER_FUZZ=N` pours N times as much.
+Real servers, a real sidecar; with `NATS_SCHEDULER_FUZZ=N` it is N times as much.
 """
 
 import json
