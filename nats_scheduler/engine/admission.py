@@ -17,16 +17,20 @@ from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
 from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import RemovalRequested, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
+from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import rejected_schedule
+from nats_scheduler.engine.roster import NewSchedule
+from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 
@@ -42,6 +46,7 @@ class Collaborators(NamedTuple):
     backlog: Backlog
     inactive: Inactive
     calendars: Calendars
+    lifetimes: Lifetimes
 
 
 class Admission:
@@ -57,6 +62,7 @@ class Admission:
         self._backlog = collaborators.backlog
         self._inactive = collaborators.inactive
         self._calendars = collaborators.calendars
+        self._lifetimes = collaborators.lifetimes
         self._places = places
         self.is_live = False
         """Whether the engine is live; set by the engine."""
@@ -71,6 +77,31 @@ class Admission:
             self._begin(held)
         if isinstance(replaced, PausedSchedule):
             self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
+
+    def hold_far(self, definition: Definition, message: StoredMessage) -> bool:
+        """Hold a new schedule without policies at once as a far one, as nearly all are; returns whether it does.
+
+        Nothing of it has to be looked at before its time, so it is never made an object.
+        """
+        subject, sequence, stored_at, _block, _body = message
+        pattern, terms = definition
+        fire_time = pattern.first_fire(stored_at)
+        if (
+            fire_time is None
+            or self._places.is_limited
+            or self._lifetimes.max_age
+            or self._holdings.may_be_settled(fire_time)
+            or self._inactive.at(subject)
+            or self._lifetimes.expiry(message, None) != NO_EXPIRY
+        ):
+            return False
+        wake = self._course.first_read_at(fire_time, terms.source)
+        new = NewSchedule(subject, sequence, definition, stored_at, fire_time, wake)
+        if not self._roster.hold_far(new):
+            return False
+        if self.is_live:
+            self._backlog.accepted_far(subject, sequence, fire_time, shard_of(subject))
+        return True
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.

@@ -62,15 +62,20 @@ class Backlog:
 
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance gains its shard."""
-        if self._ownership.is_ours(held):
-            self._emit(Report(ScheduleAccepted(held.subject, held.sequence, held.fire_time)))
-            if ending := self._lifetimes.early(held):
-                ends = self._lifetimes.ends(held)
-                self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
-            return
+        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time, held.shard)
+        if is_told and (ending := self._lifetimes.early(held)):
+            ends = self._lifetimes.ends(held)
+            self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
+
+    def accepted_far(self, subject: str, sequence: int, fire_time: int, shard: int) -> bool:
+        """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
+        if shard in self._ownership.shards:
+            self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
+            return True
         if len(self._accepted) >= MAX_UNREPORTED:
             del self._accepted[next(iter(self._accepted))]
-        self._accepted[held.subject] = held.sequence
+        self._accepted[subject] = sequence
+        return False
 
     def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
         """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""

@@ -332,9 +332,11 @@ class Course:
 
     def _read_at(self, held: Held, send_time: int) -> int:
         """Return when (ns) a schedule is read that is sent at `send_time` (ns): together with those due near it."""
-        ahead = self._ahead(held)
-        instant = send_time - ahead
-        return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
+        return _together(send_time, self._ahead(held))
+
+    def first_read_at(self, fire_time: int, source: str | None) -> int:
+        """Return when (ns) a new schedule without policies, in this stream, is read for its first fire."""
+        return _together(fire_time, 0 if source is not None else self._look_ahead)
 
     def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
         """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
@@ -394,6 +396,11 @@ class Course:
             self.read(held)
         else:
             self.firing.refused(held, flight, fire, outcome, now)
+
+
+def _together(send_time: int, ahead: int) -> int:
+    instant = send_time - ahead
+    return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 
 
 def _undroppable(held: HeldWithPolicies, _now: int) -> None:

@@ -216,9 +216,15 @@ class FarRow:
 
     def pack(self, place: int, held: Held) -> bool:
         """Put a schedule into a place; returns whether that was possible."""
-        if (packed := _pack(held)) is None:
+        packed = _pack(held)
+        if packed is None:
             return False
-        kind, text = packed
+        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires
+        return self.put(place, FarEntry(*packed, *numbers))
+
+    def put(self, place: int, entry: FarEntry) -> bool:
+        """Put a packed schedule into a place; returns whether that was possible."""
+        kind, text, sequence, stored_at, shard, fire_time, wake, expires = entry
         if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
             self._compact()
             if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
@@ -230,15 +236,15 @@ class FarRow:
         self._numbers[place] = number
         self._texts.put(place, text)
         self._used += len(text)
-        self._stored[place] = held.stored_at
-        self._shards[place] = held.shard
-        if held.expires != NO_EXPIRY:
-            self._expiries[place] = held.expires
-        self.fire_times[place] = held.fire_time
-        self.wakes[place] = held.wake
-        if held.sequence > _MOST_IN_FOUR_BYTES and self.sequences.typecode == "I":
+        self._stored[place] = stored_at
+        self._shards[place] = shard
+        if expires != NO_EXPIRY:
+            self._expiries[place] = expires
+        self.fire_times[place] = fire_time
+        self.wakes[place] = wake
+        if sequence > _MOST_IN_FOUR_BYTES and self.sequences.typecode == "I":
             self.sequences = array("Q", self.sequences)
-        self.sequences[place] = held.sequence
+        self.sequences[place] = sequence
         self.count += 1
         return True
 
@@ -360,15 +366,19 @@ def kind_and_text(held: Held) -> tuple[Kind, bytes] | None:
     """Return the kind and the texts of a schedule, whatever is in progress for it; None if it has none."""
     if type(held) is not Held or held.fire_time >= NO_FIRE_TIME:
         return None
-    pattern, terms = held.pattern, held.terms
+    return kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
+
+
+def kind_and_text_of(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[Kind, bytes] | None:
+    """Return the kind and the texts of a schedule with this definition; None if it has none."""
     source = terms.source
     written: str | None = None
     common: Pattern | None = pattern
     if type(pattern) is At:
-        if pattern.instant != held.fire_time:
+        if pattern.instant != fire_time:
             return None
         common, written = None, pattern.written
-    parts = [held.subject, terms.target, source or ""]
+    parts = [subject, terms.target, source or ""]
     if written is not None:
         parts.append(written)
     text = "\0".join(parts)

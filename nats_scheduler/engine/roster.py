@@ -19,13 +19,16 @@ Cost: a lookup per message; a wake is entered once or twice; 4 bytes for the ent
 
 import heapq
 from collections.abc import Container, Iterator
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from nats_scheduler.engine.agenda import Agenda
+from nats_scheduler.engine.far import FarEntry, kind_and_text_of
 from nats_scheduler.engine.far_agenda import FarAgenda
-from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.rows import ROW_LENGTH, Rows
+from nats_scheduler.engine.shards import SHARDS, subject_hash
 from nats_scheduler.engine.subject_index import SubjectIndex
+from nats_scheduler.message.definition import Definition
 
 MIN_AGENDA_ENTRIES = 1024
 """Stale entries up to this number are kept until their time comes."""
@@ -39,6 +42,17 @@ MAX_MOVED_PER_CALL = 2_048
 
 MAX_UNPACKED_PER_CALL = 512
 """Far schedules that are unpacked in one call, which takes about a millisecond."""
+
+
+class NewSchedule(NamedTuple):
+    """A schedule that was read just now, without policies and TTL; instants are in ns."""
+
+    subject: str
+    sequence: int
+    definition: Definition
+    stored_at: int
+    fire_time: int
+    wake: int
 
 
 class _Span:
@@ -123,6 +137,28 @@ class Roster:
         self._near[held.subject] = held
         if held.terms.rollup:
             self.rolls_up = True
+
+    def hold_far(self, new: NewSchedule) -> bool:
+        """Hold a new schedule as a far one at once, if it is far and none is held on its subject; returns whether."""
+        subject, sequence, (pattern, terms), stored_at, fire_time, wake = new
+        if subject in self._near or not self._far_agenda.is_far(wake):
+            return False
+        key = subject.encode("utf-8", "surrogateescape")
+        hashed = subject_hash(key)
+        if self._places.find_hashed(hashed, key) is not None:
+            return False
+        packed = kind_and_text_of(subject, pattern, terms, fire_time)
+        if packed is None:
+            return False
+        numbers = sequence, stored_at, hashed % SHARDS, fire_time, wake, NO_EXPIRY
+        place = self.rows.add_far(tuple.__new__(FarEntry, (*packed, *numbers)))
+        if place is None:
+            return False
+        self._places.add_hashed(hashed, place)
+        self._far_agenda.add(place, wake)
+        if terms.rollup:
+            self.rolls_up = True
+        return True
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.engine.far import FarColumns, FarRow, Kinds, Window
+from nats_scheduler.engine.far import FarColumns, FarEntry, FarRow, Kinds, Window
 from nats_scheduler.engine.held import NO_PLACE, Held
 
 ROW_BITS = 8
@@ -87,20 +87,9 @@ class Rows:
 
     def add(self, held: Held) -> None:
         """Give a near schedule a place."""
-        if not self._with_room:
-            self._with_room.append(len(self._rows))
-            self._rows.append(Row(self._kinds, len(self._rows)))
-        number = self._with_room[-1]
-        row = self._rows[number]
-        if row.free:
-            place = row.free.pop()
-        else:
-            place = row.used
-            row.used += 1
+        row, number, place = self._room()
         row.near[place] = held
         held.place = number << ROW_BITS | place
-        if not row.has_room:
-            self._with_room.pop()
 
     @property
     def kinds(self) -> Kinds:
@@ -119,14 +108,21 @@ class Rows:
         self.far_count += count
         return number << ROW_BITS
 
+    def add_far(self, entry: FarEntry) -> int | None:
+        """Give a far schedule a place, and return it; None if it cannot be in the row that has room."""
+        row, number, place = self._room()
+        if not row.far.put(place, entry):
+            self._take_back(row, number, place)
+            return None
+        self.far_count += 1
+        return number << ROW_BITS | place
+
     def discard(self, place: int) -> None:
         """Take the place of a far schedule, which is not held any more."""
         number, within = place >> ROW_BITS, place & _PLACE_IN_ROW
         row = self._rows[number]
-        if not row.has_room:
-            self._with_room.append(number)
         row.far.remove(within)
-        row.free.append(within)
+        self._take_back(row, number, within)
         self.far_count -= 1
 
     def emptied(self) -> Iterator[None]:
@@ -147,11 +143,31 @@ class Rows:
         """Take the place of a near schedule."""
         number, place = held.place >> ROW_BITS, held.place & _PLACE_IN_ROW
         row = self._rows[number]
+        del row.near[place]
+        self._take_back(row, number, place)
+        held.place = NO_PLACE
+
+    def _room(self) -> tuple[Row, int, int]:
+        """Take a free place: its row, the number of that, and where it is there."""
+        if not self._with_room:
+            self._with_room.append(len(self._rows))
+            self._rows.append(Row(self._kinds, len(self._rows)))
+        number = self._with_room[-1]
+        row = self._rows[number]
+        if row.free:
+            place = row.free.pop()
+        else:
+            place = row.used
+            row.used += 1
+        if not row.has_room:
+            self._with_room.pop()
+        return row, number, place
+
+    def _take_back(self, row: Row, number: int, place: int) -> None:
+        """Have a place free again."""
         if not row.has_room:
             self._with_room.append(number)
-        del row.near[place]
         row.free.append(place)
-        held.place = NO_PLACE
 
     # -- far schedules -------------------------------------------------------------------------------------------
 

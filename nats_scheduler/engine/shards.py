@@ -15,7 +15,10 @@ SHARDS = 64
 ALL_SHARDS = frozenset(range(SHARDS))
 """What a single instance holds."""
 
+subject_hash = zlib.crc32
+"""The hash of a subject, as UTF-8: its last bits are its shard."""
+
 
 def shard_of(subject: str) -> int:
     """Return the shard of a subject."""
-    return zlib.crc32(subject.encode("utf-8", "surrogateescape")) % SHARDS
+    return subject_hash(subject.encode("utf-8", "surrogateescape")) % SHARDS

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarEntry, Kind, read_text, subject_in
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY
 from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.engine.subject_index import hash_of
+from nats_scheduler.engine.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.writing import definition_block
 from nats_scheduler.schedule.patterns import At
@@ -174,7 +173,7 @@ def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> bytes:
         array("q", [entry.stored_at for entry in entries]),
         array("q", [entry.fire_time for entry in entries]),
         array("q", [entry.wake for entry in entries]),
-        array("I", [hash_of(subject_in(entry.text)) for entry in entries]),
+        array("I", [subject_hash(subject_in(entry.text)) for entry in entries]),
         array("H", [kinds[entry.kind] for entry in entries]),
         ends,
         array("B", [entry.shard for entry in entries]),

@@ -128,7 +128,7 @@ class StreamEngine:
             self.inactive, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
         )
         self._places = Places(self._roster, rules.restrictions)
-        others = self._holdings, self._backlog, self.inactive, self.calendars
+        others = self._holdings, self._backlog, self.inactive, self.calendars, self.lifetimes
         collaborators = Collaborators(self._lifecycle, self._course, self._outcomes, self._purges, *others)
         self._admission = Admission(collaborators, self._places)
         self.misnaming = Misnaming(emit)

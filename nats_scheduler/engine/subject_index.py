@@ -11,18 +11,16 @@ Cost: about twelve bytes for each place; a microsecond to add, to find or to rem
 
 from __future__ import annotations
 
-import zlib
 from array import array
 from collections.abc import Callable, Iterator
+
+from nats_scheduler.engine.shards import subject_hash
 
 BUCKET_LENGTH = 48
 """A bucket is divided if there are more places for each bucket than this, on average."""
 
 BUCKETS_PER_UNIT = 256
 """Buckets that are removed in one unit of work."""
-
-hash_of = zlib.crc32
-"""The hash of a subject, as UTF-8, by which the index finds it."""
 
 
 class _Bucket:
@@ -63,7 +61,10 @@ class SubjectIndex:
 
     def add(self, subject: bytes, place: int) -> None:
         """Add the place of a subject that is not there."""
-        hashed = hash_of(subject)
+        self.add_hashed(subject_hash(subject), place)
+
+    def add_hashed(self, hashed: int, place: int) -> None:
+        """Add the place of a subject with this hash that is not there."""
         self._bucket(hashed).put(hashed, place)
         self._count += 1
         if self._count > BUCKET_LENGTH * len(self._buckets):
@@ -97,14 +98,17 @@ class SubjectIndex:
 
     def find(self, subject: bytes) -> int | None:
         """Return the place of a subject; None if it is not there."""
-        hashed = hash_of(subject)
+        return self.find_hashed(subject_hash(subject), subject)
+
+    def find_hashed(self, hashed: int, subject: bytes) -> int | None:
+        """Return the place of a subject with this hash; None if it is not there."""
         bucket = self._bucket(hashed)
         at = self._position(bucket, hashed, subject)
         return None if at < 0 else bucket.places[at]
 
     def pop(self, subject: bytes) -> int | None:
         """Remove a subject and return its place; None if it is not there."""
-        hashed = hash_of(subject)
+        hashed = subject_hash(subject)
         bucket = self._bucket(hashed)
         at = self._position(bucket, hashed, subject)
         if at < 0:
