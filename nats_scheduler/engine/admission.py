@@ -29,7 +29,6 @@ from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import rejected_schedule
 from nats_scheduler.engine.roster import NewSchedule
-from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
@@ -97,10 +96,11 @@ class Admission:
             return False
         wake = self._course.first_read_at(fire_time, terms.source)
         new = NewSchedule(subject, sequence, definition, stored_at, fire_time, wake)
-        if not self._roster.hold_far(new):
+        shard = self._roster.hold_far(new)
+        if shard is None:
             return False
         if self.is_live:
-            self._backlog.accepted_far(subject, sequence, fire_time, shard_of(subject))
+            self._backlog.accepted_far(subject, sequence, fire_time, shard)
         return True
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:

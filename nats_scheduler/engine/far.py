@@ -182,6 +182,7 @@ class FarRow:
     __slots__ = (
         "_expiries",
         "_first",
+        "_is_trimmed",
         "_kinds",
         "_numbers",
         "_shards",
@@ -205,6 +206,7 @@ class FarRow:
         self._stored = array("q")
         self._shards = array("B")
         self._expiries: dict[int, int] = {}
+        self._is_trimmed = False
         self.fire_times = array("q")
         """By place, the next fire time (ns); `NO_FIRE_TIME` if no far schedule is there."""
         self.sequences = array("I")
@@ -247,6 +249,16 @@ class FarRow:
         self.sequences[place] = sequence
         self.count += 1
         return True
+
+    def trim(self) -> None:
+        """Give back the room to grow, of a row whose places all have far schedules: once, or there is soon more."""
+        if self._is_trimmed:
+            return
+        count, self._is_trimmed = self.count, True
+        self._texts.trim(count)
+        self._numbers, self._stored, self._shards = self._numbers[:count], self._stored[:count], self._shards[:count]
+        self.fire_times, self.wakes = self.fire_times[:count], self.wakes[:count]
+        self.sequences = self.sequences[:count]
 
     def fill(self, columns: FarColumns) -> None:
         """Put far schedules into the first places of a row that never had any."""

@@ -37,6 +37,10 @@ class Texts:
         for column in (self._starts, self._ends):
             column.frombytes(bytes(more * column.itemsize))
 
+    def trim(self, places: int) -> None:
+        """Have so many places, and no room to grow."""
+        self._starts, self._ends, self.data = self._starts[:places], self._ends[:places], bytearray(self.data)
+
     @classmethod
     def of_ends(cls, ends: array[int], data: bytes) -> Texts:
         """Return texts that follow each other without a gap."""

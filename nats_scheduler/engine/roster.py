@@ -138,27 +138,28 @@ class Roster:
         if held.terms.rollup:
             self.rolls_up = True
 
-    def hold_far(self, new: NewSchedule) -> bool:
-        """Hold a new schedule as a far one at once, if it is far and none is held on its subject; returns whether."""
+    def hold_far(self, new: NewSchedule) -> int | None:
+        """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then."""
         subject, sequence, (pattern, terms), stored_at, fire_time, wake = new
         if subject in self._near or not self._far_agenda.is_far(wake):
-            return False
+            return None
         key = subject.encode("utf-8", "surrogateescape")
         hashed = subject_hash(key)
         if self._places.find_hashed(hashed, key) is not None:
-            return False
+            return None
         packed = kind_and_text_of(subject, pattern, terms, fire_time)
         if packed is None:
-            return False
-        numbers = sequence, stored_at, hashed % SHARDS, fire_time, wake, NO_EXPIRY
+            return None
+        shard = hashed % SHARDS
+        numbers = sequence, stored_at, shard, fire_time, wake, NO_EXPIRY
         place = self.rows.add_far(tuple.__new__(FarEntry, (*packed, *numbers)))
         if place is None:
-            return False
+            return None
         self._places.add_hashed(hashed, place)
         self._far_agenda.add(place, wake)
         if terms.rollup:
             self.rolls_up = True
-        return True
+        return shard
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""

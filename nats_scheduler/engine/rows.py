@@ -115,6 +115,8 @@ class Rows:
             self._take_back(row, number, place)
             return None
         self.far_count += 1
+        if row.far.count == ROW_LENGTH:
+            row.far.trim()
         return number << ROW_BITS | place
 
     def discard(self, place: int) -> None:
@@ -179,6 +181,8 @@ class Rows:
         del row.near[place]
         if not row.near:
             row.near = {}  # a dictionary that became empty keeps the room for all that were in it
+            if row.far.count == ROW_LENGTH:
+                row.far.trim()
         self.far_count += 1
         return True
 

@@ -6,43 +6,51 @@ subjects are compared that are not the one that is asked for.
 The rule: buckets are divided one at a time as the number of places grows (linear hashing), so that no call takes long.
 They are not joined again: what is left of one that became empty is some hundred bytes.
 
-Cost: about twelve bytes for each place; a microsecond to add, to find or to remove one.
+Cost: about twelve bytes for each place; about a microsecond to add, to find or to remove one.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from nats_scheduler.engine.shards import subject_hash
 
-BUCKET_LENGTH = 48
+BUCKET_LENGTH = 96
 """A bucket is divided if there are more places for each bucket than this, on average."""
 
 BUCKETS_PER_UNIT = 256
 """Buckets that are removed in one unit of work."""
 
 
+_HASH_BITS = 32
+_PLACE_BITS = 32
+_PLACE = (1 << _PLACE_BITS) - 1
+_TAG_SHIFT = _PLACE_BITS + _HASH_BITS - 8
+
+
 class _Bucket:
     """The places of the subjects whose hashes end alike."""
 
-    __slots__ = ("hashes", "places", "tags")
+    __slots__ = ("entries", "tags")
 
-    def __init__(self) -> None:
-        self.tags = bytearray()
+    def __init__(self, entries: Iterable[int] = ()) -> None:
+        self.entries = array("Q", entries)
+        """Each hash, and behind it the place."""
+        self.tags = bytearray(entry >> _TAG_SHIFT for entry in self.entries)
         """The first byte of each hash: these can be searched fast."""
-        self.hashes = array("I")
-        self.places = array("I")
 
     def put(self, hashed: int, place: int) -> None:
+        self.entries.append(hashed << _PLACE_BITS | place)
         self.tags.append(hashed >> 24)
-        self.hashes.append(hashed)
-        self.places.append(place)
+
+    def place(self, at: int) -> int:
+        return self.entries[at] & _PLACE
 
     def remove(self, at: int) -> None:
-        tag, hashed, place = self.tags.pop(), self.hashes.pop(), self.places.pop()
+        tag, entry = self.tags.pop(), self.entries.pop()
         if at < len(self.tags):
-            self.tags[at], self.hashes[at], self.places[at] = tag, hashed, place
+            self.tags[at], self.entries[at] = tag, entry
 
 
 class SubjectIndex:
@@ -90,8 +98,8 @@ class SubjectIndex:
     def twice(self) -> Iterator[bytes | None]:
         """Yield each subject that is there twice, and None after each unit of work."""
         for number, bucket in enumerate(self._buckets):
-            if len(set(bucket.hashes)) != len(bucket.hashes):
-                subjects = list(map(self._subject_at, bucket.places))
+            if len({entry >> _PLACE_BITS for entry in bucket.entries}) != len(bucket.entries):
+                subjects = [self._subject_at(entry & _PLACE) for entry in bucket.entries]
                 yield from (subject for subject in set(subjects) if subjects.count(subject) > 1)
             if number % BUCKETS_PER_UNIT == 0:
                 yield None
@@ -104,7 +112,7 @@ class SubjectIndex:
         """Return the place of a subject with this hash; None if it is not there."""
         bucket = self._bucket(hashed)
         at = self._position(bucket, hashed, subject)
-        return None if at < 0 else bucket.places[at]
+        return None if at < 0 else bucket.place(at)
 
     def pop(self, subject: bytes) -> int | None:
         """Remove a subject and return its place; None if it is not there."""
@@ -113,7 +121,7 @@ class SubjectIndex:
         at = self._position(bucket, hashed, subject)
         if at < 0:
             return None
-        place = bucket.places[at]
+        place = bucket.place(at)
         bucket.remove(at)
         self._count -= 1
         return place
@@ -132,9 +140,9 @@ class SubjectIndex:
 
     def _position(self, bucket: _Bucket, hashed: int, subject: bytes) -> int:
         """Return where a subject is in its bucket, -1 if it is not there."""
-        tag = hashed >> 24
+        tag, entries = hashed >> 24, bucket.entries
         at = bucket.tags.find(tag)
-        while at >= 0 and (bucket.hashes[at] != hashed or self._subject_at(bucket.places[at]) != subject):
+        while at >= 0 and (entries[at] >> _PLACE_BITS != hashed or self._subject_at(entries[at] & _PLACE) != subject):
             at = bucket.tags.find(tag, at + 1)
         return at
 
@@ -144,9 +152,6 @@ class SubjectIndex:
             self._mask = 2 * self._mask + 1
         bit = self._mask + 1
         number = len(self._buckets) - bit
-        before = self._buckets[number]
-        staying, moved = _Bucket(), _Bucket()
-        for hashed, place in zip(before.hashes, before.places, strict=True):
-            (moved if hashed & bit else staying).put(hashed, place)
-        self._buckets[number] = staying
-        self._buckets.append(moved)
+        before, moving = self._buckets[number].entries, bit << _PLACE_BITS
+        self._buckets[number] = _Bucket([entry for entry in before if not entry & moving])
+        self._buckets.append(_Bucket([entry for entry in before if entry & moving]))
