@@ -32,6 +32,7 @@ from nats_scheduler.engine.roster import NewSchedule
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.message.timetable import first_fire_of
 
 
 class Collaborators(NamedTuple):
@@ -84,7 +85,7 @@ class Admission:
         """
         subject, sequence, stored_at, _block, _body = message
         pattern, terms = definition
-        fire_time = pattern.first_fire(stored_at)
+        fire_time = first_fire_of(pattern, stored_at)
         if (
             fire_time is None
             or self._places.is_limited

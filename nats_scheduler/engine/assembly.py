@@ -28,7 +28,7 @@ from nats_scheduler.message.placing import Header
 from nats_scheduler.message.report import REPORT_NAMES
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_api_subject
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 MAX_BLOCK_BYTES = 65_535
 """Largest header block the server stores (10097)."""
@@ -50,6 +50,11 @@ IDENTITY_HIDDEN = Refused(
 )
 TRACED_ONLY = Refused(400, NO_CODE, "Nats-Trace-Only: the server would trace the fire and not store it")
 PAYLOAD_TOO_LARGE = 10054
+UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
+"""Longest look-ahead if the server does not refuse a stale fire (2.10).
+
+The shorter, the smaller the window in which a removal can be missed.
+"""
 UNSAFE = b""
 """The block of a fire that cannot be sent."""
 

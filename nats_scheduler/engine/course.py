@@ -14,7 +14,7 @@ Its fires are built and sent in `engine.firing`; what follows from their outcome
 from collections.abc import Callable, Iterable
 
 from nats_scheduler.engine.actions import Action, ReadContent
-from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.assembly import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
@@ -32,12 +32,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-
-UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
-"""Longest look-ahead if the server does not refuse a stale fire (2.10).
-
-The shorter, the smaller the window in which a removal can be missed.
-"""
 
 UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 """Content that was read longer ago is read again before it is published where no guard checks it."""
@@ -96,7 +90,7 @@ class Course:
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
         else:
             send_time, expires = held.send_time, held.expires
-            wake = expires if expires <= send_time else self._read_at(held, send_time)
+            wake = expires if expires <= send_time else _read_at(send_time, self._ahead(held))
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         if wake < NO_EXPIRY:
@@ -330,13 +324,9 @@ class Course:
         is_close = held.is_elsewhere or self._landed.covers(held)
         return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
 
-    def _read_at(self, held: Held, send_time: int) -> int:
-        """Return when (ns) a schedule is read that is sent at `send_time` (ns): together with those due near it."""
-        return _together(send_time, self._ahead(held))
-
     def first_read_at(self, fire_time: int, source: str | None) -> int:
-        """Return when (ns) a new schedule without policies, in this stream, is read for its first fire."""
-        return _together(fire_time, 0 if source is not None else self._look_ahead)
+        """Return when (ns) a new schedule without policies is read for its first fire."""
+        return _read_at(fire_time, 0 if source is not None else self._look_ahead)
 
     def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
         """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
@@ -398,7 +388,8 @@ class Course:
             self.firing.refused(held, flight, fire, outcome, now)
 
 
-def _together(send_time: int, ahead: int) -> int:
+def _read_at(send_time: int, ahead: int) -> int:
+    """Return when (ns) to read what is sent at `send_time` (ns): so long `ahead`, together with what is due near it."""
     instant = send_time - ahead
     return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 

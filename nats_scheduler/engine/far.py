@@ -218,7 +218,7 @@ class FarRow:
 
     def pack(self, place: int, held: Held) -> bool:
         """Put a schedule into a place; returns whether that was possible."""
-        packed = _pack(held)
+        packed = None if held.flight is not None or held.wake >= NO_FIRE_TIME else kind_and_text(held)
         if packed is None:
             return False
         numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires
@@ -352,11 +352,6 @@ class FarRow:
     def _compact(self) -> None:
         """Remove the texts of the schedules that were taken out; another thread sees those before or after."""
         self._texts = self._texts.of(self.places())
-
-
-def _pack(held: Held) -> tuple[Kind, bytes] | None:
-    """Return the kind and the texts of a schedule; None if it cannot be packed."""
-    return None if held.flight is not None or held.wake >= NO_FIRE_TIME else kind_and_text(held)
 
 
 def subject_in(text: bytes) -> bytes:

@@ -143,9 +143,14 @@ class Timetable:
         return self.send_time_of(fire_time) if self.jitters else None
 
 
-def never_fires(pattern: Pattern, stored_at: int) -> bool:
-    """Return whether a schedule with this pattern has no fire at all if it is stored at `stored_at`.
+def first_fire_of(pattern: Pattern, stored_at: int) -> int | None:
+    """Return the first fire time (ns) of a schedule with this pattern, stored at `stored_at` (ns); None if it has none.
 
     No timetable is made for that, because it is asked for each of a million messages at start.
     """
+    return pattern.first_fire(stored_at)
+
+
+def never_fires(pattern: Pattern, stored_at: int) -> bool:
+    """Return whether a schedule with this pattern has no fire at all if it is stored at `stored_at`."""
     return pattern.repeats and pattern.first_fire(stored_at) is None
