@@ -57,21 +57,25 @@ class FarAgenda:
     def add(self, place: int, wake: int) -> None:
         """Enter the place of a schedule that is woken at `wake` (ns)."""
         number = wake >> self._bits
-        span = self.spans.get(number)
-        if span is None:
-            span = self.spans[number] = _Span()
-            heapq.heappush(self._order, number)
-        span.places.append(place)
+        if number not in self.spans:
+            self._begin(number)
+        self.spans[number].places.append(place)
 
     def fill(self, wakes: array[int], first: int) -> None:
         """Enter one place after the other from `first` on, of schedules that are woken at these instants (ns)."""
         bits, spans = self._bits, self.spans
+        last, places = -1, array("I")
         for place, wake in enumerate(wakes, first):
-            span = spans.get(wake >> bits)
-            if span is None:
-                self.add(place, wake)
-            else:
-                span.places.append(place)
+            number = wake >> bits
+            if number != last:
+                if number not in spans:
+                    self._begin(number)
+                last, places = number, spans[number].places
+            places.append(place)
+
+    def _begin(self, number: int) -> None:
+        self.spans[number] = _Span()
+        heapq.heappush(self._order, number)
 
     def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
         """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""

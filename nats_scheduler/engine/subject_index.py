@@ -11,6 +11,7 @@ Cost: about twelve bytes for each place; about a microsecond to add, to find or 
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 
@@ -23,10 +24,10 @@ BUCKETS_PER_UNIT = 256
 """Buckets that are removed in one unit of work."""
 
 
-_HASH_BITS = 32
 _PLACE_BITS = 32
 _PLACE = (1 << _PLACE_BITS) - 1
-_TAG_SHIFT = _PLACE_BITS + _HASH_BITS - 8
+_FIRST_BYTE = 7 if sys.byteorder == "little" else 0
+"""Which byte of an entry is the first one of the hash."""
 
 
 class _Bucket:
@@ -37,8 +38,13 @@ class _Bucket:
     def __init__(self, entries: Iterable[int] = ()) -> None:
         self.entries = array("Q", entries)
         """Each hash, and behind it the place."""
-        self.tags = bytearray(entry >> _TAG_SHIFT for entry in self.entries)
+        self.tags = bytearray()
         """The first byte of each hash: these can be searched fast."""
+        self.tag()
+
+    def tag(self) -> None:
+        """Make the tags anew."""
+        self.tags = bytearray(self.entries.tobytes()[_FIRST_BYTE::8])
 
     def put(self, hashed: int, place: int) -> None:
         self.entries.append(hashed << _PLACE_BITS | place)
@@ -86,18 +92,19 @@ class SubjectIndex:
         self._buckets = [_Bucket() for _ in range(self._mask + 1)]
 
     def fill(self, hashes: array[int], first: int) -> None:
-        """Add subjects with these hashes, at one place after the other from `first` on.
+        """Add subjects with these hashes, at one place after the other from `first` on; nothing is found yet.
 
-        None of them is there; there is room for them.
+        There is room for them.
         """
         buckets, mask = self._buckets, self._mask
         for place, hashed in enumerate(hashes, first):
-            buckets[hashed & mask].put(hashed, place)
+            buckets[hashed & mask].entries.append(hashed << _PLACE_BITS | place)
         self._count += len(hashes)
 
-    def twice(self) -> Iterator[bytes | None]:
-        """Yield each subject that is there twice, and None after each unit of work."""
+    def filled(self) -> Iterator[bytes | None]:
+        """Have found what was filled in; yields each subject that is there twice, and None after each unit of work."""
         for number, bucket in enumerate(self._buckets):
+            bucket.tag()
             if len({entry >> _PLACE_BITS for entry in bucket.entries}) != len(bucket.entries):
                 subjects = [self._subject_at(entry & _PLACE) for entry in bucket.entries]
                 yield from (subject for subject in set(subjects) if subjects.count(subject) > 1)
