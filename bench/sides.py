@@ -23,13 +23,14 @@ from bench.publisher import Publisher
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, tied_to_this_process
 from nats_scheduler.settings.connection import ConnectionSettings
 
 CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
 READY_SECONDS = 1_800.0
 """Longest wait for a scheduler that was started, or that follows a load, to fire."""
+ANSWER_SECONDS = 60.0
+"""Longest wait for an answer: with millions of subjects a server stands still for seconds."""
 POLL_SECONDS = 0.02
 """Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
@@ -280,19 +281,9 @@ class Side:
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float, pause: float = POLL_SECONDS) -> None:
-    """Check the condition until it holds; raises `TimeoutError` past the deadline.
-
-    A server that gives no answer is asked again: with millions of subjects it stands still for seconds.
-    """
-
-    async def holds() -> bool:
-        try:
-            return await condition()
-        except NoAnswerError:
-            return False
-
+    """Check the condition until it holds; raises `TimeoutError` past the deadline."""
     async with asyncio.timeout(within_seconds):
-        while not await holds():  # noqa: ASYNC110 - neither a server nor a process notifies us
+        while not await condition():  # noqa: ASYNC110 - neither a server nor a process notifies us
             await asyncio.sleep(pause)
 
 
@@ -315,4 +306,4 @@ async def running(kind: Kind, folder: Path, sidecars: int = 1) -> AsyncIterator[
 
 async def _connect(server: EmbeddedServer) -> tuple[Connection, JetStreamApi, Publisher]:
     connection = await Dialer(ConnectionSettings(servers=(server.url,))).dial()
-    return connection, JetStreamApi(connection), await Publisher.connect(HOST, server.port)
+    return connection, JetStreamApi(connection, deadline=ANSWER_SECONDS), await Publisher.connect(HOST, server.port)
