@@ -47,7 +47,7 @@ class Restoring:
         """Check that everything was taken, and yield after each unit of work; raises `SnapshotError`."""
         if self._left:
             raise SnapshotError(f"there are {self._expected - self._left} schedules, and not {self._expected}")
-        for subject in self.index.filled():
+        for subject in self.index.twice():
             if subject is not None:
                 raise SnapshotError(f"{subject.decode('utf-8', 'replace')[:80]} is there twice")
             yield

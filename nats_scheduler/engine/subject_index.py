@@ -38,13 +38,8 @@ class _Bucket:
     def __init__(self, entries: Iterable[int] = ()) -> None:
         self.entries = array("Q", entries)
         """Each hash, and behind it the place."""
-        self.tags = bytearray()
-        """The first byte of each hash: these can be searched fast."""
-        self.tag()
-
-    def tag(self) -> None:
-        """Make the tags anew."""
         self.tags = bytearray(self.entries.tobytes()[_FIRST_BYTE::8])
+        """The first byte of each hash: these can be searched fast."""
 
     def put(self, hashed: int, place: int) -> None:
         self.entries.append(hashed << _PLACE_BITS | place)
@@ -92,19 +87,20 @@ class SubjectIndex:
         self._buckets = [_Bucket() for _ in range(self._mask + 1)]
 
     def fill(self, hashes: array[int], first: int) -> None:
-        """Add subjects with these hashes, at one place after the other from `first` on; nothing is found yet.
+        """Add subjects with these hashes, at one place after the other from `first` on.
 
-        There is room for them.
+        None of them is there; there is room for them.
         """
         buckets, mask = self._buckets, self._mask
         for place, hashed in enumerate(hashes, first):
-            buckets[hashed & mask].entries.append(hashed << _PLACE_BITS | place)
+            bucket = buckets[hashed & mask]
+            bucket.entries.append(hashed << _PLACE_BITS | place)
+            bucket.tags.append(hashed >> 24)
         self._count += len(hashes)
 
-    def filled(self) -> Iterator[bytes | None]:
-        """Have found what was filled in; yields each subject that is there twice, and None after each unit of work."""
+    def twice(self) -> Iterator[bytes | None]:
+        """Yield each subject that is there twice, and None after each unit of work."""
         for number, bucket in enumerate(self._buckets):
-            bucket.tag()
             if len({entry >> _PLACE_BITS for entry in bucket.entries}) != len(bucket.entries):
                 subjects = [self._subject_at(entry & _PLACE) for entry in bucket.entries]
                 yield from (subject for subject in set(subjects) if subjects.count(subject) > 1)

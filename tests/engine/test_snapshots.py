@@ -230,3 +230,15 @@ def test_what_is_no_rest_of_a_snapshot_is_refused(change: Any) -> None:
     assert read_rest(document).document() == document
     with pytest.raises(SnapshotError):
         read_rest({**document, **change})
+
+
+@pytest.mark.usefixtures("far_bits")
+def test_the_subject_of_one_that_has_expired_is_free() -> None:
+    one, other = (schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl) for number, ttl in ((1, "1h"), (2, "9h")))
+    before, after = Desk(one, other), Desk(live=False)
+    settle(before)
+    before.now += 2 * HOUR
+    again = schedule("@every 90m", 3, "s.1", stored_at=before.now)
+    snapshot_between(before, after, again)
+    assert sorted((held.subject, held.sequence) for held in after.engine.held) == [("s.1", 3), ("s.2", 2)]
+    assert [held.sequence for held in map(after.engine.held.on, ("s.1", "s.2")) if held is not None] == [3, 2]
