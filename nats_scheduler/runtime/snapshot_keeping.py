@@ -104,6 +104,11 @@ class SnapshotReports(Protocol):
         ...
 
 
+def may_have_snapshot(last_sequence: int) -> bool:
+    """Return whether there may be a snapshot of a stream that ended with a sequence a moment ago."""
+    return last_sequence >= MIN_MESSAGES_AFTER // 2
+
+
 class SnapshotKeeper:
     """Keeps the snapshot of one served stream."""
 

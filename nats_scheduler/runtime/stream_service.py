@@ -311,7 +311,7 @@ class StreamService:
     ) -> JetStreamError | None:
         """Follow until it ends, and return why: the caller decides what a failed contact means."""
         try:
-            await self._snapshots.begin_with(kept, api)
+            await self._snapshots.begin_with(kept, api, self.state.last_sequence)
             await contact.follow(self._engine.followed_through)
         except JetStreamError as error:
             return error

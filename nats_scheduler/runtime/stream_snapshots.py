@@ -11,7 +11,7 @@ from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
-from nats_scheduler.runtime.snapshot_keeping import SnapshotKeeper, SnapshotReports
+from nats_scheduler.runtime.snapshot_keeping import SnapshotKeeper, SnapshotReports, may_have_snapshot
 from nats_scheduler.runtime.snapshot_reading import ChunkGoneError, Snapshot, read_snapshot
 
 
@@ -47,8 +47,13 @@ class StreamSnapshots:
             driver.engine, stream, mode, basis, clock, shards, driver.receive, lambda: driver.has_spare_time
         )
 
-    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents) -> None:
-        """Have the engine begin with a snapshot, if it has read nothing and one fits."""
+    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> None:
+        """Have the engine begin with a snapshot, if it has read nothing and one fits.
+
+        `last_sequence` is that of the stream: of a thousand streams most are too short to have one.
+        """
+        if not may_have_snapshot(last_sequence):
+            return
         engine, is_first, self._is_first = self._driver.engine, self._is_first, False
         if kept is None or not kept.are_used or not is_first or engine.last_read or not engine.snapshots.is_possible:
             return
