@@ -116,9 +116,27 @@ class HeldWithPolicies(Held):
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule as `Held` does; nothing is known of its fires."""
-        self.jitters = definition.terms.policies.jitter is not None
-        self.fires_each_time = definition.terms.policies.overlap is Overlap.ALLOW
         super().__init__(subject, sequence, definition, stored_at)
+        self._know_nothing()
+
+    @classmethod
+    def from_snapshot(
+        cls, subject: str, sequence: int, definition: Definition, stored_at: int, fire_time: int
+    ) -> "HeldWithPolicies":
+        """Hold the schedule, which waits for the fire of `fire_time` (ns); nothing is known of its other fires."""
+        held = cls.__new__(cls)
+        held.pattern, held.terms = definition
+        held.stored_at, held.subject, held.sequence = stored_at, subject, sequence
+        held.shard = shard_of(subject)
+        held.fire_time = fire_time
+        held.expires, held.flight, held.wake, held.place = NO_EXPIRY, None, NO_WAKE, NO_PLACE
+        held._know_nothing()
+        return held
+
+    def _know_nothing(self) -> None:
+        policies = self.terms.policies
+        self.jitters = policies.jitter is not None
+        self.fires_each_time = policies.overlap is Overlap.ALLOW
         self._fire_time_asked: int | None = None
         self._send_time_found = 0
         self.previous_fire: int | None = None
@@ -217,9 +235,8 @@ class HeldElsewhere(HeldWithPolicies):
     __slots__ = ("_looked_at", "_looked_for")
     is_elsewhere: ClassVar[bool] = True
 
-    def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
-        """Hold the schedule as `HeldWithPolicies` does; nothing was looked for."""
-        super().__init__(subject, sequence, definition, stored_at)
+    def _know_nothing(self) -> None:
+        super()._know_nothing()
         self._looked_for: int | None = None
         self._looked_at = 0
 

@@ -17,12 +17,15 @@ A span whose time has passed, as after an outage, is put in order a piece at a t
 Cost: a lookup per message; a wake is entered once or twice; 4 bytes for the entry of a far schedule.
 """
 
+from __future__ import annotations
+
 import heapq
+from array import array
 from collections.abc import Container, Iterator
 from typing import ClassVar, NamedTuple
 
 from nats_scheduler.engine.agenda import Agenda
-from nats_scheduler.engine.far import FarEntry, kind_and_text_of
+from nats_scheduler.engine.far import FarColumns, FarEntry, kind_and_text_of
 from nats_scheduler.engine.far_agenda import FarAgenda
 from nats_scheduler.engine.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.rows import ROW_LENGTH, Rows
@@ -170,11 +173,52 @@ class Roster:
             self.rows.remove(held)
         return held
 
-    def adopt(self, rows: Rows, places: SubjectIndex, agenda: FarAgenda) -> None:
-        """Hold the far schedules of these rows, of which each has its place in the index and in the agenda."""
+    # -- many at once: to fill one that was never used ------------------------------------------------------------
+
+    def make_room(self, count: int) -> None:
+        """Prepare for so many far schedules."""
+        self._places.make_room(count)
+
+    def fill(self, columns: FarColumns, hashes: array[int], now: int) -> None:
+        """Hold far schedules, whose subjects have these hashes, in a row of their own, but those expired by `now` (ns).
+
+        Their wakes are entered.
+        """
+        expired = [place for place, expires in columns.expiries.items() if expires <= now]
+        first = self.rows.fill(columns)
+        self._places.fill(hashes, first)
+        self._far_agenda.fill(columns.wakes, first)
+        for place in expired:
+            self._places.pop(self.rows.subject(first | place))
+            self.rows.discard(first | place)
+
+    def put(self, held: Held, wake: int) -> bool:
+        """Hold a near schedule that is woken at `wake` (ns); False if one is held near on its subject."""
+        if held.subject in self._near:
+            return False
+        self.rows.add(held)
+        self._near[held.subject] = held
+        self.wake(held, wake)
+        return True
+
+    def twice(self) -> Iterator[bytes | None]:
+        """Yield each subject that has two schedules, and None after each unit of work."""
+        yield from self._places.twice()
+        for number, subject in enumerate(self._near):
+            encoded = subject.encode("utf-8", "surrogateescape")
+            if self._places.find(encoded) is not None:
+                yield encoded
+            if number % ROW_LENGTH == 0:
+                yield None
+
+    def adopt(self, other: Roster) -> None:
+        """Hold what another roster holds, which is not used any more."""
         assert not len(self.rows), "nothing was ever held"
-        self.rows, self._places, self._far_agenda = rows, places, agenda
-        self._far_spans, self.comes_to = agenda.spans, agenda.comes_to
+        self.rows, self._places, self._near = other.rows, other._places, other._near
+        self._far_agenda, self._far_spans, self.comes_to = other._far_agenda, other._far_spans, other.comes_to
+        self._agenda, self._unsettled, self._fetched = other._agenda, other._unsettled, other._fetched
+        self._spans, self._order, self._in_spans = other._spans, other._order, other._in_spans
+        self._ordered_through = other._ordered_through
 
     def emptied(self) -> Iterator[None]:
         """Hold nothing any more, and yield after each unit of work; for an engine that is not used any more."""

@@ -11,8 +11,10 @@ The rules:
 - It is over when each fire that was acknowledged meanwhile has been read back. The stream must then have all messages
   up to the last one that was read, or what schedules say of their fires may not be true.
 - A schedule that was stored after the sequence is left out: it is read again.
-- What would have to be known of earlier fires (`HeldWithPolicies`), of places, or of the messages that expire, is in no
-  snapshot: then there is none.
+- What policies need of earlier fires (`engine.histories`) belongs to their schedules. That some of it is newer than the
+  sequence is harmless too: to read back a fire again changes nothing.
+- What would have to be known of calendars, of places, or of the messages that expire, is in no snapshot: then there is
+  none.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from nats_scheduler.engine.admission import Admission
 from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.far import FarEntry, kind_and_text
+from nats_scheduler.engine.far import NO_FIRE_TIME, FarEntry, kind_and_text_of
 from nats_scheduler.engine.flight import DONE
-from nats_scheduler.engine.held import NO_WAKE, Held
+from nats_scheduler.engine.held import NO_WAKE, Held, HeldWithPolicies
+from nats_scheduler.engine.histories import history_of
 from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored, Version
 from nats_scheduler.engine.intake import Intake
@@ -44,6 +47,7 @@ from nats_scheduler.engine.snapshot_chunks import ChunkWriter, UnkeepableError
 from nats_scheduler.engine.snapshot_rest import MAX_EXCEPTIONS, Done, LastRead, OldVersion, Rest
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.policy_values import Kept
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -91,7 +95,7 @@ class Snapshots:
 
     def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
         """Begin to read a snapshot of `count` schedules at `now` (ns), for `SnapshotRestored`."""
-        return Restoring(rest, count, self._read, self._roster.far_bits, now)
+        return Restoring(rest, count, self._read, now)
 
     def _read(self, block: bytes, subject: str, stored_at: int) -> Definition | None:
         reading = read_message(block, subject, stored_at, self._rules, self._dialects)
@@ -119,13 +123,13 @@ class Snapshots:
         if isinstance(given, SnapshotRestored):
             self._restored(given, now)
         else:
-            self._removals_suspected(given)
+            self._removals_suspected(given, now)
 
     def _restored(self, given: SnapshotRestored, now: int) -> None:
         """Hold what a snapshot has, in an engine that has read nothing."""
         parts, rest = self._parts, given.restoring.rest
         assert not parts.intake.last_read, "the engine has read nothing"
-        self._roster.adopt(given.restoring.rows, given.restoring.index, given.restoring.agenda)
+        self._roster.adopt(given.restoring.roster)
         self._roster.comes_to(now)
         self._roster.rolls_up = rest.rolls_up
         parts.intake.last_read = rest.through
@@ -139,10 +143,14 @@ class Snapshots:
             if (held := self._roster.exactly(subject, sequence)) is not None:
                 parts.purges.purge(held, ending)
 
-    def _removals_suspected(self, given: RemovalsSuspected) -> None:
-        """Read schedules that may have been removed: what is found decides."""
+    def _removals_suspected(self, given: RemovalsSuspected, now: int) -> None:
+        """Read schedules that may have been removed: what is found decides.
+
+        What is due is read before its fire anyway, and not before it is known what an earlier holder has settled.
+        """
         for subject, sequence in given.schedules:
-            if (held := self._roster.exactly(subject, sequence)) is not None:
+            held = self._roster.exactly(subject, sequence)
+            if held is not None and held.send_time > now:
                 self._parts.course.recheck_waiting(held)
 
     def held_among(self, number: int, first: int, gone: AbstractSet[int]) -> list[tuple[str, int]] | None:
@@ -178,6 +186,9 @@ class Taking:
         self.count = 0
         """How many schedules it has so far."""
         self._done: list[Done] = []
+        self._with_histories = ChunkWriter()
+        self._full: list[bytes] = []
+        """Chunks of schedules with histories that are full."""
 
     def chunks(self) -> Iterator[bytes | None]:
         """Yield the chunks of all schedules, and None after each unit of work. Raises `UnkeepableError`."""
@@ -191,10 +202,13 @@ class Taking:
                         self.count += 1
                         if (full := writer.add(entry)) is not None:
                             yield full
+                while self._full:
+                    yield self._full.pop()
                 yield None
             number += 1
-        if (last := writer.finish()) is not None:
-            yield last
+        for last in (writer.finish(), self._with_histories.finish()):
+            if last is not None:
+                yield last
 
     def rest(self) -> Rest:
         """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
@@ -220,23 +234,48 @@ class Taking:
         row = self._roster.rows[number]
         for place in range(first, min(first + PLACES_PER_UNIT, row.used)):
             held = row.near.get(place)
-            if held is not None:
+            if held is not None and held.is_treated:
+                self._add_with_history(held)
+            elif held is not None:
                 yield self._near_entry(held)
             elif row.far.has(place):
                 yield row.far.entry(place)
 
+    def _add_with_history(self, held: Held) -> None:
+        entry = self._near_entry(held)
+        assert isinstance(held, HeldWithPolicies), "it is treated"
+        if held.calendars:
+            raise UnkeepableError(f"{held.subject} cannot be kept because it names a calendar")
+        if held.sequence <= self.through:
+            self.count += 1
+            if (full := self._with_histories.add(entry, history_of(held))) is not None:
+                self._full.append(full)
+
     def _near_entry(self, held: Held) -> FarEntry:
         """Return a near schedule as one that waits: what is in progress for it begins anew."""
-        packed = kind_and_text(held)
-        if packed is None:
-            kept = "its policies" if held.is_treated else "its fire time"
-            raise UnkeepableError(f"{held.subject} cannot be kept because of {kept}")
+        packed = kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
+        if packed is None or not 0 <= held.fire_time < NO_FIRE_TIME:
+            raise UnkeepableError(f"{held.subject} cannot be kept because of its fire time, or of its texts")
         if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
             self._done.append(Done(held.subject, held.sequence, held.flight.ending))
+        fire_time = _first_due(held)
         # One that is looked at later than its fire is due would not bound checkpoints (`engine.holdings`).
-        wake = held.fire_time if held.wake == NO_WAKE else min(held.wake, held.fire_time)
-        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, max(wake, 0), held.expires
+        due = min(held.send_time_of(fire_time), NO_FIRE_TIME - 1)
+        wake = due if held.wake == NO_WAKE else min(held.wake, due)
+        numbers = held.sequence, held.stored_at, held.shard, fire_time, max(wake, 0), held.expires
         return FarEntry(*packed, *numbers)
+
+
+def _first_due(held: Held) -> int:
+    """Return the fire time (ns) with which a schedule begins anew.
+
+    A make-up fire that is not stored stands for earlier ones: what becomes of them is decided again, and reported.
+    But a schedule that sends each of them begins with the first that it owes.
+    """
+    flight = held.flight
+    if flight is None or flight.missed_since is None or held.terms.policies.missed.kept is Kept.ALL:
+        return held.fire_time
+    return flight.missed_since
 
 
 def _old_versions(parts: Parts) -> dict[str, OldVersion]:

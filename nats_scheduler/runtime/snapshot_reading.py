@@ -29,6 +29,7 @@ from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.continuity import reaches
+from nats_scheduler.runtime.garbage import Load
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
 from nats_scheduler.runtime.snapshot_values import (
     ChunkDigest,
@@ -96,8 +97,10 @@ async def read_snapshot(
     if rest.through != manifest.through:
         raise SnapshotError("its parts are known through different sequences")
     restoring = engine.snapshots.begin_restoring(rest, manifest.schedules, now)
+    load = Load()
     async for chunk in chunks:
         await _in_units(restoring.take(chunk))
+        load.grew_to(restoring.objects)
     await _in_units(restoring.finish())
     messages: list[StoredMessage] = []
     for first in range(0, len(rest.to_read), MAX_REQUESTS_AT_ONCE):

@@ -73,10 +73,11 @@ class Desk:
         evicts: bool = False,
         blocks_refused: bool = False,
         duplicate_window: int = DEFAULT_DUPLICATE_WINDOW_NS,
+        only_schedules: bool = False,
     ):
         rules = StreamRules(
             "DESK",
-            (">",),
+            ("s.>",) if only_schedules else (">",),
             allow_msg_ttl=message_ttl,
             moves_subjects=moves_subjects,
             max_age=max_age,

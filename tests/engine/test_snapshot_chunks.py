@@ -8,9 +8,14 @@ from hypothesis import strategies as st
 
 from nats_scheduler.engine.far import MAX_ROW_BYTES, FarEntry, kind_and_text
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
-from nats_scheduler.engine.snapshot_chunks import ChunkWriter, SnapshotError, UnkeepableError, read_chunk
+from nats_scheduler.engine.histories import History
+from nats_scheduler.engine.restoring import Restoring
+from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.snapshot_chunks import CHUNK_BYTES, ChunkWriter, SnapshotError, UnkeepableError, read_chunk
+from nats_scheduler.engine.snapshot_rest import LastRead, Rest
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.policies import NO_POLICIES, Policies, PolicyText
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
@@ -18,6 +23,7 @@ from nats_scheduler.schedule.patterns import At
 
 RULES = StreamRules("S", (">",), allow_msg_ttl=True)
 STORED = 1_790_000_000 * SECOND
+REST = Rest(299, LastRead("s.299", 299, STORED), [0] * SHARDS)
 
 
 def read(block: bytes, subject: str, stored_at: int) -> Definition | None:
@@ -25,16 +31,17 @@ def read(block: bytes, subject: str, stored_at: int) -> Definition | None:
     return None if reading is None else reading.definition
 
 
-def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t") -> FarEntry:
-    held = Held(f"s.{number}", number, Definition(At(None, STORED + number), Terms(ADR51, target, None, "", False)), 0)
+def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t", policies: Policies = NO_POLICIES) -> FarEntry:
+    terms = Terms(ADR51, target, None, "", False, policies)
+    held = Held(f"s.{number}", number, Definition(At(None, STORED + number), terms), 0)
     packed = kind_and_text(held)
     assert packed is not None
     return FarEntry(*packed, number, STORED, number % 64, held.fire_time, held.fire_time - SECOND, expires)
 
 
-def chunk_of(*entries: FarEntry) -> bytes:
+def chunk_of(*entries: FarEntry, history: History | None = None) -> bytes:
     writer = ChunkWriter()
-    found = [chunk for one in entries if (chunk := writer.add(one)) is not None]
+    found = [chunk for one in entries if (chunk := writer.add(one, history)) is not None]
     last = writer.finish()
     assert not found
     assert last is not None
@@ -43,10 +50,16 @@ def chunk_of(*entries: FarEntry) -> bytes:
 
 CHUNK = chunk_of(*(entry(number, expires=STORED if number == 3 else NO_EXPIRY) for number in range(1, 300)))
 
+JITTER = Policies((PolicyText("X-Jitter", "5s"),), jitter=5 * SECOND)
+WITH_HISTORIES = chunk_of(
+    *(entry(number, policies=JITTER) for number in range(1, 300)), history=History(STORED, 3, STORED, 1, STORED)
+)
+CHUNKS = {"without histories": CHUNK, "with histories": WITH_HISTORIES}
+both = pytest.mark.parametrize("which", CHUNKS)
+
 
 def test_all_columns_are_read_as_they_were_written() -> None:
-    _kinds, blocks = read_chunk(chunk_of(entry(5, expires=NEVER_EXPIRES), entry(1 << 40)), read)
-    (block,) = blocks
+    (block,) = read_chunk(chunk_of(entry(5, expires=NEVER_EXPIRES), entry(1 << 40)), read).blocks
     assert list(block.sequences) == [5, 1 << 40]
     assert list(block.fire_times) == [STORED + 5, STORED + (1 << 40)]
     assert list(block.shards) == [5, 0]
@@ -54,34 +67,40 @@ def test_all_columns_are_read_as_they_were_written() -> None:
     assert block.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
 
 
-@given(st.integers(0, len(CHUNK) - 1), st.integers(1, 255))
-def test_a_chunk_with_another_byte_is_read_or_refused(place: int, by: int) -> None:
-    damaged = CHUNK[:place] + bytes([CHUNK[place] ^ by]) + CHUNK[place + 1 :]
+@both
+@given(number=st.integers(0, 1 << 20), by=st.integers(1, 255))
+def test_a_chunk_with_another_byte_is_read_or_refused(which: str, number: int, by: int) -> None:
+    chunk = CHUNKS[which]
+    place = number % len(chunk)
+    damaged = chunk[:place] + bytes([chunk[place] ^ by]) + chunk[place + 1 :]
+    restoring = Restoring(REST, 299, read, STORED)
     try:
-        kinds, blocks = read_chunk(damaged, read)
-        for block in blocks:
-            assert max(block.kinds) < len(kinds)
-            assert block.ends[-1] == len(block.texts)
-            assert all(place < len(block.sequences) for place in block.expiries)
+        list(restoring.take(damaged))
+        list(restoring.finish())
     except SnapshotError:
         return
+    assert len(restoring.roster) <= 299, "one may have expired"
+    if which == "with histories":
+        assert all(restoring.roster.peek(held.subject) is held for held in restoring.roster)
 
 
-@pytest.mark.parametrize("length", [0, 3, 11, 40, len(CHUNK) // 2, len(CHUNK) - 1])
-def test_a_chunk_that_ends_early_is_refused(length: int) -> None:
+@both
+@pytest.mark.parametrize("length", [0, 3, 11, 40, len(CHUNK) // 2, -1])
+def test_a_chunk_that_ends_early_is_refused(which: str, length: int) -> None:
     with pytest.raises(SnapshotError):
-        list(read_chunk(CHUNK[:length], read)[1])
+        list(read_chunk(CHUNKS[which][:length], read).blocks)
 
 
-def test_a_chunk_that_is_too_long_is_refused() -> None:
+@both
+def test_a_chunk_that_is_too_long_is_refused(which: str) -> None:
     with pytest.raises(SnapshotError, match="longer than its blocks"):
-        list(read_chunk(CHUNK + b"x", read)[1])
+        list(read_chunk(CHUNKS[which] + b"x", read).blocks)
 
 
 def test_a_kind_that_is_no_schedule_is_refused() -> None:
     kinds = b'[["s.1", 1, "NATS/1.0\\r\\n\\r\\n"]]'
     with pytest.raises(SnapshotError, match="no schedule"):
-        read_chunk(struct.pack("<4sII", b"NSS1", len(kinds), 0) + kinds, read)
+        list(read_chunk(struct.pack("<4sII", b"NSS1", len(kinds), 0) + kinds, read).kinds)
 
 
 def test_what_cannot_be_kept_is_said() -> None:
@@ -92,14 +111,24 @@ def test_what_cannot_be_kept_is_said() -> None:
 
 
 def test_a_full_row_begins_another_block_and_a_full_chunk_another_one() -> None:
-    _kinds, blocks = read_chunk(CHUNK, read)
-    assert [len(block.sequences) for block in blocks] == [256, 43]
+    assert [len(block.sequences) for block in read_chunk(CHUNK, read).blocks] == [256, 43]
     writer = ChunkWriter()
     chunks = [writer.add(entry(number, target="t" * 400)) for number in range(1, 200)]
     sizes = [
         len(block.sequences)
         for chunk in (*filter(None, chunks), writer.finish() or b"")
-        for block in read_chunk(chunk, read)[1]
+        for block in read_chunk(chunk, read).blocks
     ]
     assert len(sizes) == 2
     assert sum(sizes) == 199
+
+
+def test_schedules_with_long_headers_of_their_own_fill_chunks_that_can_be_unpacked() -> None:
+    writer = ChunkWriter()
+    many = [
+        entry(number, policies=Policies((PolicyText("X-Note", f"{number} {'x' * 9_000}"),), note="n"))
+        for number in range(1, 100)
+    ]
+    chunks = [*filter(None, map(writer.add, many)), writer.finish() or b""]
+    assert max(map(len, chunks)) < 3 * CHUNK_BYTES
+    assert sum(len(block.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks) == 99

@@ -67,7 +67,7 @@ def living_schedule_removed() -> Changes:
         rows = self._roster.rows
         return None if number >= len(rows) else [(held.subject, held.sequence) for held in rows[number].visit()]
 
-    def removals_suspected(self: Snapshots, given: RemovalsSuspected) -> None:
+    def removals_suspected(self: Snapshots, given: RemovalsSuspected, _now: int) -> None:
         for subject, sequence in given.schedules:
             if (held := self._roster.exactly(subject, sequence)) is not None and held.flight is None:
                 self._parts.lifecycle.end(held, Ending.REMOVED)

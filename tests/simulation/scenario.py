@@ -185,7 +185,7 @@ def drawn(seed: int) -> Scenario:
 def with_snapshots(seed: int) -> Scenario:
     """Draw the scenario of a seed in which instances keep snapshots, and are killed at least.
 
-    No schedule has a policy that prevents snapshots, and nothing is consumed: witnesses would not stay.
+    No schedule names a calendar, which prevents snapshots, and nothing is consumed: witnesses would not stay.
     """
     usual = drawn(seed)
     return replace(
@@ -194,8 +194,4 @@ def with_snapshots(seed: int) -> Scenario:
         kinds=tuple(kind for kind in KINDS if kind == "kill" or kind in usual.kinds),
         consumes=False,
         calendars=False,
-        jitters=False,
-        misses=False,
-        elsewhere=False,
-        overlaps=False,
     )
