@@ -10,6 +10,7 @@ from nats_scheduler.engine.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime import snapshot_keeping
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot_values import snapshot_key
@@ -19,6 +20,7 @@ from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
+from tests.harness.workers import Worker
 
 FAR = 300
 MANIFEST = snapshot_key("manifest", "S", Mode.EMULATED)
@@ -82,6 +84,69 @@ async def test_a_start_with_a_snapshot_holds_the_same_and_fires_once(start_serve
         assert {one.pattern.text for one in after if one.subject == "S.s.1"} == {"@every 9h"}
         assert len(await account.messages("S", "S.soon.out")) == 1
         assert len([event for event in running.of("S", FireStored) if not event.duplicate]) == 1
+
+
+FAR_POLICIES = ({"X-Jitter": "1h"}, {"X-Missed": "all 3", "X-Grace": "1m"}, {"X-Report": "true", "X-Jitter": "1m"})
+"""The policies of schedules that are far from their fires."""
+EACH_SECOND = {
+    "report": {"Nats-Schedule-Target": "S.report.out", "Nats-Schedule-X-Report": "true"},
+    "over": {
+        "Nats-Schedule-Target": "S.over.out",
+        "Nats-Schedule-X-Overlap": "queue",
+        "Nats-Schedule-X-Consumer": "workers",
+    },
+    "jobs": {"X-Nats-Schedule-X-Target": "JOBS.out"},
+}
+"""The targets and the policies of schedules that fire each second, by the last tokens of their subjects."""
+
+
+async def store_with_policies(account: Account) -> int:
+    """Store schedules of each kind, and wait until those that are due have fired; returns how many they are."""
+    for name, headers in EACH_SECOND.items():
+        schedule = "X-Nats-Schedule" if "X-Nats-Schedule-X-Target" in headers else "Nats-Schedule"
+        await account.publish(f"S.{name}", {schedule: "@every 1s", **headers})
+    for stream, target in (("S", "S.report.out"), ("S", "S.over.out"), ("JOBS", "JOBS.out")):
+        await account.wait_for(stream, target)
+    for number in range(30):
+        named = {f"Nats-Schedule-{name}": value for name, value in FAR_POLICIES[number % 3].items()}
+        pattern = {"Nats-Schedule": f"@at {in_seconds(7_000 + number)}", "Nats-Schedule-Target": "S.out.far"}
+        await account.publish(f"S.s.{number}", pattern | named)
+    return len(EACH_SECOND) + 30
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_schedules_with_policies_go_on_after_a_start_with_a_snapshot(
+    start_server: StartServer, version: str
+) -> None:
+    server = await start_server(version)
+    settings: dict[str, Any] = {"allowed_targets_elsewhere": ("S=JOBS.>",)}
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url, **settings) as running:
+            await account.create("S", storage="file")
+            await account.create("JOBS", storage="file")
+            worker = Worker(account.connection, account.api, "S", "workers")
+            await worker.begin(filter_subject="S.over.out")
+            await running.ready("S")
+            count = await store_with_policies(account)
+            await running.told_of("snapshot_written", stream="S", schedules=count)
+            before = [one for one in listed(running) if one.subject.startswith("S.s.")]
+        assert len(await account.messages("S", "S.over.out")) == 1
+        reported = len(await account.messages("S", "S.report.out"))
+        async with sidecar_on(server.url, **settings) as running:
+            await running.ready("S")
+            assert running.told("snapshot_used")[0]["schedules"] == count
+            reports = await account.wait_for("S", "S.report.out", reported + 2)
+            assert [one for one in listed(running) if one.subject.startswith("S.s.")] == before
+            assert len(await account.messages("S", "S.over.out")) == 1, "the one before is unfinished"
+            worker.pull(1)
+            await worker.acknowledge(*await worker.takes(1))
+            assert await account.wait_for("S", "S.over.out", 2)
+        due, previous = (
+            [header_value(one.block, b"X-Nats-Schedule-X-" + name) for one in reports] for name in (b"Due", b"Previous")
+        )
+        assert previous == [None, *due[:-1]], "each names the one before, also that of the life before"
+        jobs = [header_value(one.block, b"Nats-Msg-Id") for one in await account.messages("JOBS", "JOBS.out")]
+        assert len(set(jobs)) == len(jobs)
 
 
 OF_SNAPSHOTS = [entry for entry in permissions_of("2.11") if "snapshots" in entry.subject]

@@ -8,9 +8,10 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+from nats_scheduler.engine import restoring
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.far import FarEntry
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored
 from nats_scheduler.engine.snapshots import Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
@@ -98,10 +99,22 @@ def _for_any_basis(original: Any) -> Any:
     return read
 
 
+def history_forgotten() -> Changes:
+    """Know nothing of the fire before of a schedule with policies."""
+    yield restoring, "give_back", lambda _held, _history: None
+
+
+def target_taken_for_one_of_the_stream() -> Changes:
+    """Expect to read back the fires of a schedule whose target is in another stream."""
+    yield restoring, "HeldElsewhere", HeldWithPolicies
+
+
 OF_SNAPSHOTS = {
-    tail_begins_too_late: ("Complete", 7),
-    replaced_schedule_survives: ("Gone", 16),
-    fire_taken_for_stored: ("Live", 130),
+    tail_begins_too_late: ("Complete", 242),
+    replaced_schedule_survives: ("Gone", 904),
+    fire_taken_for_stored: ("Complete", 216),
     living_schedule_removed: ("Complete", 19),
+    history_forgotten: ("Faithful", 120),
+    target_taken_for_one_of_the_stream: ("Complete", 39),
 }
 """Each bug, the promise that it breaks, and a seed that shows it."""

@@ -4,6 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nats_scheduler.engine import restoring
+from nats_scheduler.engine.held import HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.histories import History, give_back
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot_values import snapshot_key
 from nats_scheduler.schedule.instants import SECOND
@@ -15,7 +18,7 @@ from tests.simulation.planted_snapshots import OF_SNAPSHOTS, stream_trusted
 from tests.simulation.scenario import with_snapshots
 from tests.simulation.snapshots import hasty
 from tests.simulation.test_simulation import EACH_PART, PARTS, SEEDS
-from tests.simulation.world import World, judged
+from tests.simulation.world import World, judged, silent
 
 MANIFEST = snapshot_key("manifest", "SIM", Mode.EMULATED)
 
@@ -35,6 +38,19 @@ def test_engines_begin_with_snapshots() -> None:
         World(with_snapshots(seed), lines.append).run()
     assert len([line for line in lines if "begins with a snapshot of" in line]) >= 3
     assert any("snapshot_ignored" in line for line in lines)
+
+
+def test_engines_begin_with_snapshots_of_schedules_with_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[HeldWithPolicies] = []
+
+    def counted(held: HeldWithPolicies, history: History) -> None:
+        found.append(held)
+        give_back(held, history)
+
+    monkeypatch.setattr(restoring, "give_back", counted)
+    for seed in range(12):
+        World(with_snapshots(seed), silent).run()
+    assert {type(held) for held in found} == {HeldWithPolicies, HeldElsewhere}
 
 
 @pytest.mark.slow
