@@ -45,11 +45,11 @@ def steady(number: int) -> str:
 class Publishers:
     """All publishers of a round."""
 
-    def __init__(self, ground: Ground, record: Record, seed: int, *, is_plain: bool = False) -> None:
-        """Draw from a seed; if `is_plain`, no schedule has a policy that needs more than its definition."""
+    def __init__(self, ground: Ground, record: Record, seed: int, *, names_calendars: bool = True) -> None:
+        """Draw from a seed; some schedules name calendars, unless `names_calendars` is False."""
         self._ground = ground
         self._record = record
-        self._is_plain = is_plain
+        self._names_calendars = names_calendars
         self._random = Random(f"publishers {seed}")
         self._treating = Random(f"policies {seed}")
         self._naming = Random(f"what names a calendar {seed}")
@@ -65,7 +65,9 @@ class Publishers:
             for number in range(STEADY):
                 pattern = Pattern("every" if number % 2 else "cron", 1)
                 await self._ask(self._store(steady(number), pattern))
-            for name, target, policies in () if self._is_plain else WITH_POLICIES:
+            for name, target, policies in WITH_POLICIES:
+                if policies.calendar and not self._names_calendars:
+                    continue
                 await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
         self._account = None
 
@@ -117,7 +119,7 @@ class Publishers:
     def _target_of(self, subject: str) -> str:
         """Draw where a schedule fires to."""
         own = f"t.{subject[2:]}"
-        return own if self._is_plain or self._sending.random() < 0.75 else self._sending.choice(SHARED_TARGETS)
+        return own if self._sending.random() < 0.75 else self._sending.choice(SHARED_TARGETS)
 
     def _store(self, subject: str, pattern: Pattern, target: str = "") -> Operation:
         body = b"%s %d" % (subject.encode(), len(self._record.history.operations))
@@ -145,7 +147,7 @@ class Publishers:
     def _treated(self, policies: Policies) -> Policies:
         """Draw when a fire is sent, what becomes of missed ones, and whether fires report that."""
         draw = self._treating
-        if self._is_plain or draw.random() < 0.5:
+        if draw.random() < 0.5:
             return policies
         return replace(
             policies,
@@ -157,13 +159,13 @@ class Publishers:
 
     def _named(self, policies: Policies) -> Policies:
         """Draw a calendar."""
-        is_unnamed = self._is_plain or self._naming.random() < 0.7
+        is_unnamed = not self._names_calendars or self._naming.random() < 0.7
         return policies if is_unnamed else replace(policies, calendar=self._naming.choice(NAMES))
 
     def _held_back(self, pattern: Pattern, target: str) -> Pattern:
         """Draw what happens while the fire before is unfinished, for a target whose worker takes its time."""
         draw = self._overlapping
-        if self._is_plain or target not in WORKED or draw.random() < 0.5:
+        if target not in WORKED or draw.random() < 0.5:
             return pattern
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, 400, 2_500])
         held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)

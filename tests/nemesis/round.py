@@ -65,7 +65,7 @@ class Round:
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
         self.instances = [Instance(name, ground.urls, folder, self.record, programs) for name in names]
-        self._publishers = Publishers(ground, self.record, scenario.seed, is_plain=scenario.snapshots)
+        self._publishers = Publishers(ground, self.record, scenario.seed, names_calendars=not scenario.snapshots)
         self._editor = Editor(ground, self.record, scenario.seed)
         self.workers = Workers(ground, self.record.history, scenario.seed)
         self._machine = Machine(self.record, self._processes)
