@@ -80,6 +80,8 @@ class Discovery:
         self._followed_count = 0
         self._hinted: set[str] = set()
         """Streams that another sidecar configured, and that are about to be checked."""
+        self._is_waiting = False
+        """Whether streams are being checked whose leaders did not answer."""
 
     # -- by listing ----------------------------------------------------------------------------------------------
 
@@ -95,10 +97,25 @@ class Discovery:
 
     async def _list(self) -> None:
         try:
-            states = [StreamState.from_info(info) async for info in self._access.api.streams()]
-            await self._check_all(self._rounds.to_check(states, self._server))
+            infos, unanswered = await self._access.api.listed_streams()
+            states = [StreamState.from_info(info) for info in infos]
         except JetStreamError as error:
             self._reporter.problem("streams_list_failed", reason=str(error))
+            return
+        self._begin_waiting(unanswered)
+        await self._check_all(self._rounds.to_check(states, self._server))
+
+    def _begin_waiting(self, unanswered: list[str]) -> None:
+        """Check streams whose leaders do not answer until they do, beside all others; nobody tells that one is back."""
+        if unanswered and not self._is_waiting:
+            self._is_waiting = True
+            self._background.begin(self._wait_for(unanswered))
+
+    async def _wait_for(self, unanswered: list[str]) -> None:
+        try:
+            await self._check_all(unanswered)
+        finally:
+            self._is_waiting = False
 
     async def _check_all(self, names: list[str]) -> None:
         await in_turn([partial(self._serving.check, name) for name in names])

@@ -63,6 +63,8 @@ class Serving:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._mistrusted: set[str] = set()
         """Streams whose engines do not begin with a snapshot any more: one failed, or was wrong about its stream."""
+        self._checked_later: set[str] = set()
+        """Streams that are about to be checked again."""
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     # -- what others ask for -------------------------------------------------------------------------------------
@@ -78,7 +80,7 @@ class Serving:
                 if not connection.is_lost:
                     self._reporter.problem("stream_read_failed", stream=name, reason=str(error))
         if not done:
-            self._background.begin(self._check_later(name))
+            self._begin_checking_later(name)
 
     def lock(self, name: str) -> asyncio.Lock:
         """Return the lock of a stream, which has to be held from when it is read until that was applied."""
@@ -178,7 +180,7 @@ class Serving:
         if self._services.end(name):
             self._reporter.stream_not_served(name, reason)
             # A node that has just restarted may not list its streams yet.
-            self._background.begin(self._check_later(name))
+            self._begin_checking_later(name)
 
     # -- its contacts --------------------------------------------------------------------------------------------
 
@@ -222,8 +224,17 @@ class Serving:
         await asyncio.sleep(wait_seconds)
         await self.check(name)
 
+    def _begin_checking_later(self, name: str) -> None:
+        """Check a stream after a wait, once, however many ask for it."""
+        if name not in self._checked_later:
+            self._checked_later.add(name)
+            self._background.begin(self._check_later(name))
+
     async def _check_later(self, name: str) -> None:
-        await asyncio.sleep(CHECK_RETRY_WAIT_SECONDS)
+        try:
+            await asyncio.sleep(CHECK_RETRY_WAIT_SECONDS)
+        finally:
+            self._checked_later.discard(name)
         await self.check(name)
 
     def _check_soon(self, name: str) -> None:
