@@ -28,10 +28,10 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
 from nats_scheduler.runtime.snapshot_reading import packed_chunk, packed_rest
 from nats_scheduler.runtime.snapshot_values import (
-    ChunkDigest,
     Manifest,
     Witness,
     digest_of,
+    digest_of_all,
     snapshot_key,
     witness_of,
 )
@@ -238,7 +238,8 @@ class SnapshotKeeper:
             end,
             taking.count,
             witness,
-            [ChunkDigest(len(packed), digest_of(packed)), *digests],
+            1 + len(digests),
+            digest_of_all([digest_of(packed), *digests]),
         )
         if await bucket.swap(key, manifest.document(), revision) is None:
             return  # another instance wrote one meanwhile
@@ -247,14 +248,14 @@ class SnapshotKeeper:
         reports.snapshot_written(self._stream, taking.count, taking.through)
         await bucket.purge_below(f"{snapshot_key('chunk', self._stream, self._mode)}.>", first)
 
-    async def _write_chunks(self, bucket: SnapshotBucket, prefix: str, taking: Taking) -> tuple[list[ChunkDigest], int]:
+    async def _write_chunks(self, bucket: SnapshotBucket, prefix: str, taking: Taking) -> tuple[list[str], int]:
         """Write the chunks of all schedules; returns their digests, and the lowest sequence under which one is."""
-        digests: list[ChunkDigest] = []
+        digests: list[str] = []
         first = 1 << 62
         for chunk in taking.chunks():
             if chunk is not None:
                 packed = packed_chunk(chunk)
-                digests.append(ChunkDigest(len(packed), digest_of(packed)))
+                digests.append(digest_of(packed))
                 first = min(await bucket.write_chunk(f"{prefix}.{len(digests)}", packed), first)
             await self._pause()
         return digests, first

@@ -32,9 +32,9 @@ from nats_scheduler.runtime.continuity import reaches
 from nats_scheduler.runtime.garbage import Load
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
 from nats_scheduler.runtime.snapshot_values import (
-    ChunkDigest,
     Manifest,
     digest_of,
+    digest_of_all,
     read_manifest,
     read_witnesses,
     snapshot_key,
@@ -92,7 +92,7 @@ async def read_snapshot(
         raise SnapshotError("it is of another stream of that name, or of other settings or another server version")
     witness = await _witness(bucket, api, stream, mode, manifest)
     prefix = snapshot_key("chunk", stream, mode, manifest.generation)
-    chunks = _chunks(bucket, prefix, manifest.chunks)
+    chunks = _chunks(bucket, prefix, manifest)
     rest = read_rest(read_object(await anext(chunks)) or {})
     if rest.through != manifest.through:
         raise SnapshotError("its parts are known through different sequences")
@@ -131,16 +131,21 @@ async def _witness(
     raise SnapshotError("none of the messages that would show that the stream did not go back is stored any more")
 
 
-async def _chunks(bucket: SnapshotBucket, prefix: str, digests: Sequence[ChunkDigest]) -> AsyncIterator[bytes]:
-    """Yield the chunks in their order; raises `SnapshotError` if one is not what it has to be."""
-    for first in range(0, len(digests), MAX_REQUESTS_AT_ONCE):
-        wanted = digests[first : first + MAX_REQUESTS_AT_ONCE]
-        packed = await _all([bucket.chunk(f"{prefix}.{number}") for number, _digest in enumerate(wanted, first)])
-        for number, (length, digest) in enumerate(wanted):
-            chunk = packed[number]
-            if chunk is None or len(chunk) != length or digest_of(chunk) != digest:
-                raise ChunkGoneError(f"its chunk {first + number} is gone, or another one")
+async def _chunks(bucket: SnapshotBucket, prefix: str, manifest: Manifest) -> AsyncIterator[bytes]:
+    """Yield the chunks in their order, and check at the end that they are those of the manifest.
+
+    Raises `SnapshotError` if one is not what it has to be; what was yielded before is not to be used then.
+    """
+    digests: list[str] = []
+    while len(digests) < manifest.chunks:
+        wanted = range(len(digests), min(len(digests) + MAX_REQUESTS_AT_ONCE, manifest.chunks))
+        for number, chunk in zip(wanted, await _all([bucket.chunk(f"{prefix}.{one}") for one in wanted]), strict=True):
+            if chunk is None:
+                raise ChunkGoneError(f"its chunk {number} is gone")
+            digests.append(digest_of(chunk))
             yield _unpacked(chunk)
+    if digest_of_all(digests) != manifest.digest:
+        raise ChunkGoneError("its chunks are not those that were written with it")
 
 
 def packed_chunk(chunk: bytes) -> bytes:

@@ -4,7 +4,7 @@ The rule: a value that no sidecar can have written is `None` here, and counts as
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,14 +25,6 @@ class Witness(NamedTuple):
     """Of its subject, headers and body."""
 
 
-class ChunkDigest(NamedTuple):
-    """What one chunk has to be."""
-
-    length: int
-    """Bytes."""
-    digest: str
-
-
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What a snapshot is of, and what its chunks are."""
@@ -47,8 +39,10 @@ class Manifest:
     """The stream has to have everything up to this sequence."""
     schedules: int
     witness: Witness
-    chunks: Sequence[ChunkDigest]
-    """The first one is `engine.snapshot_rest`, the others have the schedules."""
+    chunks: int
+    """How many there are: the first one is `engine.snapshot_rest`, the others have the schedules."""
+    digest: str
+    """That of the digests of all chunks: those of ten million schedules would not fit into one value."""
 
     def document(self) -> dict[str, Any]:
         """Return it as the values of JSON."""
@@ -59,26 +53,24 @@ class Manifest:
             "end": self.end,
             "schedules": self.schedules,
             "witness": list(self.witness),
-            "chunks": [list(chunk) for chunk in self.chunks],
+            "chunks": self.chunks,
+            "digest": self.digest,
         }
 
 
 def read_manifest(document: Mapping[str, Any]) -> Manifest | None:
     """Read what `Manifest.document` returned; None if it is something else."""
-    texts = document.get("basis"), document.get("generation")
-    numbers = document.get("through"), document.get("end"), document.get("schedules")
-    witness, chunks = read_witness(document.get("witness")), document.get("chunks")
-    if witness is None or not isinstance(chunks, list) or not chunks:
+    texts = document.get("basis"), document.get("generation"), document.get("digest")
+    numbers = document.get("through"), document.get("end"), document.get("schedules"), document.get("chunks")
+    witness = read_witness(document.get("witness"))
+    if witness is None:
         return None
     if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
         return None
-    if not all(isinstance(chunk, list) and tuple(map(type, chunk)) == (int, str) for chunk in chunks):
+    through, end, schedules, chunks = (int(number or 0) for number in numbers)
+    if not 0 < through <= end or schedules < 0 or chunks <= 0:
         return None
-    through, end, schedules = (int(number or 0) for number in numbers)
-    if not 0 < through <= end or schedules < 0:
-        return None
-    digests = [ChunkDigest(*chunk) for chunk in chunks]
-    return Manifest(str(texts[0]), str(texts[1]), through, end, schedules, witness, digests)
+    return Manifest(str(texts[0]), str(texts[1]), through, end, schedules, witness, chunks, str(texts[2]))
 
 
 def read_witnesses(document: Mapping[str, Any] | None) -> list[Witness]:
@@ -104,6 +96,11 @@ def witness_of(message: StoredMessage) -> Witness:
 def digest_of(data: bytes) -> str:
     """Return the digest of bytes."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).hexdigest()
+
+
+def digest_of_all(digests: Iterable[str]) -> str:
+    """Return the digest of the digests of chunks, in the order of the chunks."""
+    return digest_of("".join(digests).encode())
 
 
 def basis_digest(basis: EngineBasis, settings: SidecarSettings) -> str:

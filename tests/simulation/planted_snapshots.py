@@ -111,8 +111,8 @@ def target_taken_for_one_of_the_stream() -> Changes:
 
 OF_SNAPSHOTS = {
     tail_begins_too_late: ("Complete", 242),
-    replaced_schedule_survives: ("Gone", 904),
-    fire_taken_for_stored: ("Complete", 216),
+    replaced_schedule_survives: ("Gone", 635),
+    fire_taken_for_stored: ("Complete", 31),
     living_schedule_removed: ("Complete", 19),
     history_forgotten: ("Faithful", 120),
     target_taken_for_one_of_the_stream: ("Complete", 39),
