@@ -13,6 +13,7 @@ from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, schedule
 from tests.engine.test_snapshots import kinds_of_messages
@@ -120,3 +121,13 @@ def test_texts_that_do_not_fit_into_a_row_are_held_all_the_same() -> None:
     desk.read(*many)
     assert sorted(one.subject for one in desk.engine.held) == sorted(one.subject for one in many)
     assert len(desk.engine.held) == len(many)
+
+
+@pytest.mark.parametrize("due", ["2262-04-11T23:47:16Z", "2262-04-11T23:47:17Z", "9999-12-31T23:59:59Z"])
+def test_a_fire_time_that_no_row_can_have_is_that_of_an_object(due: str) -> None:
+    pattern = f"@at {due}"
+    desk = Desk(schedule(pattern, 1, "s.1"))
+    desk.read(*(schedule(pattern, number, f"s.{number}") for number in range(2, 5)))
+    assert [desk.engine.held.on(f"s.{number}") is not None for number in range(1, 5)] == [True] * 4
+    assert desk.engine.held.rows.far_count in (0, 4)
+    assert {one.fire_time for one in desk.engine.held} == {parse_rfc3339(due)}
