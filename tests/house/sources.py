@@ -6,6 +6,7 @@ that contain the name.
 """
 
 import ast
+import gc
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -36,7 +37,11 @@ def source(module: Path) -> str:
 @cache
 def syntax_tree(module: Path) -> ast.Module:
     """Parse a module, once per run."""
-    return ast.parse(source(module), filename=str(module))
+    gc.disable()  # Python 3.11 raises SystemError if a finalizer of another test runs while it builds a tree
+    try:
+        return ast.parse(source(module), filename=str(module))
+    finally:
+        gc.enable()
 
 
 def names_of_tests_in(module: Path) -> list[str]:
