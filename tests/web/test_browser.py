@@ -136,7 +136,8 @@ async def test_a_search_by_keys_finds_schedules_and_leads_to_the_next_page(watch
     await browser.press(*"W.s.0001*")
     await browser.press(ENTER)
     await browser.until("return location.search.includes('filter=') && document.readyState === 'complete'")
-    assert "No schedule is as you search" in await browser.run("return document.body.innerText")
+    # An answer that takes a moment comes after the page.
+    await browser.until("return document.body.innerText.includes('No schedule is as you search')")
     await browser.run("document.querySelector('[name=filter]').select()")
     await browser.press(*"W.s.*", ENTER)
     listed = "return [...document.querySelectorAll('#live .subject')].map((one) => one.innerText)"
@@ -145,6 +146,7 @@ async def test_a_search_by_keys_finds_schedules_and_leads_to_the_next_page(watch
     assert first[0] == "W.s.000000"
     await browser.run("document.querySelector('[rel=next]').click()")
     await browser.until("return location.search.includes('cursor=') && document.readyState === 'complete'")
+    await browser.until("return document.querySelectorAll('#live a.subject').length === 50")
     second = await browser.run(listed.replace(".subject'", "a.subject'"))
     assert (second[0], second[-1]) == ("W.s.000050", "W.s.000099")
 
@@ -206,7 +208,7 @@ async def test_a_hostile_subject_is_shown_as_text(watched: Watched) -> None:
     await browser.run("document.querySelector('#live a.subject').click()")
     await browser.until("return document.querySelector('h1.title') !== null")
     assert await browser.run("return document.querySelector('h1').innerText") == shown
-    assert "Stored as" in await browser.run("return document.body.innerText")
+    await browser.until("return document.body.innerText.includes('Stored as')")
 
 
 async def test_the_page_works_by_keys(watched: Watched) -> None:
