@@ -123,10 +123,9 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
     """Return what the sidecar's user needs to serve these streams, each permission once."""
     needs: dict[tuple[str, str], bool] = {}
     served = [stream for stream in streams if stream.mode is not None]
+    left_out = (set() if place.has_canary else _OF_CANARY) | (set() if place.keeps_snapshots else _OF_SNAPSHOTS)
     for row in ROWS:
-        if not place.has_canary and row.subject in _OF_CANARY:
-            continue
-        if not place.keeps_snapshots and row.subject in _OF_SNAPSHOTS:
+        if row.subject in left_out:
             continue
         for subject, column in _subjects_of(row, place, api_level, served):
             need = row.columns[COLUMNS.index(column)]

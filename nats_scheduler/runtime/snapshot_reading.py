@@ -124,10 +124,11 @@ async def _witness(
         if witness.sequence < manifest.end:
             continue
         found = await _soon(api.message(stream, seq=witness.sequence))
-        if found is not None and witness_of(found) != witness:
+        if found is None:
+            continue
+        if witness_of(found) != witness:
             raise SnapshotError(f"another message than before has sequence {witness.sequence}: the stream went back")
-        if found is not None:
-            return found
+        return found
     raise SnapshotError("none of the messages that would show that the stream did not go back is stored any more")
 
 
