@@ -17,7 +17,6 @@ from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
 from nats_scheduler.engine.calendars import Calendars
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.far import NO_FIRE_TIME
 from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
 from nats_scheduler.engine.holdings import Holdings
 from nats_scheduler.engine.inactive import Inactive
@@ -89,7 +88,6 @@ class Admission:
         fire_time = first_fire_of(pattern, stored_at)
         if (
             fire_time is None
-            or fire_time >= NO_FIRE_TIME
             or self._places.is_limited
             or self._lifetimes.max_age
             or self._holdings.may_be_settled(fire_time)

@@ -371,13 +371,15 @@ def read_text(kind: Kind, text: bytes, fire_time: int) -> tuple[str, Pattern, Te
 
 def kind_and_text(held: Held) -> tuple[Kind, bytes] | None:
     """Return the kind and the texts of a schedule, whatever is in progress for it; None if it has none."""
-    if type(held) is not Held or held.fire_time >= NO_FIRE_TIME:
+    if type(held) is not Held:
         return None
     return kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
 
 
 def kind_and_text_of(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[Kind, bytes] | None:
-    """Return the kind and the texts of a schedule with this definition; None if it has none."""
+    """Return the kind and the texts of a schedule with this definition; None if it has none, or fires after 2262."""
+    if not 0 <= fire_time < NO_FIRE_TIME:
+        return None
     source = terms.source
     written: str | None = None
     common: Pattern | None = pattern

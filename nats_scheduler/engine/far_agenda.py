@@ -56,26 +56,25 @@ class FarAgenda:
 
     def add(self, place: int, wake: int) -> None:
         """Enter the place of a schedule that is woken at `wake` (ns)."""
-        number = wake >> self._bits
-        if number not in self.spans:
-            self._begin(number)
-        self.spans[number].places.append(place)
+        self._span(wake >> self._bits).places.append(place)
 
     def fill(self, wakes: array[int], first: int) -> None:
         """Enter one place after the other from `first` on, of schedules that are woken at these instants (ns)."""
-        bits, spans = self._bits, self.spans
+        bits = self._bits
         last, places = -1, array("I")
         for place, wake in enumerate(wakes, first):
             number = wake >> bits
             if number != last:
-                if number not in spans:
-                    self._begin(number)
-                last, places = number, spans[number].places
+                last, places = number, self._span(number).places
             places.append(place)
 
-    def _begin(self, number: int) -> None:
-        self.spans[number] = _Span()
-        heapq.heappush(self._order, number)
+    def _span(self, number: int) -> _Span:
+        """Return the span with a number, which begins if there is none."""
+        span = self.spans.get(number)
+        if span is None:
+            span = self.spans[number] = _Span()
+            heapq.heappush(self._order, number)
+        return span
 
     def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
         """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""

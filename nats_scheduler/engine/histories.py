@@ -9,11 +9,11 @@ Cost: 49 bytes for each schedule.
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nats_scheduler.engine.columns import read_columns, write_columns
 from nats_scheduler.engine.far import NO_FIRE_TIME
 from nats_scheduler.engine.held import HeldWithPolicies
 
@@ -68,18 +68,12 @@ def write_histories(histories: Sequence[History]) -> bytes:
         one._replace(previous_fire=_number(one.previous_fire), unreported=_number(one.unreported)) for one in histories
     ]
     columns = zip(*rows, strict=True)
-    return b"".join(little_endian(array(code, column)).tobytes() for code, column in zip(_TYPES, columns, strict=True))
+    return write_columns(array(code, column) for code, column in zip(_TYPES, columns, strict=True))
 
 
 def read_histories(data: bytes, count: int) -> list[History] | None:
     """Return `count` histories that were written; None if no schedule can have one of them."""
-    columns: list[array[int]] = []
-    start = 0
-    for code in _TYPES:
-        column = array(code)
-        column.frombytes(data[start : start + count * column.itemsize])
-        start += count * column.itemsize
-        columns.append(little_endian(column))
+    columns, _end = read_columns(data, 0, _TYPES, count)
     previous, _sequences, stored, dropped, unreported, known, _unfinished = columns
     is_possible = (
         min(min(previous), min(unreported)) >= _NONE
@@ -101,11 +95,3 @@ def _number(instant: int | None) -> int:
 
 def _instant(number: int) -> int | None:
     return None if number == _NONE else number
-
-
-def little_endian(column: array[int]) -> array[int]:
-    """Return a column with the least byte of each number first, or one that was so as it is here."""
-    if sys.byteorder == "big":
-        column = array(column.typecode, column)
-        column.byteswap()
-    return column

@@ -164,10 +164,9 @@ class Intake:
         if self._misnaming.noted:
             self._misnaming.covered(message)
         if (definition := self._reader.cached(message)) is not None:
-            if self._expiry is not None:
-                self._accept(definition, message, self._expiry.take(message), now)
-            elif not self._admission.hold_far(definition, message):
-                self._accept(definition, message, None, now)
+            expires = None if self._expiry is None else self._expiry.take(message)
+            if self._expiry is not None or not self._admission.hold_far(definition, message):
+                self._accept(definition, message, expires, now)
             return
         if (reading := self._reader.read_uncached(message)) is not None:
             self._apply(reading, message, now)

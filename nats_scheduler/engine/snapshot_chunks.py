@@ -25,12 +25,12 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from nats_scheduler.engine.columns import read_columns, write_columns
 from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarEntry, Kind, read_text, subject_in
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY
 from nats_scheduler.engine.histories import (
     HISTORY_BYTES,
     History,
-    little_endian,
     read_histories,
     write_histories,
 )
@@ -222,9 +222,7 @@ def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> bytes:
     expiring = [(place, entry.expires) for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY]
     columns.append(array("q", [number for place, expires in expiring for number in (place, _stored_expiry(expires))]))
     head = _BLOCK.pack(len(entries), len(expiring), end)
-    return b"".join(
-        [head, *(little_endian(column).tobytes() for column in columns), *(entry.text for entry in entries)]
-    )
+    return b"".join([head, write_columns(columns), *(entry.text for entry in entries)])
 
 
 def needs_history(policies: Policies) -> bool:
@@ -251,14 +249,8 @@ def _blocks(chunk: bytes, start: int, count: int, kinds: int, *, has_histories: 
 
 
 def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_bytes: int) -> Block:
-    columns: list[array[int]] = []
-    for code in (*_TYPES, "q"):
-        column = array(code)
-        length = (schedules if len(columns) < len(_TYPES) else 2 * expiring) * column.itemsize
-        column.frombytes(chunk[start : start + length])
-        start += length
-        columns.append(little_endian(column))
-    expiries = columns.pop()
+    columns, start = read_columns(chunk, start, _TYPES, schedules)
+    (expiries,), start = read_columns(chunk, start, "q", 2 * expiring)
     ends = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
     if columns[0] and max(columns[0]) <= _MOST_IN_FOUR_BYTES:
         columns[0] = array("I", columns[0])

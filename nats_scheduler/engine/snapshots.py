@@ -23,26 +23,16 @@ from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from nats_scheduler.engine.admission import Admission
 from nats_scheduler.engine.backlog import Backlog
-from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.expiry import Expiry
 from nats_scheduler.engine.far import NO_FIRE_TIME, FarEntry, kind_and_text_of
 from nats_scheduler.engine.flight import DONE
 from nats_scheduler.engine.held import NO_WAKE, Held, HeldWithPolicies
 from nats_scheduler.engine.histories import history_of
-from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored, Version
-from nats_scheduler.engine.intake import Intake
-from nats_scheduler.engine.lifecycle import Lifecycle
-from nats_scheduler.engine.lifetimes import Lifetimes
-from nats_scheduler.engine.misnaming import Misnaming
-from nats_scheduler.engine.outcomes import Outcomes
+from nats_scheduler.engine.intake import Intake, Readers
 from nats_scheduler.engine.places import Places
-from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.restoring import Restoring
 from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.engine.snapshot_chunks import ChunkWriter, UnkeepableError
 from nats_scheduler.engine.snapshot_rest import MAX_EXCEPTIONS, Done, LastRead, OldVersion, Rest
 from nats_scheduler.message.definition import Definition
@@ -59,18 +49,9 @@ PLACES_PER_UNIT = 64
 class Parts(NamedTuple):
     """The parts of an engine that a snapshot concerns."""
 
-    lifecycle: Lifecycle
-    course: Course
-    lifetimes: Lifetimes
-    outcomes: Outcomes
-    purges: Purges
-    admission: Admission
+    readers: Readers
     places: Places
     backlog: Backlog
-    inactive: Inactive
-    misnaming: Misnaming
-    sightings: Sightings
-    expiry: Expiry | None
     intake: Intake
 
 
@@ -82,16 +63,16 @@ class Snapshots:
     ) -> None:
         """Take what an engine is made of; `is_idle` is that of the engine."""
         self._parts = parts
-        self._roster = parts.lifecycle.roster
+        self._roster = parts.readers.lifecycle.roster
         self._rules, self._dialects = rules, dialects
         self._is_idle = is_idle
-        reads_all = parts.lifecycle.ownership.reads_all
-        self._can_be = reads_all and parts.expiry is None and not rules.moves_subjects
+        reads_all = parts.readers.lifecycle.ownership.reads_all
+        self._can_be = reads_all and parts.readers.expiry is None and not rules.moves_subjects
 
     @property
     def is_possible(self) -> bool:
         """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
-        return self._can_be and not (self._parts.places.is_limited or self._parts.lifetimes.max_age)
+        return self._can_be and not (self._parts.places.is_limited or self._parts.readers.lifetimes.max_age)
 
     def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
         """Begin to read a snapshot of `count` schedules at `now` (ns), for `SnapshotRestored`."""
@@ -105,13 +86,13 @@ class Snapshots:
     def may_begin(self) -> bool:
         """Whether nothing is left to be taken of what was read and acknowledged."""
         intake = self._parts.intake
-        is_taken = self._is_idle() and not self._parts.sightings.matched
+        is_taken = self._is_idle() and not self._parts.readers.sightings.matched
         return intake.is_live and intake.last_message is not None and is_taken
 
     @property
     def may_end(self) -> bool:
         """Whether all fires that were acknowledged have been read back."""
-        return self.may_begin and not self._parts.sightings.expected
+        return self.may_begin and not self._parts.readers.sightings.expected
 
     def begin(self) -> Taking:
         """Begin with a snapshot; only while `may_begin`."""
@@ -134,14 +115,14 @@ class Snapshots:
         self._roster.rolls_up = rest.rolls_up
         parts.intake.last_read = rest.through
         parts.intake.last_message = StoredMessage(*rest.last, block=b"", body=None)
-        parts.lifetimes.requests_missed(rest.through)
-        parts.lifecycle.ownership.last_fired[:] = rest.last_fired
-        parts.lifecycle.landed.restore(rest.landed)
+        parts.readers.lifetimes.requests_missed(rest.through)
+        parts.readers.lifecycle.ownership.last_fired[:] = rest.last_fired
+        parts.readers.lifecycle.landed.restore(rest.landed)
         for subject, through, sequence, stored_at in rest.old_versions:
             parts.backlog.superseded(subject, through, Version(sequence, stored_at), None)
         for subject, sequence, ending in rest.done:
             if (held := self._roster.exactly(subject, sequence)) is not None:
-                parts.purges.purge(held, ending)
+                parts.readers.purges.purge(held, ending)
 
     def _removals_suspected(self, given: RemovalsSuspected, now: int) -> None:
         """Read schedules that may have been removed: what is found decides.
@@ -151,7 +132,7 @@ class Snapshots:
         for subject, sequence in given.schedules:
             held = self._roster.exactly(subject, sequence)
             if held is not None and held.send_time > now:
-                self._parts.course.recheck_waiting(held)
+                self._parts.readers.course.recheck_waiting(held)
 
     def held_among(self, number: int, first: int, gone: AbstractSet[int]) -> list[tuple[str, int]] | None:
         """Return the schedules of a row, by subject, with sequences below `first` or in `gone`; None if no row has it.
@@ -177,7 +158,7 @@ class Taking:
     def __init__(self, parts: Parts) -> None:
         """Begin at what was read last."""
         self._parts = parts
-        self._roster = parts.lifecycle.roster
+        self._roster = parts.readers.lifecycle.roster
         self.through = parts.intake.last_read
         """Messages after this sequence are to be read again."""
         last = parts.intake.last_message
@@ -213,15 +194,15 @@ class Taking:
     def rest(self) -> Rest:
         """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
         parts, through = self._parts, self.through
-        inactive, noted = parts.inactive, parts.misnaming.noted
+        inactive, noted = parts.readers.inactive, parts.readers.misnaming.noted
         to_read = {one.sequence for one in inactive.rejected.values()}
         to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
         rest = Rest(
             through,
             self._last,
-            tuple(parts.lifecycle.ownership.last_fired),
+            tuple(parts.readers.lifecycle.ownership.last_fired),
             self._roster.rolls_up,
-            parts.lifecycle.landed.known(),
+            parts.readers.lifecycle.landed.known(),
             tuple(_old_versions(parts).values()),
             tuple(self._done),
             tuple(sorted(sequence for sequence in to_read if sequence <= through)),
@@ -254,7 +235,7 @@ class Taking:
     def _near_entry(self, held: Held) -> FarEntry:
         """Return a near schedule as one that waits: what is in progress for it begins anew."""
         packed = kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
-        if packed is None or not 0 <= held.fire_time < NO_FIRE_TIME:
+        if packed is None:
             raise UnkeepableError(f"{held.subject} cannot be kept because of its fire time, or of its texts")
         if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
             self._done.append(Done(held.subject, held.sequence, held.flight.ending))
@@ -289,6 +270,6 @@ def _old_versions(parts: Parts) -> dict[str, OldVersion]:
 
     for subject, (through, known) in parts.backlog.noted().items():
         note(subject, through, known)
-    for subject, version, through in parts.purges.may_be_stored():
+    for subject, version, through in parts.readers.purges.may_be_stored():
         note(subject, through, version)
     return found

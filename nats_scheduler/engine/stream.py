@@ -137,7 +137,7 @@ class StreamEngine:
         acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
         readers = Readers(*acting, self._admission, self.inactive, self.misnaming, self._sightings, self._expiry)
         self._intake = Intake(reader, readers, reads_all=reads_all)
-        whole = Parts(*acting, self._admission, self._places, self._backlog, *readers[6:], self._intake)
+        whole = Parts(readers, self._places, self._backlog, self._intake)
         self.snapshots = Snapshots(whole, rules, reader.dialects, lambda: self.is_idle)
         self._reads_all = reads_all
         self._read_through = self._now = 0

@@ -71,7 +71,7 @@ def living_schedule_removed() -> Changes:
     def removals_suspected(self: Snapshots, given: RemovalsSuspected, _now: int) -> None:
         for subject, sequence in given.schedules:
             if (held := self._roster.exactly(subject, sequence)) is not None and held.flight is None:
-                self._parts.lifecycle.end(held, Ending.REMOVED)
+                self._parts.readers.lifecycle.end(held, Ending.REMOVED)
 
     yield Snapshots, "held_among", held_among
     yield Snapshots, "_removals_suspected", removals_suspected
