@@ -180,6 +180,14 @@ class Running:
             describe=f"the sidecar serves {stream}",
         )
 
+    async def healthy(self) -> None:
+        """Wait until all schedules fire: a stream is ready before the shards of it are taken over."""
+        await eventually(
+            lambda: not self.sidecar.not_ready(),
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"the sidecar is ready, and not {self.sidecar.not_ready()},",
+        )
+
 
 @asynccontextmanager
 async def started_sidecar(connection: ConnectionSettings, **settings: Any) -> AsyncIterator[Running]:

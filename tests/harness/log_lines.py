@@ -34,10 +34,15 @@ class KeptLines(logging.Handler):
 
 
 class JudgedLines(logging.Handler):
-    """Writes lines to standard error, and notes how they differ from what the reference says."""
+    """Writes lines to standard error, and notes how they differ from what the reference says.
+
+    Standard error is what it was when this began: what a command of this process writes is collected in another file,
+    and a sidecar beside it must not write into that.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._file = sys.stderr
         self.faults: list[str] = []
         self.setFormatter(TextLines(has_colors=False))
 
@@ -46,7 +51,7 @@ class JudgedLines(logging.Handler):
         line = line_of(record)
         if (fault := fault_of(line["log_level"], line)) is not None:
             self.faults.append(fault)
-        print(self.format(record), file=sys.stderr)
+        print(self.format(record), file=self._file)
 
 
 @contextmanager

@@ -63,6 +63,7 @@ async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Accou
         await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
         await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=mode != "portable")
         await running.ready("ORDERS")
+        await running.healthy()
         prefix = "X-" if mode == "portable" else ""
         paused = {f"{prefix}Nats-Schedule-X-Paused": "@every 1s", f"{prefix}Nats-Schedule-Target": "orders.out"}
         await account.publish("orders.paused", paused)

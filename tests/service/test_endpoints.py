@@ -77,6 +77,7 @@ async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> As
         await running.ready("O")
         asked = Asked(server, account, running, request.param)
         await asked.holds(len(HOURS) + 1)
+        await running.healthy()
         yield asked
 
 

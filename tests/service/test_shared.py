@@ -159,6 +159,7 @@ async def test_the_service_comes_back_with_the_next_connection(start_server: Sta
         running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
         await running.told_of("connection_lost")
         await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves again")
+        await running.healthy()
         after = await answered(account.connection, "health.get")
         assert (after["instance"], after["ready"]) == (before["instance"], True)
 

@@ -22,6 +22,7 @@ async def test_the_nats_cli_lists_the_service_and_gets_answers(start_server: Sta
         await account.create("ORDERS")
         await account.publish("ORDERS.s", FAR)
         await running.ready("ORDERS")
+        await running.healthy()
         me = running.sidecar.instance
         assert me in await nats.run("micro", "ls")
         assert "nats_scheduler.v1.schedules.get" in await nats.run("micro", "info", "nats-scheduler")
