@@ -24,6 +24,12 @@ from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
+AHEAD_SECONDS = (5, 20, 60)
+"""How long after they are drawn schedules fire at a time that is the same everywhere.
+
+It is longer than it takes to publish them on all sides; where a busy machine took longer, the next number is tried.
+"""
+
 REFERENCE = V2_15
 """The version that every other side is compared with."""
 
@@ -117,6 +123,11 @@ async def on_each(sides: list[ComparedSide], act: Callable[[ComparedSide], Await
     """Do the same on every side at once, and return what came of it by version."""
     results = await asyncio.gather(*(act(side) for side in sides))
     return {side.version: result for side, result in zip(sides, results, strict=True)}
+
+
+async def delete_on_each(sides: list[ComparedSide], name: str) -> None:
+    """Delete a stream on every side."""
+    await on_each(sides, lambda side: side.account.api.call(f"STREAM.DELETE.{name}"))
 
 
 def fresh_name() -> str:
