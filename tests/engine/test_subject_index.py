@@ -57,6 +57,16 @@ def test_subjects_with_the_same_hash_are_told_apart() -> None:
     assert (indexed.pop(pair[0]), indexed.index.find(pair[0]), indexed.index.find(pair[1])) == (0, None, 1)
 
 
+def test_a_place_that_looks_like_a_hash_is_none() -> None:
+    indexed, wanted = Indexed(), b"wanted"
+    indexed.add(b"before", 0)
+    indexed.add(b"other", zlib.crc32(wanted))
+    assert (indexed.index.find(wanted), indexed.pop(wanted)) == (None, None)
+    indexed.add(wanted, 7)
+    assert indexed.index.find(wanted) == 7
+    assert (indexed.pop(wanted), indexed.index.find(b"other")) == (7, zlib.crc32(wanted))
+
+
 def test_what_is_not_there_is_not_found_nor_removed() -> None:
     indexed = Indexed()
     assert (indexed.index.find(b"a"), indexed.pop(b"a")) == (None, None)
