@@ -21,13 +21,9 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.far_texts import Texts
 from nats_scheduler.engine.held import NO_EXPIRY, Held
+from nats_scheduler.engine.kinds import Kind, Kinds
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.policies import Policies
 from nats_scheduler.schedule.patterns import At, Pattern
-
-MAX_KINDS = 65_535
-"""So many kinds of schedules of one stream are packed; a number of a kind takes two bytes."""
 
 MAX_ROW_BYTES = 65_535
 """The texts of a row take at most so many bytes; a position in them takes two."""
@@ -96,84 +92,6 @@ class FarColumns(NamedTuple):
     """Where the texts of each end, two bytes each; they begin where those of the place before end."""
     expiries: dict[int, int]
     texts: bytes
-
-
-class Kind(NamedTuple):
-    """What the schedules of a fleet have in common."""
-
-    pattern: Pattern | None
-    """None for an `@at`: its instant is the fire time."""
-    dialect: Dialect
-    ttl: str
-    rollup: bool
-    policies: Policies
-    has_source: bool
-
-
-class Kinds:
-    """The kinds of one stream's far schedules, by number; one that no schedule has any more is forgotten."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[Kind, int] = {}
-        self._kinds: list[Kind | None] = []
-        self._counts: list[int] = []
-        self._free: list[int] = []
-        self._last: tuple[Kind, int] | None = None
-        """The kind that was asked for last: most often it is the next one too."""
-
-    def __getitem__(self, number: int) -> Kind:
-        """Return the kind with a number."""
-        kind = self._kinds[number]
-        assert kind is not None, f"no schedule is of kind {number}"
-        return kind
-
-    def get(self, number: int) -> Kind | None:
-        """Return the kind with a number; None if it was forgotten meanwhile."""
-        return self._kinds[number]
-
-    def take(self, kind: Kind) -> int | None:
-        """Count one more schedule of a kind and return its number; None if there are too many kinds."""
-        last = self._last
-        if last is not None and last[0] == kind:
-            number = last[1]
-        else:
-            found = self._numbers.get(kind)
-            if found is None:
-                found = self._add(kind)
-            if found is None:
-                return None
-            number = found
-            self._last = kind, number
-        self._counts[number] += 1
-        return number
-
-    def take_more(self, number: int, count: int) -> None:
-        """Count so many more schedules of a kind that some schedule has."""
-        self._counts[number] += count
-
-    def release(self, number: int) -> None:
-        """Count one less schedule of a kind."""
-        self._counts[number] -= 1
-        if not self._counts[number]:
-            kind = self[number]
-            del self._numbers[kind]
-            self._kinds[number] = None
-            self._free.append(number)
-            if self._last is not None and self._last[1] == number:
-                self._last = None
-
-    def _add(self, kind: Kind) -> int | None:
-        if self._free:
-            number = self._free.pop()
-            self._kinds[number] = kind
-        elif len(self._kinds) < MAX_KINDS:
-            number = len(self._kinds)
-            self._kinds.append(kind)
-            self._counts.append(0)
-        else:
-            return None
-        self._numbers[kind] = number
-        return number
 
 
 class FarRow:
@@ -271,6 +189,24 @@ class FarRow:
         self.count = len(columns.sequences)
         for number, count in Counter(columns.kinds).items():
             self._kinds.take_more(number, count)
+
+    def columns(self) -> FarColumns | None:
+        """Return the far schedules of a row without gaps; None if it has some, also in its texts."""
+        count = self.count
+        ends = self._texts.ends_of_first(count) if count else None
+        if ends is None or 0 in self.sequences[:count]:
+            return None
+        return FarColumns(
+            self._numbers[:count],
+            self.sequences[:count],
+            self._stored[:count],
+            self._shards[:count],
+            self.fire_times[:count],
+            self.wakes[:count],
+            ends,
+            self._expiries,
+            bytes(self._texts.data),
+        )
 
     def entry(self, place: int) -> FarEntry:
         """Return the schedule in a place as it is packed."""

@@ -41,6 +41,12 @@ class Texts:
         """Have so many places, and no room to grow."""
         self._starts, self._ends, self.data = self._starts[:places], self._ends[:places], bytearray(self.data)
 
+    def ends_of_first(self, places: int) -> array[int] | None:
+        """Return where the texts of the first places end, if these are all there is and follow each other."""
+        starts, ends = self._starts[:places], self._ends[:places]
+        is_whole = starts[0] == 0 and starts[1:] == ends[:-1] and ends[-1] == len(self.data)
+        return ends if is_whole else None
+
     @classmethod
     def of_ends(cls, ends: array[int], data: bytes) -> Texts:
         """Return texts that follow each other without a gap."""

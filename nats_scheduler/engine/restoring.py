@@ -10,9 +10,10 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
-from nats_scheduler.engine.far import FarColumns, Kind, read_text
+from nats_scheduler.engine.far import FarColumns, read_text
 from nats_scheduler.engine.held import NO_EXPIRY, HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.histories import give_back
+from nats_scheduler.engine.kinds import Kind
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.snapshot_chunks import Block, Chunk, DefinitionReader, SnapshotError, read_chunk
 from nats_scheduler.engine.snapshot_rest import Rest

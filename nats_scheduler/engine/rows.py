@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nats_scheduler.engine.far import FarColumns, FarEntry, FarRow, Kinds, Window
+from nats_scheduler.engine.far import FarColumns, FarEntry, FarRow, Window
 from nats_scheduler.engine.held import NO_PLACE, Held
+from nats_scheduler.engine.kinds import Kinds
 
 ROW_BITS = 8
 ROW_LENGTH = 1 << ROW_BITS

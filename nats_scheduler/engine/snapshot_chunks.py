@@ -11,7 +11,8 @@ The rules:
 - Headers are read by the code that reads messages: nothing that a message cannot say can be in a chunk.
 - A chunk that is not of this form raises `SnapshotError` and nothing else.
 
-Cost: about 60 bytes and the texts for each schedule; 2 µs to write and a fraction of one to read. With policies: about
+Cost: about 60 bytes and the texts for each schedule; half a microsecond to write one of a row of far schedules, 3 µs
+to write another one, and a fraction of one to read. With policies: about
 110 bytes, 8 µs and 10, and several times as much if each has headers of its own.
 """
 
@@ -22,11 +23,11 @@ import operator
 import struct
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.columns import read_columns, write_columns
-from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarEntry, Kind, read_text, subject_in
+from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarColumns, FarEntry, read_text, subject_in
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY
 from nats_scheduler.engine.histories import (
     HISTORY_BYTES,
@@ -34,6 +35,7 @@ from nats_scheduler.engine.histories import (
     read_histories,
     write_histories,
 )
+from nats_scheduler.engine.kinds import Kind
 from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
@@ -107,10 +109,38 @@ class ChunkWriter:
     def __init__(self) -> None:
         self._begin()
 
+    def add_row(self, columns: FarColumns, kind_of: Callable[[int], Kind]) -> bytes | None:
+        """Add the far schedules of a row, with the kinds of these numbers; returns a chunk if one is full.
+
+        Raises `UnkeepableError`.
+        """
+        for expires in columns.expiries.values():
+            _check_expiry(expires)
+        texts = [columns.texts[first:end] for first, end in pairwise([0, *columns.ends])]
+        places = {}
+        for number in set(columns.kinds):
+            place = columns.kinds.index(number)
+            places[number] = self._number_of(
+                kind_of(number), texts[place], columns.stored[place], columns.fire_times[place]
+            )
+        block = Block(
+            columns.sequences,
+            columns.stored,
+            columns.fire_times,
+            columns.wakes,
+            array("I", [subject_hash(subject_in(text)) for text in texts]),
+            array("H", [places[number] for number in columns.kinds]),
+            columns.ends,
+            columns.shards,
+            columns.expiries,
+            columns.texts,
+        )
+        self._append(_block_bytes(block))
+        return self.finish() if self._bytes >= CHUNK_BYTES else None
+
     def add(self, entry: FarEntry, history: History | None = None) -> bytes | None:
         """Add a schedule; returns a chunk if one is full, with or without it. Raises `UnkeepableError`."""
-        if entry.expires != NEVER_EXPIRES and NO_FIRE_TIME <= entry.expires < NO_EXPIRY:
-            raise UnkeepableError("the TTL of a schedule ends after 2262")
+        _check_expiry(entry.expires)
         if len(entry.text) > MAX_ROW_BYTES:
             raise UnkeepableError(f"the texts of a schedule take more than {MAX_ROW_BYTES:,} bytes")
         full = None
@@ -122,12 +152,10 @@ class ChunkWriter:
         self._text_bytes += len(entry.text)
         if history is not None:
             self._histories.append(history)
-        if entry.kind not in self._kinds:
-            self._kinds[entry.kind] = len(self._kinds)
-            self._headers.append(_headers_of(entry))
-            self._bytes += len(self._headers[-1][2])
-            if self._bytes >= CHUNK_BYTES and full is None:
-                return self.finish()  # each schedule may have a kind of its own, with long headers
+        known = len(self._kinds)
+        self._number_of(entry.kind, entry.text, entry.stored_at, entry.fire_time)
+        if len(self._kinds) > known and self._bytes >= CHUNK_BYTES and full is None:
+            return self.finish()  # each schedule may have a kind of its own, with long headers
         return full
 
     def finish(self) -> bytes | None:
@@ -150,15 +178,27 @@ class ChunkWriter:
         self._mark = _MARK
         self._bytes = self._text_bytes = 0
 
+    def _number_of(self, kind: Kind, text: bytes, stored_at: int, fire_time: int) -> int:
+        """Return the place of a kind among those of the chunk; a schedule that has it begins with these."""
+        number = self._kinds.get(kind)
+        if number is None:
+            number = self._kinds[kind] = len(self._kinds)
+            self._headers.append(_headers_of(kind, text, stored_at, fire_time))
+            self._bytes += len(self._headers[-1][2])
+        return number
+
+    def _append(self, block: bytes) -> None:
+        self._blocks.append(block)
+        self._bytes += len(block)
+
     def _end_block(self) -> None:
         if not self._entries:
             return
-        block = _block_of(self._entries, self._kinds)
+        block = _block_bytes(_block_of(self._entries, self._kinds))
         if self._histories:
             block += write_histories(self._histories)
             self._mark = _MARK_WITH_HISTORIES
-        self._blocks.append(block)
-        self._bytes += len(block)
+        self._append(block)
         self._entries, self._histories, self._text_bytes = [], [], 0
 
 
@@ -177,14 +217,19 @@ def read_chunk(chunk: bytes, read: DefinitionReader) -> Chunk:
     return Chunk(has_histories, kinds, _blocks(chunk, start, count, len(told), has_histories=has_histories))
 
 
-def _headers_of(entry: FarEntry) -> tuple[str, int, str]:
+def _check_expiry(expires: int) -> None:
+    if expires != NEVER_EXPIRES and NO_FIRE_TIME <= expires < NO_EXPIRY:
+        raise UnkeepableError("the TTL of a schedule ends after 2262")
+
+
+def _headers_of(kind: Kind, text: bytes, stored_at: int, fire_time: int) -> tuple[str, int, str]:
     """Return a message that has the kind of a schedule: its subject, when it was stored, and its headers."""
-    subject, pattern, terms = read_text(entry.kind, entry.text, entry.fire_time)
+    subject, pattern, terms = read_text(kind, text, fire_time)
     try:
         block = definition_block(Definition(pattern, terms))
     except ValueError as error:
         raise UnkeepableError(str(error)) from None
-    return subject, entry.stored_at, block.decode("latin-1")
+    return subject, stored_at, block.decode("latin-1")
 
 
 def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
@@ -204,25 +249,28 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
     return Kind(common, terms.dialect, terms.ttl, terms.rollup, terms.policies, terms.source is not None)
 
 
-def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> bytes:
-    end, ends = 0, array("H")
-    for entry in entries:
-        end += len(entry.text)
-        ends.append(end)
-    columns = [
+def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> Block:
+    return Block(
         array("Q", [entry.sequence for entry in entries]),
         array("q", [entry.stored_at for entry in entries]),
         array("q", [entry.fire_time for entry in entries]),
         array("q", [entry.wake for entry in entries]),
         array("I", [subject_hash(subject_in(entry.text)) for entry in entries]),
         array("H", [kinds[entry.kind] for entry in entries]),
-        ends,
+        array("H", accumulate(len(entry.text) for entry in entries)),
         array("B", [entry.shard for entry in entries]),
-    ]
-    expiring = [(place, entry.expires) for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY]
-    columns.append(array("q", [number for place, expires in expiring for number in (place, _stored_expiry(expires))]))
-    head = _BLOCK.pack(len(entries), len(expiring), end)
-    return b"".join([head, write_columns(columns), *(entry.text for entry in entries)])
+        {place: entry.expires for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY},
+        b"".join([entry.text for entry in entries]),
+    )
+
+
+def _block_bytes(block: Block) -> bytes:
+    """Return a block as bytes, without histories."""
+    expiries = [number for place, expires in block.expiries.items() for number in (place, _stored_expiry(expires))]
+    columns = [array("Q", block.sequences), block.stored, block.fire_times, block.wakes, block.hashes]
+    columns += [block.kinds, block.ends, block.shards, array("q", expiries)]
+    head = _BLOCK.pack(len(block.sequences), len(block.expiries), len(block.texts))
+    return b"".join([head, write_columns(columns), block.texts])
 
 
 def needs_history(policies: Policies) -> bool:

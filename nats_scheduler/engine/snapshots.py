@@ -32,7 +32,7 @@ from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored, Ve
 from nats_scheduler.engine.intake import Intake, Readers
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.restoring import Restoring
-from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.rows import ROW_LENGTH, Row
 from nats_scheduler.engine.snapshot_chunks import ChunkWriter, UnkeepableError
 from nats_scheduler.engine.snapshot_rest import MAX_EXCEPTIONS, Done, LastRead, OldVersion, Rest
 from nats_scheduler.message.definition import Definition
@@ -44,6 +44,9 @@ from nats_scheduler.message.stream_rules import StreamRules
 
 PLACES_PER_UNIT = 64
 """Places that are visited in one unit of work, which takes some 0.2 ms."""
+
+MAX_KINDS_PER_UNIT = 8
+"""A row with more kinds of schedules is not added at once: the headers of each have to be written."""
 
 
 class Parts(NamedTuple):
@@ -167,14 +170,20 @@ class Taking:
         self.count = 0
         """How many schedules it has so far."""
         self._done: list[Done] = []
+        self._rows = ChunkWriter()
+        """Those of whole rows."""
         self._with_histories = ChunkWriter()
         self._full: list[bytes] = []
-        """Chunks of schedules with histories that are full."""
+        """Chunks of rows, and of schedules with histories, that are full."""
 
     def chunks(self) -> Iterator[bytes | None]:
         """Yield the chunks of all schedules, and None after each unit of work. Raises `UnkeepableError`."""
         writer, number = ChunkWriter(), 0
         while number < len(self._roster.rows):
+            if self._add_row(self._roster.rows[number]):
+                yield from self._full_chunks()
+                number += 1
+                continue
             for first in range(0, ROW_LENGTH, PLACES_PER_UNIT):
                 if first >= self._roster.rows[number].used:
                     break
@@ -183,11 +192,9 @@ class Taking:
                         self.count += 1
                         if (full := writer.add(entry)) is not None:
                             yield full
-                while self._full:
-                    yield self._full.pop()
-                yield None
+                yield from self._full_chunks()
             number += 1
-        for last in (writer.finish(), self._with_histories.finish()):
+        for last in (self._rows.finish(), writer.finish(), self._with_histories.finish()):
             if last is not None:
                 yield last
 
@@ -210,6 +217,22 @@ class Taking:
         if rest.exceptions > MAX_EXCEPTIONS:
             raise UnkeepableError(f"more than {MAX_EXCEPTIONS:,} messages would have to be named")
         return rest
+
+    def _full_chunks(self) -> Iterator[bytes | None]:
+        """Yield what became full in a unit of work, and None."""
+        while self._full:
+            yield self._full.pop()
+        yield None
+
+    def _add_row(self, row: Row) -> bool:
+        """Add all schedules of a row at once; returns whether that was possible, as it is for most of a million."""
+        columns = row.far.columns() if row.far.count == row.used else None
+        if columns is None or max(columns.sequences) > self.through or len(set(columns.kinds)) > MAX_KINDS_PER_UNIT:
+            return False
+        self.count += len(columns.sequences)
+        if (full := self._rows.add_row(columns, self._roster.rows.kinds.__getitem__)) is not None:
+            self._full.append(full)
+        return True
 
     def _entries(self, number: int, first: int) -> Iterator[FarEntry]:
         row = self._roster.rows[number]

@@ -15,7 +15,8 @@ between which the event loop goes on.
 import asyncio
 import json
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -92,15 +93,15 @@ async def read_snapshot(
         raise SnapshotError("it is of another stream of that name, or of other settings or another server version")
     witness = await _witness(bucket, api, stream, mode, manifest)
     prefix = snapshot_key("chunk", stream, mode, manifest.generation)
-    chunks = _chunks(bucket, prefix, manifest)
-    rest = read_rest(read_object(await anext(chunks)) or {})
-    if rest.through != manifest.through:
-        raise SnapshotError("its parts are known through different sequences")
-    restoring = engine.snapshots.begin_restoring(rest, manifest.schedules, now)
-    load = Load()
-    async for chunk in chunks:
-        await _in_units(restoring.take(chunk))
-        load.grew_to(restoring.objects)
+    async with aclosing(_chunks(bucket, prefix, manifest)) as chunks:
+        rest = read_rest(read_object(await anext(chunks)) or {})
+        if rest.through != manifest.through:
+            raise SnapshotError("its parts are known through different sequences")
+        restoring = engine.snapshots.begin_restoring(rest, manifest.schedules, now)
+        load = Load()
+        async for chunk in chunks:
+            await _in_units(restoring.take(chunk))
+            load.grew_to(restoring.objects)
     await _in_units(restoring.finish())
     messages: list[StoredMessage] = []
     for first in range(0, len(rest.to_read), MAX_REQUESTS_AT_ONCE):
@@ -132,19 +133,31 @@ async def _witness(
     raise SnapshotError("none of the messages that would show that the stream did not go back is stored any more")
 
 
-async def _chunks(bucket: SnapshotBucket, prefix: str, manifest: Manifest) -> AsyncIterator[bytes]:
+async def _chunks(bucket: SnapshotBucket, prefix: str, manifest: Manifest) -> AsyncGenerator[bytes, None]:
     """Yield the chunks in their order, and check at the end that they are those of the manifest.
 
-    Raises `SnapshotError` if one is not what it has to be; what was yielded before is not to be used then.
+    The server reads the next ones while the last ones are taken. Raises `SnapshotError` if one is not what it has to
+    be; what was yielded before is not to be used then.
     """
     digests: list[str] = []
-    while len(digests) < manifest.chunks:
-        wanted = range(len(digests), min(len(digests) + MAX_REQUESTS_AT_ONCE, manifest.chunks))
-        for number, chunk in zip(wanted, await _all([bucket.chunk(f"{prefix}.{one}") for one in wanted]), strict=True):
-            if chunk is None:
-                raise ChunkGoneError(f"its chunk {number} is gone")
-            digests.append(digest_of(chunk))
-            yield _unpacked(chunk)
+
+    async def ask(first: int) -> list[bytes | None]:
+        wanted = range(first, min(first + MAX_REQUESTS_AT_ONCE, manifest.chunks))
+        return await _all([bucket.chunk(f"{prefix}.{number}") for number in wanted])
+
+    coming = asyncio.create_task(ask(0))
+    try:
+        while len(digests) < manifest.chunks:
+            found = await coming
+            coming = asyncio.create_task(ask(len(digests) + len(found)))
+            for chunk in found:
+                if chunk is None:
+                    raise ChunkGoneError(f"its chunk {len(digests)} is gone")
+                digests.append(digest_of(chunk))
+                yield _unpacked(chunk)
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
     if digest_of_all(digests) != manifest.digest:
         raise ChunkGoneError("its chunks are not those that were written with it")
 

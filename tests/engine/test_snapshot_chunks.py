@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.far import MAX_ROW_BYTES, FarEntry, kind_and_text
+from nats_scheduler.engine.far import MAX_ROW_BYTES, FarEntry, FarRow, kind_and_text
 from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.histories import History
+from nats_scheduler.engine.kinds import Kinds
 from nats_scheduler.engine.restoring import Restoring
+from nats_scheduler.engine.rows import ROW_LENGTH
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.engine.snapshot_chunks import CHUNK_BYTES, ChunkWriter, SnapshotError, UnkeepableError, read_chunk
 from nats_scheduler.engine.snapshot_rest import LastRead, Rest
@@ -67,6 +69,53 @@ def test_all_columns_are_read_as_they_were_written() -> None:
     assert block.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
 
 
+def row_of(entries: list[FarEntry]) -> tuple[FarRow, Kinds]:
+    kinds = Kinds()
+    row = FarRow(kinds, 0)
+    assert all(row.put(place, one) for place, one in enumerate(entries))
+    return row, kinds
+
+
+def test_a_row_is_written_as_its_schedules_are() -> None:
+    others = [Policies((PolicyText("X-Note", text),), note=text) for text in "abc"]
+    entries = [
+        entry(number, policies=[NO_POLICIES, *others][number % 4], expires=NO_EXPIRY if number % 7 else STORED)
+        for number in range(1, 257)
+    ]
+    row, kinds = row_of(entries)
+    columns = row.columns()
+    assert columns is not None
+    writer = ChunkWriter()
+    assert writer.add_row(columns, kinds.__getitem__) is None
+    assert writer.finish() == chunk_of(*entries)
+
+
+def test_a_row_with_gaps_is_not_written_at_once() -> None:
+    row, _kinds = row_of([entry(number) for number in range(1, 5)])
+    assert row.columns() is not None
+    row.remove(1)
+    assert row.columns() is None
+    assert row.put(1, entry(9))
+    assert row.columns() is None, "its texts are behind those of the places after it"
+    assert row_of([])[0].columns() is None
+
+
+def test_rows_fill_chunks() -> None:
+    writer, chunks = ChunkWriter(), list[bytes]()
+    for first in range(0, 8 * ROW_LENGTH, ROW_LENGTH):
+        row, kinds = row_of([entry(first + number, target="t" * 100) for number in range(1, ROW_LENGTH + 1)])
+        columns = row.columns()
+        assert columns is not None
+        if (full := writer.add_row(columns, kinds.__getitem__)) is not None:
+            chunks.append(full)
+    last = writer.finish()
+    chunks += [] if last is None else [last]
+    assert len(chunks) > 1
+    assert max(map(len, chunks)) < 2 * CHUNK_BYTES
+    blocks = [block for chunk in chunks for block in read_chunk(chunk, read).blocks]
+    assert [sequence for block in blocks for sequence in block.sequences] == list(range(1, 8 * ROW_LENGTH + 1))
+
+
 @both
 @given(number=st.integers(0, 1 << 20), by=st.integers(1, 255))
 def test_a_chunk_with_another_byte_is_read_or_refused(which: str, number: int, by: int) -> None:
@@ -108,6 +157,11 @@ def test_what_cannot_be_kept_is_said() -> None:
         ChunkWriter().add(entry(1)._replace(text=b"x" * (MAX_ROW_BYTES + 1)))
     with pytest.raises(UnkeepableError, match="2262"):
         ChunkWriter().add(entry(1, expires=(1 << 63) + 5))
+    row, kinds = row_of([entry(1, expires=(1 << 63) + 5)])
+    columns = row.columns()
+    assert columns is not None
+    with pytest.raises(UnkeepableError, match="2262"):
+        ChunkWriter().add_row(columns, kinds.__getitem__)
 
 
 def test_a_full_row_begins_another_block_and_a_full_chunk_another_one() -> None:

@@ -74,7 +74,6 @@ async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> As
         invalid = {f"{prefix}Nats-Schedule": "@every soon", f"{prefix}Nats-Schedule-Target": "O.out"}
         await account.publish("O.invalid", invalid)
         await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
-        await running.ready("O")
         asked = Asked(server, account, running, request.param)
         await asked.holds(len(HOURS) + 1)
         await running.healthy()
