@@ -240,6 +240,10 @@ class HeldElsewhere(HeldWithPolicies):
         self._looked_for: int | None = None
         self._looked_at = 0
 
+    def was_fired_by_others(self) -> None:
+        """Note that an earlier holder has settled fires: nothing tells which of them are stored."""
+        self.previous_fire, self.previous_sequence, self.previous_stored_at, self.dropped = None, 0, 0, 0
+
     def was_not_found(self, fire_time: int, now: int) -> None:
         """Note that no fire of a fire time (ns), and none of a later one, was stored at `now` (ns)."""
         self._looked_for, self._looked_at = fire_time, now

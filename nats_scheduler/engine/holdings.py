@@ -32,7 +32,7 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.flight import Stage
-from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldElsewhere, HeldWithPolicies, NoFire
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.outcomes import Outcomes
@@ -115,6 +115,8 @@ class Holdings:
         if not held.repeats:
             self._purges.purge(held)
         else:
+            if isinstance(held, HeldElsewhere):
+                held.was_fired_by_others()
             self._outcomes.advance(held, held.next_to_send(through))
         return True
 

@@ -10,11 +10,15 @@ from nats_scheduler.engine.inputs import (
     FireLookedFor,
     Input,
     MessagesRead,
+    PublishConcluded,
     ShardsHeld,
+    Stored,
 )
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.report import MISSED, PREVIOUS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
@@ -27,10 +31,10 @@ NO_CHECKPOINT = CheckpointLoaded(through=-1, sequence=0)
 class Other:
     """The engine of an instance that begins without a shard, of a stream with one schedule into another stream."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *more: tuple[str, str]) -> None:
         rules = StreamRules("CRON", ("cron.>",))
         self.engine = StreamEngine(rules, DIALECTS, ServerLimits(guard=True))
-        block = block_of(("X-Nats-Schedule", pattern), ("X-Nats-Schedule-X-Target", "jobs.run"))
+        block = block_of(("X-Nats-Schedule", pattern), ("X-Nats-Schedule-X-Target", "jobs.run"), *more)
         self.message = StoredMessage("cron.a", 1, START, block, b"")
         self.step(0, ShardsHeld(frozenset()), MessagesRead([self.message]), CaughtUp())
 
@@ -49,6 +53,24 @@ class Other:
         return look.fire
 
 
+    def fires(self, seconds: int) -> tuple[int, bytes]:
+        """Fire at a time in seconds since the start, and have that stored; return the fire time and the headers."""
+        [read] = self.step(seconds - 0.04)
+        assert isinstance(read, ReadContent)
+        self.step(seconds - 0.03, ContentRead("cron.a", 1, self.message, None))
+        [publish] = self.step(seconds)
+        assert isinstance(publish, PublishFires)
+        [fire] = publish.fires
+        sent = fire.fire_time, fire.block
+        self.step(seconds + 0.01, PublishConcluded(fire, Stored(seconds)))
+        return sent
+
+    def reports(self, seconds: int) -> tuple[bytes | None, bytes | None]:
+        """Fire, and return which fire the new one says was before it, and how many were dropped between."""
+        _fire_time, block = self.fires(seconds)
+        return header_value(block, PREVIOUS), header_value(block, MISSED)
+
+
 def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
     other = Other("@every 5s")
     for seconds in range(1, 300):
@@ -64,12 +86,18 @@ def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else()
     settled = Other("@every 5s")
     settled.step(18.0, CheckpointLoaded(START + 17 * SECOND, 1), ShardsHeld(ALL_SHARDS))
     assert settled.step(18.0) == []
-    [read] = settled.step(19.96)
-    assert isinstance(read, ReadContent)
-    settled.step(19.97, ContentRead("cron.a", 1, settled.message, None))
-    [publish] = settled.step(20.0)
-    assert isinstance(publish, PublishFires)
-    assert [fire.fire_time for fire in publish.fires] == [START + 20 * SECOND]
+    assert settled.fires(20)[0] == START + 20 * SECOND
+
+
+def test_what_another_instance_fired_meanwhile_is_not_reported_as_missed() -> None:
+    other = Other("@every 5s", ("X-Nats-Schedule-X-Report", "true"))
+    other.step(18.0, CheckpointLoaded(START + 17 * SECOND, 1), ShardsHeld(ALL_SHARDS))
+    assert other.reports(20) == (None, b"0"), "it is not known which one was before"
+    assert other.reports(25) == (b"2026-01-01T00:00:20Z", b"0")
+    other.step(26, ShardsHeld(frozenset()))
+    other.step(48, CheckpointLoaded(START + 47 * SECOND, 2), ShardsHeld(ALL_SHARDS))
+    assert other.reports(50) == (None, b"0")
+    assert other.reports(55) == (b"2026-01-01T00:00:50Z", b"0")
 
 
 def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> None:
