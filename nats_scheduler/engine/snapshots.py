@@ -77,6 +77,11 @@ class Snapshots:
         """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
         return self._can_be and not (self._parts.places.is_limited or self._parts.readers.lifetimes.max_age)
 
+    @property
+    def far_count(self) -> int:
+        """How many schedules are far: they cost a snapshot much less than the others."""
+        return self._roster.rows.far_count
+
     def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
         """Begin to read a snapshot of `count` schedules at `now` (ns), for `SnapshotRestored`."""
         return Restoring(rest, count, self._read, now)

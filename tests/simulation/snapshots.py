@@ -31,6 +31,7 @@ HASTY = (
     (snapshot_keeping, "LOAD_CHECK_SECONDS", 0),
     (snapshot_keeping, "MIN_PAUSE_NS", 2 * SECOND),
     (snapshot_keeping, "PAUSE_FOR_EACH_NS", 0),
+    (snapshot_keeping, "PAUSE_FOR_EACH_OBJECT_NS", 0),
     (snapshot_keeping, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
     (snapshot_keeping, "UNIT_PAUSE_SECONDS", 0.1),
     (snapshot_keeping, "QUIET_WAIT_SECONDS", 0.02),
