@@ -16,6 +16,7 @@ from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import V2_11
+from tests.service.asking import answered
 
 OURS = (b"Nats-Msg-Id: nats-scheduler:", b"Nats-Expected-Last-Subject-Sequence")
 """What stands behind the headers of ADR-51 in a fire of the sidecar."""
@@ -84,6 +85,9 @@ async def on_the_cluster(cluster: Cluster, node: int, name: str) -> dict[str, An
 
         async def serve(url: str, ready: asyncio.Event) -> None:
             async with sidecar_on(url) as running:
+                async with account_on(user.url) as account:
+                    # Its answer comes from that node only if that one knows of its other subscriptions too.
+                    await answered(account.connection, f"health.get.{running.sidecar.instance}")
                 ready.set()
                 await over.wait()
                 assert running.sidecar.served[name].is_live

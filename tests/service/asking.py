@@ -4,10 +4,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.service import ALL_ENDPOINTS
 from tests.harness.account import WAIT_SECONDS
+from tests.harness.waiting import eventually
 from tests.service.shapes import fault_of
 
 
@@ -20,9 +22,20 @@ class Refusal:
 
 
 async def ask(connection: Connection, endpoint: str, body: object = b"") -> dict[str, Any] | Refusal:
-    """Send a request to `nats_scheduler.v1.<endpoint>` and return the answer."""
+    """Send a request to `nats_scheduler.v1.<endpoint>` and return the answer.
+
+    A sidecar that has just connected subscribes to requests while it begins to serve streams: until somebody does, the
+    request is sent again.
+    """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    reply = await connection.request(f"nats_scheduler.v1.{endpoint}", sent, deadline=WAIT_SECONDS)
+
+    async def replied() -> Reply | None:
+        try:
+            return await connection.request(f"nats_scheduler.v1.{endpoint}", sent, deadline=WAIT_SECONDS)
+        except NoJetStreamError:  # nothing subscribes to it
+            return None
+
+    reply = await eventually(replied, within_seconds=WAIT_SECONDS, describe=f"somebody answers {endpoint}")
     if reply.block:
         sentence = header_value(reply.block, b"Nats-Service-Error")
         return Refusal(int(header_value(reply.block, b"Nats-Service-Error-Code") or 0), (sentence or b"").decode())
