@@ -121,6 +121,11 @@ def may_have_snapshot(last_sequence: int) -> bool:
     return last_sequence >= MIN_MESSAGES_AFTER // 2
 
 
+def is_loading(arrived: int, tail: int) -> bool:
+    """Return whether a snapshot waits because so many of the `tail` of messages came since the last check."""
+    return arrived > (MAX_SHARE_LOADING if arrived > MANY_ARRIVING else MAX_SHARE_ARRIVING) * tail
+
+
 class SnapshotKeeper:
     """Keeps the snapshot of one served stream."""
 
@@ -217,9 +222,7 @@ class SnapshotKeeper:
         enough = max(MIN_MESSAGES_AFTER, int(MAX_SHARE_AFTER * len(self._engine.held)))
         seen, self._seen = self._seen, self._engine.last_read
         tail = self._engine.last_read - self._through
-        arrived = self._engine.last_read - seen
-        is_loading = arrived > (MAX_SHARE_LOADING if arrived > MANY_ARRIVING else MAX_SHARE_ARRIVING) * tail
-        if tail < enough or is_loading or not self._engine.snapshots.is_possible:
+        if tail < enough or is_loading(self._engine.last_read - seen, tail) or not self._engine.snapshots.is_possible:
             return False
         info = await api.stream(self._stream)
         is_due = integer(inner(inner(info).get("state")).get("messages"), enough) >= enough
