@@ -52,7 +52,6 @@ class Other:
         assert isinstance(look, LookForFire)
         return look.fire
 
-
     def fires(self, seconds: int) -> tuple[int, bytes]:
         """Fire at a time in seconds since the start, and have that stored; return the fire time and the headers."""
         [read] = self.step(seconds - 0.04)
