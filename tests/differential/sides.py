@@ -24,7 +24,7 @@ from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
-AHEAD_SECONDS = (5, 20, 60)
+AHEAD_SECONDS = (5, 20)
 """How long after they are drawn schedules fire at a time that is the same everywhere.
 
 It is longer than it takes to publish them on all sides; where a busy machine took longer, the next number is tried.

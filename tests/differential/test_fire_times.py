@@ -15,7 +15,7 @@ from nats_scheduler.engine.events import FiresMissed
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND, round_to_second
+from nats_scheduler.schedule.instants import MINUTE, SECOND, round_to_second
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.differential.differences import Allowance, Differences
@@ -24,6 +24,7 @@ from tests.differential.random_runs import RandomRun
 from tests.differential.sides import AHEAD_SECONDS, ComparedSide, delete_on_each, fresh_name, on_each
 from tests.harness.account import CLOCK
 from tests.harness.servers import EMULATED_VERSIONS
+from tests.harness.waiting import instant_reached
 
 DRAWN = 60
 """How many wall clock patterns a run draws beside the fixed ones."""
@@ -149,8 +150,13 @@ async def test_a_cron_schedule_fires_and_names_the_same_next_time(sides: list[Co
 
 
 async def published_in_time(sides: list[ComparedSide], cases: list[WallClock]) -> tuple[str, int]:
-    """Publish patterns that match at one time, before that time; return their stream, and the time (ns)."""
+    """Publish patterns that match at one time, before that time; return their stream, and the time (ns).
+
+    Some match at the full minute too, which must not come before that time.
+    """
     for seconds_ahead in AHEAD_SECONDS:
+        if CLOCK.now() // SECOND % 60 + seconds_ahead >= 60:
+            await instant_reached((CLOCK.now() // MINUTE + 1) * MINUTE, CLOCK.now)
         name, due = fresh_name(), (CLOCK.now() // SECOND + seconds_ahead) * SECOND
 
         async def publish(side: ComparedSide, name: str = name, due: int = due) -> int:

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NoJetStreamError
 from nats_scheduler.message.stored import StoredMessage
@@ -82,8 +82,18 @@ class Account:
         return await self.publish_block(subject, block_to_send(headers) if headers else b"", body)
 
     async def publish_block(self, subject: str, block: bytes, body: bytes) -> int:
-        """Store a message whose header block is sent as it is, and return its sequence."""
-        reply = await self.connection.request(subject, body, block, WAIT_SECONDS)
+        """Store a message whose header block is sent as it is, and return its sequence.
+
+        A node of a cluster learns some time after its creation that a stream of another node has the subject.
+        """
+
+        async def replied() -> Reply | None:
+            try:
+                return await self.connection.request(subject, body, block, WAIT_SECONDS)
+            except NoJetStreamError:
+                return None
+
+        reply = await eventually(replied, within_seconds=WAIT_SECONDS, describe=f"a stream has {subject}")
         answer = json.loads(reply.body)
         assert "error" not in answer, (answer, subject, block)
         return int(answer["seq"])
