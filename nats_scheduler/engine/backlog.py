@@ -13,7 +13,7 @@ from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inactive import Inactive
-from nats_scheduler.engine.inputs import Version
+from nats_scheduler.engine.inputs import RemovalRequested, Version
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.purges import Purges
@@ -57,6 +57,8 @@ class Backlog:
         self._unreported = unreported
         self._accepted: dict[str, int] = {}
         self._superseded: dict[str, tuple[int, Version]] = {}
+        self._superseded_at: dict[int, str] = {}
+        """The subjects of those, by the sequences of the versions that are known."""
         self._left: Iterator[None] | None = None
         """What is left to check; None if there is nothing."""
 
@@ -79,17 +81,29 @@ class Backlog:
 
     def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
         """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
+        if subject in self._superseded:
+            self._discard(subject)
         if most is not None and len(self._superseded) >= most:
-            del self._superseded[next(iter(self._superseded))]
+            self._discard(next(iter(self._superseded)))
         self._superseded[subject] = through, known
+        self._superseded_at[known.sequence] = subject
 
     def noted(self) -> dict[str, tuple[int, Version]]:
         """Return the old versions that are noted, by subject, and through which sequence they are to be purged."""
         return dict(self._superseded)
 
-    def purge_requested(self, subject: str) -> None:
-        """Discard the old versions noted on a subject: their holder asked for their purge."""
-        self._superseded.pop(subject, None)
+    def removal_requested(self, request: RemovalRequested) -> None:
+        """Discard the old versions noted on a subject if their holder asked for their removal."""
+        wanted = request.filter
+        if request.sequence is not None:
+            wanted = self._superseded_at.get(request.sequence)
+        if wanted is not None and wanted in self._superseded and not self._ownership.is_ours_on(wanted):
+            self._discard(wanted)
+
+    def _discard(self, subject: str) -> tuple[int, Version]:
+        through, known = self._superseded.pop(subject)
+        self._superseded_at.pop(known.sequence, None)
+        return through, known
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Report what is held and rejected in these shards and purge old versions, from the next step on."""
@@ -126,7 +140,7 @@ class Backlog:
     def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._superseded):
             if subject in self._superseded and self._is_ours(subject, shards):
-                self._purges.purge_versions(subject, *self._superseded.pop(subject))
+                self._purges.purge_versions(subject, *self._discard(subject))
             yield
 
     def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:

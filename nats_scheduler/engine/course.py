@@ -209,6 +209,8 @@ class Course:
         if request.filter is not None and is_literal_subject(request.filter):
             # The purges of other instances are received too, in bursts.
             self._purges.requested_by_holder(self._lifecycle.roster.on(request.filter), request.below)
+        elif request.sequence is not None:
+            self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None)
         self._recheck(self._lifecycle.active_in(request))
 
     def contact_regained(self, now: int) -> None:

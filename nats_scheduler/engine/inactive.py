@@ -45,6 +45,8 @@ class Inactive:
         self.rejected: dict[str, Rejected] = {}
         """By subject, as is `paused`."""
         self.paused: dict[str, PausedSchedule] = {}
+        self._paused_at: dict[int, str] = {}
+        """Their subjects, by their sequences."""
         self.checks: list[tuple[int, int, str, int]] = []
         """When (ns) paused schedules are to be read, as a heap, with how often they were, and with their sequences."""
         self._awaited: dict[tuple[int, int], int] = {}
@@ -77,7 +79,9 @@ class Inactive:
 
     def pause(self, paused: PausedSchedule) -> None:
         """Keep a paused schedule."""
+        self._resume(paused.subject)
         self.paused[paused.subject] = paused
+        self._paused_at[paused.sequence] = paused.subject
         if (ends := self._lifetimes.ends(paused)) < NO_EXPIRY:
             self._check(paused, ends, 0)
 
@@ -85,7 +89,14 @@ class Inactive:
         """Keep nothing on a subject; returns what was there."""
         if not self.rejected and not self.paused:
             return None
-        return self.rejected.pop(subject, None) or self.paused.pop(subject, None)
+        return self.rejected.pop(subject, None) or self._resume(subject)
+
+    def _resume(self, subject: str) -> PausedSchedule | None:
+        """Keep no paused schedule on a subject; returns the one that was there."""
+        paused = self.paused.pop(subject, None)
+        if paused is not None:
+            del self._paused_at[paused.sequence]
+        return paused
 
     # -- whether a paused schedule is still stored ---------------------------------------------------------------
 
@@ -94,6 +105,10 @@ class Inactive:
         if not self.paused:
             return
         wanted = request.filter
+        if request.sequence is not None:
+            wanted = self._paused_at.get(request.sequence)
+            if wanted is None:
+                return
         if wanted is not None and is_literal_subject(wanted):
             found = [one] if (one := self.paused.get(wanted)) is not None else []
         else:
@@ -127,7 +142,7 @@ class Inactive:
         if paused is None or paused.sequence != read.sequence:
             return None
         if read.message is None or read.message.sequence < read.sequence:
-            del self.paused[read.schedule]
+            self._resume(read.schedule)
             return None
         return read.message if read.message.sequence > read.sequence else None
 

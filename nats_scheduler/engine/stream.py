@@ -332,8 +332,7 @@ class StreamEngine:
             self.misnaming.report(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
-        if given.filter is not None and not self.ownership.is_ours_on(given.filter):
-            self._backlog.purge_requested(given.filter)
+        self._backlog.removal_requested(given)
         self.lifetimes.removal_requested(given, self._roster, self._intake.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)

@@ -192,6 +192,12 @@ class JetStreamApi:
         async for subject, _number in self.subject_counts(stream, within):
             yield subject
 
+    async def counts(self, stream: str, subject: str) -> tuple[int, int]:
+        """Return how many messages a stream holds on one subject, and how many at all."""
+        info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+        state = inner(info.get("state"))
+        return integer(inner(state.get("subjects")).get(subject)), integer(state.get("messages"))
+
     async def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects as `subjects` does, each with the number of its messages."""
         offset = 0

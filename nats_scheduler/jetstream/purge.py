@@ -4,6 +4,9 @@ It is a purge of one subject up to a sequence: a replacement that was stored mea
 Only on a subject that is not UTF-8, which JSON cannot name, one message is deleted by its sequence: the one that is
 known to be there. Other messages there cannot be asked for, since several such subjects look the same in an answer.
 
+Where a purge would have the stream stand still (`jetstream.block_indexes`), one message is deleted by its sequence if
+that is all that is to be purged.
+
 Purges come in bursts of many thousands, as fires do, and have a window as they have: all frames of a group leave in one
 write, and answers come to one inbox for all streams of a connection and are parsed together
 (`jetstream.acknowledgements`). A future and a task for each took five times as long. Of thousands that wait, many are
@@ -25,6 +28,7 @@ from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.acknowledgements import PurgeAnswers
 from nats_scheduler.jetstream.api import TEMPORARY_STATUS, Config, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.block_indexes import BlockIndexes, may_be_long
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.consumers import reads_all, stands_alone
@@ -84,7 +88,8 @@ class Purger:
         self._answers = connection.one(PurgeAnswers)
         inbox, self._key = self._answers.join(self, stream)
         self._head = f"PUB {self._subject} {inbox}.".encode("utf-8", "surrogateescape")
-        self._singly = _purges_with_a_look(api, stream, notify, tasks, reach)
+        self._indexes = BlockIndexes()
+        self._singly = _purges_with_a_look(api, stream, notify, tasks, reach, self._indexes)
         self._waiting: deque[PurgeSchedule] = deque()
         self._in_flight: dict[bytes, PurgeSchedule] = {}
         """By number, in the order in which they were sent."""
@@ -110,7 +115,11 @@ class Purger:
         """
         if self._ended is not None:
             self._notify(_concluded(request, self._ended))
-        elif request.stored_at is not None or not is_expressible(request.schedule):
+        elif (
+            request.stored_at is not None
+            or not is_expressible(request.schedule)
+            or self._indexes.are_unread(request.through, self._loop.time())
+        ):
             self._singly.begin(request)
         elif self._joint is None or not self._joint.add(request):
             self._waiting.append(request)
@@ -172,7 +181,9 @@ class Purger:
             frames.append(b"%b%d %d\r\n%b\r\n" % (head, number, len(body), body))
         self._number += count
         self._connection.write(b"".join(frames))
-        self._deadlines.append((self._loop.time() + REQUEST_DEADLINE_SECONDS, self._number))
+        now = self._loop.time()
+        self._indexes.were_read(now)
+        self._deadlines.append((now + REQUEST_DEADLINE_SECONDS, self._number))
         self._answers.expect(self._key)
 
     def _purge_jointly(self) -> None:
@@ -255,13 +266,18 @@ def purge_body(subject: str, through: int) -> bytes:
 
 
 def _purges_with_a_look(
-    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
+    api: JetStreamApi,
+    stream: str,
+    notify: Notify,
+    tasks: asyncio.TaskGroup,
+    reach: LeaderReach,
+    indexes: BlockIndexes,
 ) -> BoundedRequests[PurgeSchedule]:
     """Return what purges schedules for which something has to be read first."""
 
     async def ask(request: PurgeSchedule) -> Input:
         try:
-            await _purge(api, stream, request, reach)
+            await _purge(api, stream, request, reach, indexes)
         except JetStreamError as error:
             return _failed(request, error)
         return _concluded(request)
@@ -269,13 +285,17 @@ def _purges_with_a_look(
     return BoundedRequests(notify, tasks, ask=ask, give_up=_concluded, limit=MAX_PURGES_IN_FLIGHT)
 
 
-async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach) -> None:
+async def _purge(
+    api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach, indexes: BlockIndexes
+) -> None:
     if request.stored_at is not None:
         message = await api.message(stream, seq=request.through)
         if message is None or message.stored_at != request.stored_at:
             return  # it is not there any more; a stream that lost messages may have another one under this sequence
     if is_expressible(request.schedule):
-        await purge_through(api, stream, request.schedule, request.through)
+        if not may_be_long(request.through) or not await _is_deleted(api, stream, request, reach, indexes):
+            await purge_through(api, stream, request.schedule, request.through)
+            indexes.were_read(asyncio.get_running_loop().time())
         return
     if request.known is None:
         return
@@ -283,6 +303,30 @@ async def _purge(api: JetStreamApi, stream: str, request: PurgeSchedule, reach: 
     message = await reach.confirmed(sequence, lambda: api.message(stream, seq=sequence))
     if message is not None and message.stored_at == stored_at:
         await api.delete_message(stream, sequence)
+
+
+async def _is_deleted(
+    api: JetStreamApi, stream: str, request: PurgeSchedule, reach: LeaderReach, indexes: BlockIndexes
+) -> bool:
+    """Delete what is to be purged if that is one message; returns whether none of it is stored any more.
+
+    The only other message on its subject may be one that was stored behind it.
+    """
+    if reach.may_lag:
+        await reach.leader_at(request.through)
+    count, messages = await api.counts(stream, request.schedule)
+    indexes.has_messages(messages, asyncio.get_running_loop().time())
+    if count not in (1, 2):
+        return count == 0 and not reach.may_lag
+    if count == 2:
+        last = await api.message(stream, last_by_subj=request.schedule)
+        if last is None or last.sequence <= request.through:
+            return False
+    sequence = request.through if request.known is None else request.known.sequence
+    try:
+        return await api.delete_message(stream, sequence)
+    except (ApiError, NotPermittedError):
+        return False
 
 
 def _concluded(request: PurgeSchedule, failure: str | None = None) -> PurgeConcluded:

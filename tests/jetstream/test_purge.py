@@ -6,17 +6,20 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
+from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged
+from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged, Version
+from nats_scheduler.jetstream import block_indexes
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.purge import MAX_GROUPED_PURGES, Purger, purge_body
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import SharedServer
+from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
@@ -147,6 +150,62 @@ async def test_a_stream_that_is_gone_refuses(url: str, stream_name: str) -> None
         await eventually(lambda: bool(at.concluded), within_seconds=30)
         assert [(one.refused, one.denied) for one in at.concluded] == [(True, False)]
         assert "stream not found" in str(at.concluded[0].failure)
+
+
+@asynccontextmanager
+async def long_stream(
+    url: str, stream: str, monkeypatch: pytest.MonkeyPatch, **config: Any
+) -> AsyncIterator[tuple[Scene, Account, list[str]]]:
+    """Open a purger on a stream that is taken for a long one; yields what is asked of the server to remove, too."""
+    monkeypatch.setattr(block_indexes, "LONG_STREAM", 1)
+    monkeypatch.setattr(block_indexes, "SHARE_FOR_EACH", 0.01)
+    asked: list[str] = []
+    async with account_on(url) as account:
+        await account.api.create_stream({"name": stream, "subjects": [f"{stream}.>"], **config})
+        for subject in (f"$JS.API.STREAM.PURGE.{stream}", f"$JS.API.STREAM.MSG.DELETE.{stream}"):
+            account.connection.subscribe(subject, lambda subject, *_more: asked.append(subject.decode().split(".")[3]))
+        async with scene(url, stream, 0.05, create=False) as at:
+            yield at, account, asked
+
+
+async def left(account: Account, stream: str) -> list[int]:
+    return [message.sequence for message in await account.messages(stream, f"{stream}.s")]
+
+
+async def test_in_a_long_stream_the_only_message_of_a_subject_is_deleted(
+    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with long_stream(url, stream_name, monkeypatch) as (at, account, asked):
+        subject = f"{stream_name}.s"
+        await account.publish(f"{stream_name}.other")
+        await account.publish(subject)
+        at.purger.begin(PurgeSchedule(subject, 2))
+        await at.until_done(1)
+        assert (await left(account, stream_name), asked) == ([], ["MSG"])
+        at.purger.begin(PurgeSchedule(subject, 2))  # somebody else has removed it
+        await at.until_done(2)
+        await account.publish(subject)
+        await account.publish(subject)
+        at.purger.begin(PurgeSchedule(subject, 3, None, Version(3, 0)))
+        await at.until_done(3)
+        assert (await left(account, stream_name), asked) == ([4], ["MSG", "MSG"]), "the replacement stays"
+
+
+@pytest.mark.parametrize("config", [{}, {"deny_delete": True}])
+async def test_in_a_long_stream_what_is_more_than_one_message_is_purged(
+    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
+) -> None:
+    async with long_stream(url, stream_name, monkeypatch, **config) as (at, account, asked):
+        subject = f"{stream_name}.s"
+        for _ in range(1 if config else 2):
+            through = await account.publish(subject)
+        at.purger.begin(PurgeSchedule(subject, through))
+        await at.until_done(1)
+        assert (await left(account, stream_name), asked[-1]) == ([], "PURGE")
+        await account.publish(subject)
+        at.purger.begin(PurgeSchedule(subject, through + 1))
+        await at.until_done(2)
+        assert (await left(account, stream_name), asked[-2:]) == ([], ["PURGE", "PURGE"]), "it costs little now"
 
 
 @pytest.mark.parametrize(
