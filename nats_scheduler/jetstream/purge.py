@@ -310,7 +310,8 @@ async def _is_deleted(
 ) -> bool:
     """Delete what is to be purged if that is one message; returns whether none of it is stored any more.
 
-    The only other message on its subject may be one that was stored behind it.
+    The only other message on its subject may be one that was stored behind it. A stream that lost messages may have one
+    of another subject under the sequence: that stays.
     """
     if reach.may_lag:
         await reach.leader_at(request.through)
@@ -323,6 +324,9 @@ async def _is_deleted(
         if last is None or last.sequence <= request.through:
             return False
     sequence = request.through if request.known is None else request.known.sequence
+    message = await api.message(stream, seq=sequence)
+    if message is None or message.subject != request.schedule:
+        return False
     try:
         return await api.delete_message(stream, sequence)
     except (ApiError, NotPermittedError):

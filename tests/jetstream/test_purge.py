@@ -191,6 +191,18 @@ async def test_in_a_long_stream_the_only_message_of_a_subject_is_deleted(
         assert (await left(account, stream_name), asked) == ([4], ["MSG", "MSG"]), "the replacement stays"
 
 
+async def test_in_a_long_stream_what_has_the_sequence_of_a_lost_schedule_stays(
+    url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with long_stream(url, stream_name, monkeypatch) as (at, account, asked):
+        await account.publish(f"{stream_name}.s")
+        await account.publish(f"{stream_name}.other")
+        at.purger.begin(PurgeSchedule(f"{stream_name}.s", 2, None, Version(2, 0)))
+        await at.until_done(1)
+        assert (await left(account, stream_name), asked) == ([], ["PURGE"])
+        assert [one.sequence for one in await account.messages(stream_name, f"{stream_name}.other")] == [2]
+
+
 @pytest.mark.parametrize("config", [{}, {"deny_delete": True}])
 async def test_in_a_long_stream_what_is_more_than_one_message_is_purged(
     url: str, stream_name: str, monkeypatch: pytest.MonkeyPatch, config: dict[str, Any]
