@@ -6,11 +6,15 @@ of them that the system has in memory, more than a minute for ten million from d
 and all that is due waits. To delete a message by its sequence needs one block.
 
 The rule: a long stream is purged only if that was done a moment ago, or if so many purges come that reading the indexes
-once costs less than to look at, and to delete, each of them.
+once costs less than to look at, and to delete, each of them. A very long one is purged only where a deletion would not
+do the same.
 """
 
 LONG_STREAM = 200_000
 """A stream with fewer messages is purged at any time: its indexes are read in less than a tenth of a second."""
+
+VERY_LONG_STREAM = 3_000_000
+"""A stream with more messages is not purged: what the server reads may not be in memory, which takes it a minute."""
 
 KEPT_SECONDS = 60.0
 """So long after a purge the server certainly knows its indexes; it keeps them for two minutes."""
@@ -48,6 +52,8 @@ class BlockIndexes:
             self._counted_until, self._count = now + KEPT_SECONDS, 0
         self._count += 1
         messages = sequence if self._messages is None else self._messages
+        if messages > VERY_LONG_STREAM:
+            return True
         most = messages // SHARE_FOR_EACH if messages >= LONG_STREAM else 0
         return self._count <= max(most, 1)  # it may have become longer since
 

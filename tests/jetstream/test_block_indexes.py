@@ -1,6 +1,12 @@
 """A long stream is purged only where that does not have the server read all of its indexes for one message."""
 
-from nats_scheduler.jetstream.block_indexes import KEPT_SECONDS, LONG_STREAM, SHARE_FOR_EACH, BlockIndexes
+from nats_scheduler.jetstream.block_indexes import (
+    KEPT_SECONDS,
+    LONG_STREAM,
+    SHARE_FOR_EACH,
+    VERY_LONG_STREAM,
+    BlockIndexes,
+)
 
 LONG = 10 * LONG_STREAM
 
@@ -29,6 +35,12 @@ def test_a_long_stream_is_purged_if_so_many_purges_come_that_this_costs_less() -
     most = LONG // SHARE_FOR_EACH
     assert unread(indexes, most + 100, 0.0) == most
     assert unread(indexes, 100, KEPT_SECONDS) == 100, "they count for a minute"
+
+
+def test_a_very_long_stream_is_not_purged_however_many_purges_come() -> None:
+    indexes = BlockIndexes()
+    indexes.has_messages(VERY_LONG_STREAM + 1, 0.0)
+    assert unread(indexes, 100_000, 0.0) == 100_000
 
 
 def test_a_stream_with_few_messages_and_many_sequences_is_looked_at_once_a_minute() -> None:
