@@ -317,20 +317,22 @@ async def _is_deleted(
         await reach.leader_at(request.through)
     count, messages = await api.counts(stream, request.schedule)
     indexes.has_messages(messages, asyncio.get_running_loop().time())
-    if count not in (1, 2):
-        return count == 0 and not reach.may_lag
-    if count == 2:
-        last = await api.message(stream, last_by_subj=request.schedule)
-        if last is None or last.sequence <= request.through:
-            return False
     sequence = request.through if request.known is None else request.known.sequence
     message = await api.message(stream, seq=sequence)
-    if message is None or message.subject != request.schedule:
+    is_stored = message is not None and message.subject == request.schedule
+    if count != 1 or not is_stored:
+        last = await api.message(stream, last_by_subj=request.schedule)
+        if last is not None and last.sequence > request.through:
+            count -= 1
+        if count == 0 and not reach.may_lag:
+            return True  # another instance, or an earlier request, has done it
+    if count != 1 or not is_stored:
         return False
     try:
-        return await api.delete_message(stream, sequence)
+        await api.delete_message(stream, sequence)  # or another instance has done it since
     except (ApiError, NotPermittedError):
         return False
+    return True
 
 
 def _concluded(request: PurgeSchedule, failure: str | None = None) -> PurgeConcluded:
