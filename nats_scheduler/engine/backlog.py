@@ -81,8 +81,8 @@ class Backlog:
 
     def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
         """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
-        if subject in self._superseded:
-            self._discard(subject)
+        if (before := self._superseded.get(subject)) is not None:
+            self._superseded_at.pop(before[1].sequence, None)
         if most is not None and len(self._superseded) >= most:
             self._discard(next(iter(self._superseded)))
         self._superseded[subject] = through, known
