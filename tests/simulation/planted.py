@@ -269,7 +269,7 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_of_all_shards_believed: ("Complete", 402),
     delayed_fire_settled: ("Complete", 110),
     identity_changed_at_any_time: ("Unique", 7910),
-    question_asked_once: ("Complete", 1235),
+    question_asked_once: ("Complete", 41616),
     past_schedule_settled: ("Complete", 5404),
     outdated_days_taken_for_known: ("Complete", 40706),
     identity_in_process_waited_for: ("Live", 66),
