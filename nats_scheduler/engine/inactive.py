@@ -79,7 +79,7 @@ class Inactive:
 
     def pause(self, paused: PausedSchedule) -> None:
         """Keep a paused schedule."""
-        self._resume(paused.subject)
+        self._discard_paused(paused.subject)
         self.paused[paused.subject] = paused
         self._paused_at[paused.sequence] = paused.subject
         if (ends := self._lifetimes.ends(paused)) < NO_EXPIRY:
@@ -89,13 +89,13 @@ class Inactive:
         """Keep nothing on a subject; returns what was there."""
         if not self.rejected and not self.paused:
             return None
-        return self.rejected.pop(subject, None) or self._resume(subject)
+        return self.rejected.pop(subject, None) or self._discard_paused(subject)
 
-    def _resume(self, subject: str) -> PausedSchedule | None:
+    def _discard_paused(self, subject: str) -> PausedSchedule | None:
         """Keep no paused schedule on a subject; returns the one that was there."""
         paused = self.paused.pop(subject, None)
         if paused is not None:
-            del self._paused_at[paused.sequence]
+            self._paused_at.pop(paused.sequence, None)  # a server that lost messages may give a sequence twice
         return paused
 
     # -- whether a paused schedule is still stored ---------------------------------------------------------------
@@ -142,7 +142,7 @@ class Inactive:
         if paused is None or paused.sequence != read.sequence:
             return None
         if read.message is None or read.message.sequence < read.sequence:
-            self._resume(read.schedule)
+            self._discard_paused(read.schedule)
             return None
         return read.message if read.message.sequence > read.sequence else None
 

@@ -44,7 +44,8 @@ class BlockIndexes:
     def are_unread(self, sequence: int, now: float) -> bool:
         """Return whether a purge at `now` (s, of the loop's clock) would have them read, and is to be avoided.
 
-        `sequence` is one of the stream: it has no more messages than that, as far as is known.
+        `sequence` is one of the stream: it has no more messages than that, as far as is known. Each call counts as one
+        that is to be removed.
         """
         if not may_be_long(sequence) or now < self._known_until:
             return False

@@ -315,18 +315,17 @@ async def _is_deleted(
     """
     if reach.may_lag:
         await reach.leader_at(request.through)
-    count, messages = await api.counts(stream, request.schedule)
+    left, messages = await api.counts(stream, request.schedule)
     indexes.has_messages(messages, asyncio.get_running_loop().time())
     sequence = request.through if request.known is None else request.known.sequence
     message = await api.message(stream, seq=sequence)
     is_stored = message is not None and message.subject == request.schedule
-    if count != 1 or not is_stored:
+    if left != 1 or not is_stored:
         last = await api.message(stream, last_by_subj=request.schedule)
-        if last is not None and last.sequence > request.through:
-            count -= 1
-        if count == 0 and not reach.may_lag:
-            return True  # another instance, or an earlier request, has done it
-    if count != 1 or not is_stored:
+        left -= last is not None and last.sequence > request.through
+    if left == 0 and not reach.may_lag:
+        return True  # another instance, or an earlier request, has done it
+    if left != 1 or not is_stored:
         return False
     try:
         await api.delete_message(stream, sequence)  # or another instance has done it since
