@@ -87,13 +87,7 @@ class Account:
         A node of a cluster learns some time after its creation that a stream of another node has the subject.
         """
 
-        async def replied() -> Reply | None:
-            try:
-                return await self.connection.request(subject, body, block, WAIT_SECONDS)
-            except NoJetStreamError:
-                return None
-
-        reply = await eventually(replied, within_seconds=WAIT_SECONDS, describe=f"a stream has {subject}")
+        reply = await replied(self.connection, subject, body, block)
         answer = json.loads(reply.body)
         assert "error" not in answer, (answer, subject, block)
         return int(answer["seq"])
@@ -120,6 +114,18 @@ class Account:
         return await eventually(
             enough, within_seconds=WAIT_SECONDS, describe=f"{count} messages on {subject} in {stream}"
         )
+
+
+async def replied(connection: Connection, subject: str, body: bytes, block: bytes = b"") -> Reply:
+    """Send a request until somebody subscribes to its subject, and return the answer."""
+
+    async def sent() -> Reply | None:
+        try:
+            return await connection.request(subject, body, block, WAIT_SECONDS)
+        except NoJetStreamError:  # nothing subscribes to it
+            return None
+
+    return await eventually(sent, within_seconds=WAIT_SECONDS, describe=f"somebody answers {subject}")
 
 
 @asynccontextmanager

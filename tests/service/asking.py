@@ -4,12 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from nats_scheduler.jetstream.connection import Connection, Reply
-from nats_scheduler.jetstream.errors import NoJetStreamError
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.service import ALL_ENDPOINTS
-from tests.harness.account import WAIT_SECONDS
-from tests.harness.waiting import eventually
+from tests.harness.account import replied
 from tests.service.shapes import fault_of
 
 
@@ -28,14 +26,7 @@ async def ask(connection: Connection, endpoint: str, body: object = b"") -> dict
     request is sent again.
     """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-
-    async def replied() -> Reply | None:
-        try:
-            return await connection.request(f"nats_scheduler.v1.{endpoint}", sent, deadline=WAIT_SECONDS)
-        except NoJetStreamError:  # nothing subscribes to it
-            return None
-
-    reply = await eventually(replied, within_seconds=WAIT_SECONDS, describe=f"somebody answers {endpoint}")
+    reply = await replied(connection, f"nats_scheduler.v1.{endpoint}", sent)
     if reply.block:
         sentence = header_value(reply.block, b"Nats-Service-Error")
         return Refusal(int(header_value(reply.block, b"Nats-Service-Error-Code") or 0), (sentence or b"").decode())
