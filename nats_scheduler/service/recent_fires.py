@@ -3,13 +3,14 @@
 The rule: the stream itself is the history of a schedule (`fires.list`). This is what an instance read back last, of all
 streams together, so that a page can show what fires right now without reading any stream.
 
-Cost: a look at the last `MAX_RECENT_FIRES` fires, less than a millisecond; one request to each other instance.
+Cost: a look at the last `MAX_RECENT_FIRES` fires, about a millisecond; one request to each other instance.
 Limit: a restart loses it; a busy stream takes the place of others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.jetstream.foreign_json import Object, integer
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.documents import RecentFireDocument, recent_fire_document
@@ -25,28 +26,39 @@ _TEXTS = ("stream", "schedule", "target", "fire_time", "stored")
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
     answers = await ask_others(asked, "fires.recent", request.model_dump())
-    found = {_identity(one): one for one in own_fires(asked, request)}
-    for answer in answers.by_instance.values():
-        found |= {_identity(one): one for one in read_fires(answer)}
-    newest_first = sorted(found.values(), key=_age)[: request.limit]
-    return await _answer(asked, newest_first, answers.unanswered)
+    own = newest(asked.deployment.activity.recent, request)
+    of_all = merged([own, *map(read_fires, answers.by_instance.values())])
+    return await _answer(asked, of_all[: request.limit], answers.unanswered)
 
 
 async def list_alone(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of this instance, newest first."""
-    return await _answer(asked, own_fires(asked, request), [])
+    return await _answer(asked, newest(asked.deployment.activity.recent, request), [])
 
 
-def own_fires(asked: Asked, request: RecentFiresRequest) -> list[RecentFireDocument]:
-    """Return the last fires of this instance that are wanted, newest first."""
-    found: list[RecentFireDocument] = []
-    for stream, fire in reversed(asked.deployment.activity.recent):
-        is_wanted = request.stream in (None, stream)
-        if is_wanted and (request.filter is None or is_covered(fire.schedule, (request.filter,))):
-            found.append(recent_fire_document(stream, fire))
-            if len(found) == request.limit:
-                break
-    return found
+def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRequest) -> list[RecentFireDocument]:
+    """Return those of the last fires and their streams that are wanted, newest first.
+
+    They were read back in nearly this order: what another instance stored may be read back before ours.
+    """
+    wanted = [
+        (stream, fire)
+        for stream, fire in read_back
+        if request.stream in (None, stream) and (request.filter is None or is_covered(fire.schedule, (request.filter,)))
+    ]
+    wanted.sort(key=_stored, reverse=True)
+    return [recent_fire_document(stream, fire) for stream, fire in wanted[: request.limit]]
+
+
+def _stored(read_back: tuple[str, FireReadBack]) -> tuple[int, int]:
+    _stream, fire = read_back
+    return fire.stored_at, fire.stored_sequence
+
+
+def merged(parts: Iterable[Iterable[RecentFireDocument]]) -> list[RecentFireDocument]:
+    """Return the fires of several instances, newest first, each once."""
+    found = {_identity(one): one for part in parts for one in part}
+    return sorted(found.values(), key=_age)
 
 
 async def _answer(asked: Asked, fires: list[RecentFireDocument], unanswered: list[str]) -> Document:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, in_seconds
 from tests.harness.permissions import permissions_of, shared_account
@@ -12,15 +13,17 @@ from tests.service.asking import answered
 from tests.service.test_shared import ASKS, Pair, pair_on, without
 
 FIRES = 24
+WHEN_DIVIDED = HANDOVER_OVERLAP_SECONDS + 1
+"""Seconds from when both know who holds what until only the holder fires."""
 
 
 async def fire(pair: Pair) -> None:
     """Let both sidecars fire, and wait until they have counted it.
 
-    While shards change hands, both fire for them: a fire is stored once, and both may read it back.
+    While shards change hands, both fire for them, and one of them may store all fires: these are due after that.
     """
     for number in range(FIRES):
-        headers = {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"}
+        headers = {"Nats-Schedule": f"@at {in_seconds(WHEN_DIVIDED)}", "Nats-Schedule-Target": "orders.out"}
         await pair.account.publish(f"orders.now.{number}", headers)
 
     async def are_counted() -> bool:
