@@ -2,7 +2,8 @@
 
 Its rule: a promise of some tenths of a second holds for processes that run. If this process stands still, the others
 may have, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
-for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`).
+for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`). A thread that waited
+nearly all of a second did not run, and that too is a fault for all.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ STOOD_STILL = SECOND // 4
 """A timer that is later (ns) shows that the machine was overloaded."""
 MAX_ALLOWED = SECOND // 5
 """So much later (ns) fires may be: with a second, each fire of `@every 1s` could stand for the one before."""
+STARVED = 3 * SECOND // 4
+"""A thread that waits longer (ns) in a window stands still."""
 LOOKS_SECONDS = 0.25
 WINDOW = SECOND
 """The waiting of a thread is added up over so long (ns)."""
@@ -88,4 +91,7 @@ class Machine:
         loop = asyncio.get_running_loop()
         while True:
             await time_reached(loop.time() + LOOKS_SECONDS)
-            self.longest_waiting = max(self.longest_waiting, self._waiting.look())
+            waited = self._waiting.look()
+            self.longest_waiting = max(self.longest_waiting, waited)
+            if waited > STARVED:
+                self._record.machine_stood_still(now() - WINDOW)
