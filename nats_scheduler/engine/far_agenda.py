@@ -7,6 +7,9 @@ others are looked at and removed if they are stale, so that at most about a thir
 A span becomes near when the one before it begins. Its entries are handed out a piece at a time, so that a burst of many
 schedules is near again long before it is due.
 
+A row that is filled at once has one entry, in the span of its earliest wake. When that becomes near, the row is handed
+out as a whole, and its places are entered. So a start with millions enters few.
+
 Cost: 4 bytes for each entry.
 """
 
@@ -20,27 +23,20 @@ LOOKED_AT = 4
 """Entries that are looked at when one becomes stale."""
 
 
-class _Span:
-    """The places of the schedules that are woken in one span."""
-
-    __slots__ = ("looked_at", "places")
-
-    def __init__(self) -> None:
-        self.places = array("I")
-        self.looked_at = 0
-        """Which entry is looked at next, to see whether it is stale."""
-
-
 class FarAgenda:
     """The spans of the far schedules."""
 
     def __init__(self, bits: int) -> None:
         """Begin empty; a span is 2 to the power of `bits` nanoseconds."""
         self._bits = bits
-        self.spans: dict[int, _Span] = {}
-        """The spans that have entries, by number; empty: nothing is far."""
-        self._order: list[int] = []
-        """The numbers of the spans, as a heap; some may be gone."""
+        self.spans: dict[int, array[int]] = {}
+        """The places of the schedules that are woken in each span, by the number of the span."""
+        self._rows: dict[int, array[int]] = {}
+        """The first places of the rows whose earliest wake is in each span, by the number of the span."""
+        self._looked_at: dict[int, int] = {}
+        """Which entry of a span is looked at next, to see whether it is stale; the first one if it is not here."""
+        self.order: list[int] = []
+        """The numbers of the spans, as a heap; some may be gone. Empty: nothing is far."""
         self._near_through = 0
         """The number of the last span that is near."""
 
@@ -56,47 +52,44 @@ class FarAgenda:
 
     def add(self, place: int, wake: int) -> None:
         """Enter the place of a schedule that is woken at `wake` (ns)."""
-        self._span(wake >> self._bits).places.append(place)
+        number = wake >> self._bits
+        (self.spans.get(number) or self._new_span(number)).append(place)
 
-    def fill(self, wakes: array[int], first: int) -> None:
-        """Enter one place after the other from `first` on, of schedules that are woken at these instants (ns)."""
-        bits = self._bits
-        last, places = -1, array("I")
-        for place, wake in enumerate(wakes, first):
-            number = wake >> bits
-            if number != last:
-                last, places = number, self._span(number).places
-            places.append(place)
+    def add_row(self, first: int, wakes: array[int]) -> None:
+        """Enter a row, which begins with the place `first`, of schedules that are woken at these instants (ns)."""
+        number = min(wakes) >> self._bits
+        rows = self._rows.get(number)
+        if rows is None:
+            rows = self._rows[number] = array("I")
+            heapq.heappush(self.order, number)
+        rows.append(first)
 
-    def _span(self, number: int) -> _Span:
-        """Return the span with a number, which begins if there is none."""
-        span = self.spans.get(number)
-        if span is None:
-            span = self.spans[number] = _Span()
-            heapq.heappush(self._order, number)
-        return span
+    def _new_span(self, number: int) -> array[int]:
+        """Return the places of a span that begins: it has none yet."""
+        places = self.spans[number] = array("I")
+        heapq.heappush(self.order, number)
+        return places
 
     def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
         """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""
         number = wake >> self._bits
-        span = self.spans.get(number)
-        if span is None:
+        places = self.spans.get(number)
+        if places is None:
             return
-        places = span.places
+        at = self._looked_at.get(number, 0)
         for _ in range(min(LOOKED_AT, len(places))):
-            at = span.looked_at % len(places)
+            at %= len(places)
             known = wake_of(places[at])
             if known is not None and known >> self._bits == number:
-                span.looked_at = at + 1
+                at += 1
                 continue
             last = places.pop()
             if at < len(places):
                 places[at] = last
-            else:
-                span.looked_at = 0
-                if not places:
-                    del self.spans[number]
-                    return
+            elif not places:
+                self._end_span(number)
+                return
+        self._looked_at[number] = at
 
     def unpacking_of(self, wake: int) -> int:
         """Return when (ns) a far schedule that is woken at `wake` (ns) becomes near."""
@@ -109,23 +102,43 @@ class FarAgenda:
 
     def take(self, most: int) -> array[int]:
         """Take some places out of the first span, if it is near; some may be stale."""
-        number = self._first()
-        if number is None or number > self._near_through:
+        number = self._first_near()
+        places = None if number is None else self.spans.get(number)
+        if number is None or places is None:
             return array("I")
-        places = self.spans[number].places
         rest = max(len(places) - most, 0)
         taken = places[rest:]
         del places[rest:]
         if not places:
-            del self.spans[number]
+            self._end_span(number)
         return taken
+
+    def take_row(self) -> int | None:
+        """Take a row out of the first span, if it is near; returns its first place, and all places are to be added."""
+        number = self._first_near()
+        rows = None if number is None else self._rows.get(number)
+        if number is None or rows is None:
+            return None
+        first = rows.pop()
+        if not rows:
+            del self._rows[number]
+        return first
+
+    def _end_span(self, number: int) -> None:
+        del self.spans[number]
+        self._looked_at.pop(number, None)
 
     def near_through(self, now: int) -> int:
         """Return the last instant (ns) up to `now` before which nothing is left to be taken."""
         number = self._first()
         return now if number is None else min(now, (number << self._bits) - 1)
 
+    def _first_near(self) -> int | None:
+        """Return the number of the first span if it is near."""
+        number = self._first()
+        return None if number is None or number > self._near_through else number
+
     def _first(self) -> int | None:
-        while self._order and self._order[0] not in self.spans:
-            heapq.heappop(self._order)
-        return self._order[0] if self._order else None
+        while self.order and self.order[0] not in self.spans and self.order[0] not in self._rows:
+            heapq.heappop(self.order)
+        return self.order[0] if self.order else None

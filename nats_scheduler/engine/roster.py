@@ -84,7 +84,7 @@ class Roster:
         self._places = SubjectIndex(self.rows.subject)
         """Where the far schedules are."""
         self._far_agenda = FarAgenda(self.far_bits)
-        self._far_spans = self._far_agenda.spans
+        self._far_order = self._far_agenda.order
         self.comes_to = self._far_agenda.comes_to
         """Notes the time (ns), which decides what is far: to be called at the beginning of each step."""
         self._unsettled: list[tuple[Held, int]] = []
@@ -182,12 +182,12 @@ class Roster:
     def fill(self, columns: FarColumns, hashes: array[int], now: int) -> None:
         """Hold far schedules, whose subjects have these hashes, in a row of their own, but those expired by `now` (ns).
 
-        Their wakes are entered.
+        The row is entered.
         """
         expired = [place for place, expires in columns.expiries.items() if expires <= now]
         first = self.rows.fill(columns)
         self._places.fill(hashes, first)
-        self._far_agenda.fill(columns.wakes, first)
+        self._far_agenda.add_row(first, columns.wakes)
         for place in expired:
             self._places.pop(self.rows.subject(first | place))
             self.rows.discard(first | place)
@@ -215,7 +215,7 @@ class Roster:
         """Hold what another roster holds, which is not used any more."""
         assert not len(self.rows), "nothing was ever held"
         self.rows, self._places, self._near = other.rows, other._places, other._near
-        self._far_agenda, self._far_spans, self.comes_to = other._far_agenda, other._far_spans, other.comes_to
+        self._far_agenda, self._far_order, self.comes_to = other._far_agenda, other._far_order, other.comes_to
         self._agenda, self._unsettled, self._fetched = other._agenda, other._unsettled, other._fetched
         self._spans, self._order, self._in_spans = other._spans, other._order, other._in_spans
         self._ordered_through = other._ordered_through
@@ -286,7 +286,7 @@ class Roster:
 
         It may be of an entry that is stale.
         """
-        if not (self._spans or self._far_spans or self._unsettled):
+        if not (self._spans or self._far_order or self._unsettled):
             return self._agenda.first()
         number = self._first_span()
         instants = [self._agenda.first(), self._far_agenda.next_unpacking()]
@@ -301,7 +301,7 @@ class Roster:
         Fewer if there are no more, or if more have to be unpacked or put in order first: then `next_wake` has come
         already.
         """
-        if not (self._spans or self._far_spans):
+        if not (self._spans or self._far_order):
             return self._agenda.pop(now, most)
         until = self._unpack_some(now)
         current = until >> SPAN_BITS
@@ -333,6 +333,11 @@ class Roster:
     def _unpack_some(self, now: int) -> int:
         """Unpack some of the schedules that are not far any more; returns the instant up to which all are near."""
         agenda = self._far_agenda
+        if (row := agenda.take_row()) is not None:
+            for place, instant in self.rows.far_wakes(row):
+                agenda.add(place, instant)
+            # Those of it that are fetched at the moment were not entered.
+            self._fetched = [one for one in self._fetched if not row <= one[0] < row + ROW_LENGTH]
         for place in agenda.take(MAX_UNPACKED_PER_CALL):
             wake = self.rows.far_wake(place)
             if wake is None or agenda.is_far(wake):

@@ -207,3 +207,8 @@ class Rows:
         """Return when (ns) the far schedule in a place is woken; None if none is there."""
         far, within = self._rows[place >> ROW_BITS].far, place & _PLACE_IN_ROW
         return far.wakes[within] if far.has(within) else None
+
+    def far_wakes(self, first: int) -> list[tuple[int, int]]:
+        """Return the places of the far schedules in a row, whose first place is given, and their wakes (ns)."""
+        far = self._rows[first >> ROW_BITS].far
+        return [(first | within, far.wakes[within]) for within in far.places()]

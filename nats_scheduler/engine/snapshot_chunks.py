@@ -326,7 +326,7 @@ def _checked(block: Block, kinds: int) -> Block:
         and min(block.wakes) >= 0
         and all(place in range(count) for place in block.expiries)
         and ends[-1] == len(block.texts)
-        and all(map(operator.le, (first for first, _next in pairwise(ends)), ends[1:]))
+        and all(map(operator.le, ends, ends[1:]))
     )
     if not is_row:
         raise SnapshotError("a block has numbers that no row can have")

@@ -11,6 +11,7 @@ Cost: about ten bytes for each place; about a microsecond to add, to find or to 
 
 from __future__ import annotations
 
+import struct
 import sys
 from array import array
 from collections.abc import Callable, Iterator
@@ -70,14 +71,14 @@ class SubjectIndex:
 
         None of them is there; there is room for them.
         """
-        buckets, mask = self._buckets, self._mask
-        entries = array("Q", [hashed << _PLACE_BITS | place for place, hashed in enumerate(hashes, first)]).tobytes()
-        start = 0
-        for hashed in hashes:
-            end = start + _ENTRY_BYTES
-            buckets[hashed & mask] += entries[start:end]
-            start = end
-        self._count += len(hashes)
+        buckets, mask, count = self._buckets, self._mask, len(hashes)
+        halves = array("I", bytes(count * _ENTRY_BYTES))
+        halves[_HASH_AT // _HASH_BYTES :: 2] = hashes
+        halves[1 - _HASH_AT // _HASH_BYTES :: 2] = array("I", range(first, first + count))
+        entries = struct.unpack(f"{_ENTRY_BYTES}s" * count, halves)
+        for hashed, entry in zip(hashes, entries, strict=True):
+            buckets[hashed & mask] += entry
+        self._count += count
 
     def twice(self) -> Iterator[bytes | None]:
         """Yield each subject that is there twice, and None after each unit of work."""

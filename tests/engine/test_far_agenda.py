@@ -1,5 +1,6 @@
 """The far agenda hands out every place in time, and keeps few entries that are stale."""
 
+from array import array
 from random import Random
 
 import pytest
@@ -35,6 +36,22 @@ def test_places_become_near_when_the_span_before_theirs_begins() -> None:
     assert (taken(agenda, 11 * SPAN), agenda.next_unpacking()) == ([5], None)
 
 
+def test_a_row_becomes_near_as_a_whole_with_its_earliest_wake() -> None:
+    agenda = FarAgenda(BITS)
+    agenda.comes_to(0)
+    agenda.add_row(256, array("q", [20 * SPAN, 9 * SPAN + 3, 12 * SPAN]))
+    agenda.add_row(512, array("q", [9 * SPAN]))
+    agenda.add(4, 9 * SPAN + 7)
+    agenda.became_stale(20 * SPAN, {256: 20 * SPAN}.get)
+    assert agenda.next_unpacking() == 8 * SPAN
+    assert (taken(agenda, 8 * SPAN - 1), agenda.take_row()) == ([], None)
+    assert agenda.near_through(9 * SPAN) == 9 * SPAN - 1
+    assert taken(agenda, 8 * SPAN) == [4]
+    assert agenda.near_through(9 * SPAN) == 9 * SPAN - 1, "rows are left"
+    assert {agenda.take_row(), agenda.take_row()} == {256, 512}
+    assert (agenda.take_row(), agenda.near_through(9 * SPAN), agenda.next_unpacking()) == (None, 9 * SPAN, None)
+
+
 def test_nothing_counts_as_near_while_a_part_of_an_earlier_span_is_left() -> None:
     agenda = FarAgenda(BITS)
     agenda.comes_to(0)
@@ -66,7 +83,7 @@ def test_stale_entries_are_few_and_no_valid_one_is_lost(seed: int) -> None:
         agenda.add(place, wakes[place])
         if before is not None:
             agenda.became_stale(before, wakes.get)
-        entries = sum(len(span.places) for span in agenda.spans.values())
+        entries = sum(map(len, agenda.spans.values()))
         assert entries <= 2 * len(wakes) + 10, f"step {step}"
     assert entries >= len(wakes)
     found = taken(agenda, 20 * SPAN)

@@ -1,15 +1,20 @@
 """The agenda returns schedules by time and then by sequence, whatever was changed meanwhile."""
 
+from array import array
+from itertools import accumulate
 from random import Random
 
 import pytest
 
+from nats_scheduler.engine.far import FarColumns, kind_and_text_of
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
+from nats_scheduler.engine.shards import shard_of, subject_hash
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
 
+SUBJECTS = 40
 PATTERN, TERMS = At("@at", 0), Terms(ADR51, "t", None, "", False)
 
 
@@ -23,6 +28,10 @@ class FarRoster(Roster):
     """A roster in which everything is far that is woken in some seconds."""
 
     far_bits = 31
+
+
+class FilledRoster(FarRoster):
+    """A roster that begins with rows of far schedules."""
 
 
 def held(sequence: int, subject: str = "") -> Held:
@@ -103,16 +112,58 @@ def test_two_lives_of_one_message_do_not_collide_in_the_agenda() -> None:
     assert woken(roster, 10) == [1]
 
 
-@pytest.mark.parametrize("kind", [NearRoster, FarRoster])
+def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
+    """Fill a row with schedules that are woken at these instants; the first one has the sequence `first`."""
+    sequences = range(first, first + len(wakes))
+    packed = [kind_and_text_of(f"s.{sequence}", PATTERN, TERMS, 0) for sequence in sequences]
+    kinds = [roster.rows.kinds.take(one[0]) for one in packed if one is not None]
+    texts = [one[1] for one in packed if one is not None]
+    columns = FarColumns(
+        array("H", [kind for kind in kinds if kind is not None]),
+        array("I", sequences),
+        array("q", [0] * len(wakes)),
+        array("B", [shard_of(f"s.{sequence}") for sequence in sequences]),
+        array("q", [0] * len(wakes)),
+        array("q", wakes),
+        array("H", accumulate(map(len, texts))),
+        {},
+        b"".join(texts),
+    )
+    roster.fill(columns, array("I", [subject_hash(f"s.{sequence}".encode()) for sequence in sequences]), 0)
+
+
+def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:
+    """Fill some rows; returns when each of the schedules is woken, and its sequence."""
+    wakes = [now + random.randrange(1 << (SPAN_BITS + 5)) for _ in range(SUBJECTS)]
+    roster.make_room(SUBJECTS)
+    first = 0
+    while first < SUBJECTS:
+        end = random.randrange(first, SUBJECTS) + 1
+        fill_row(roster, first + 1, wakes[first:end])
+        first = end
+    return {f"s.{sequence}": (wake, sequence) for sequence, wake in enumerate(wakes, 1)}
+
+
+def test_what_is_fetched_while_its_row_is_entered_is_woken() -> None:
+    roster, span = FilledRoster(), 1 << FilledRoster.far_bits
+    roster.make_room(2)
+    fill_row(roster, 1, [10 * span, 20 * span])
+    roster.comes_to(9 * span)
+    assert roster.peek("s.2") is not roster.on("s.2"), "it is far"
+    assert [one.sequence for one in pop(roster, 10 * span, 3)] == [1]
+    assert [woken(roster, 20 * span - 1), woken(roster, 20 * span)] == [[], [2]]
+
+
+@pytest.mark.parametrize("kind", [NearRoster, FarRoster, FilledRoster])
 @pytest.mark.parametrize("seed", range(20))
 def test_far_and_near_give_the_order_of_one_list(seed: int, kind: type[Roster]) -> None:
     """Wake, cancel, remove and replace at random over many spans while time passes; a list is the reference."""
     random, roster, now = Random(seed), kind(), random_start(seed)
+    waking = fill(roster, random, now) if kind is FilledRoster else {}
     roster.comes_to(now)
-    waking: dict[str, tuple[int, int]] = {}
-    sequence = 0
+    sequence = SUBJECTS
     for _ in range(3_000):
-        subject = f"s.{random.randrange(40)}"
+        subject = f"s.{1 + random.randrange(SUBJECTS)}"
         one, act = roster.on(subject), random.random()
         if one is None or act < 0.1:
             sequence += 1
@@ -132,6 +183,10 @@ def test_far_and_near_give_the_order_of_one_list(seed: int, kind: type[Roster]) 
         else:
             roster.settle(())
             now += random.randrange(1 << random.choice((10, SPAN_BITS, SPAN_BITS + 4)))
+            roster.comes_to(now)
+            roster.on(
+                f"s.{1 + random.randrange(SUBJECTS)}"
+            )  # a message concerns it in the step in which others are woken
             due = sorted(wake for wake in waking.values() if wake[0] <= now)
             assert woken(roster, now) == [number for _instant, number in due], f"seed {seed}"
             waking = {subject: wake for subject, wake in waking.items() if wake[0] > now}

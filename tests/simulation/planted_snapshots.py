@@ -13,6 +13,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.far import FarEntry
 from nats_scheduler.engine.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored
+from nats_scheduler.engine.rows import Rows
 from nats_scheduler.engine.snapshots import Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.subject_index import SubjectIndex
@@ -99,6 +100,11 @@ def _for_any_basis(original: Any) -> Any:
     return read
 
 
+def rows_not_entered() -> Changes:
+    """Enter none of the schedules of a row when its earliest one becomes near."""
+    yield Rows, "far_wakes", lambda _self, _first: []
+
+
 def history_forgotten() -> Changes:
     """Know nothing of the fire before of a schedule with policies."""
     yield restoring, "give_back", lambda _held, _history: None
@@ -114,6 +120,7 @@ OF_SNAPSHOTS = {
     replaced_schedule_survives: ("Gone", 635),
     fire_taken_for_stored: ("Complete", 31),
     living_schedule_removed: ("Complete", 19),
+    rows_not_entered: ("Complete", 19),
     history_forgotten: ("Faithful", 120),
     target_taken_for_one_of_the_stream: ("Complete", 39),
 }
