@@ -22,6 +22,9 @@ from collections.abc import Callable
 LOOKED_AT = 4
 """Entries that are looked at when one becomes stale."""
 
+MIN_ORDER_LENGTH = 1024
+"""Numbers of spans that are gone are kept up to so many."""
+
 
 class FarAgenda:
     """The spans of the far schedules."""
@@ -61,14 +64,19 @@ class FarAgenda:
         rows = self._rows.get(number)
         if rows is None:
             rows = self._rows[number] = array("I")
-            heapq.heappush(self.order, number)
+            self._begins(number)
         rows.append(first)
 
     def _new_span(self, number: int) -> array[int]:
         """Return the places of a span that begins: it has none yet."""
         places = self.spans[number] = array("I")
-        heapq.heappush(self.order, number)
+        self._begins(number)
         return places
+
+    def _begins(self, number: int) -> None:
+        heapq.heappush(self.order, number)
+        if len(self.order) > 2 * (len(self.spans) + len(self._rows)) + MIN_ORDER_LENGTH:
+            self.order[:] = sorted(self.spans.keys() | self._rows.keys())
 
     def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
         """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""

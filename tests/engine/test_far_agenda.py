@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.far_agenda import FarAgenda
+from nats_scheduler.engine.far_agenda import MIN_ORDER_LENGTH, FarAgenda
 
 BITS = 10
 SPAN = 1 << BITS
@@ -88,6 +88,20 @@ def test_stale_entries_are_few_and_no_valid_one_is_lost(seed: int) -> None:
     assert entries >= len(wakes)
     found = taken(agenda, 20 * SPAN)
     assert set(found) == set(wakes)
+
+
+def test_spans_that_begin_and_end_again_and_again_leave_little_behind() -> None:
+    agenda = FarAgenda(BITS)
+    agenda.comes_to(0)
+    agenda.add_row(256, array("q", [30 * SPAN]))
+    agenda.add(1, 40 * SPAN)
+    for _ in range(5 * MIN_ORDER_LENGTH):
+        agenda.add(2, 20 * SPAN)
+        agenda.became_stale(20 * SPAN, {2: 50 * SPAN}.get)
+        assert len(agenda.order) <= MIN_ORDER_LENGTH + 2 * 3
+    assert agenda.next_unpacking() == 29 * SPAN
+    agenda.comes_to(40 * SPAN)
+    assert (agenda.take_row(), list(agenda.take(3)), agenda.next_unpacking()) == (256, [1], None)
 
 
 def test_a_span_of_which_all_became_stale_is_gone() -> None:
