@@ -3,7 +3,7 @@
 Its rule: a promise of some tenths of a second holds for processes that run. If this process stands still, the others
 may have, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
 for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`). A thread that waited
-nearly all of a second did not run, and that too is a fault for all.
+nearly all of a second did not run, and that is such a fault too.
 """
 
 import asyncio
@@ -17,13 +17,14 @@ from tests.harness.waiting import time_reached
 from tests.judge.history import SECOND, Terms
 from tests.nemesis.record import Record, now
 
+PROC = Path("/proc")
 HEARTBEAT_SECONDS = 0.02
 STOOD_STILL = SECOND // 4
 """A timer that is later (ns) shows that the machine was overloaded."""
 MAX_ALLOWED = SECOND // 5
 """So much later (ns) fires may be: with a second, each fire of `@every 1s` could stand for the one before."""
-STARVED = 3 * SECOND // 4
-"""A thread that waits longer (ns) in a window stands still."""
+STARVED = 0.95
+"""A thread that waits for more of a window stands still: one that computes while many others do waits less."""
 LOOKS_SECONDS = 0.25
 WINDOW = SECOND
 """The waiting of a thread is added up over so long (ns)."""
@@ -32,26 +33,30 @@ WINDOW = SECOND
 class Waiting:
     """How long the threads of some processes waited for a processor."""
 
-    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
-        """`processes` returns the ids of those that run at the moment."""
+    def __init__(self, processes: Callable[[], Iterable[int]], counted: Path = PROC) -> None:
+        """`processes` returns the ids of those that run at the moment; in `counted` is what Linux counts."""
         self._processes = processes
-        self._known: dict[int, int] = {}
-        self._window: deque[tuple[int, dict[int, int]]] = deque()
+        self._counted = counted
+        self._looks: deque[tuple[int, dict[int, int]]] = deque()
+        """When was looked, and how long (ns) each thread had waited by then; the first one a window ago."""
+        self.is_starved = False
+        """Whether one thread hardly did anything but wait in the whole window."""
 
     def look(self) -> int:
         """Return the longest waiting (ns) of one thread in the window, as far as there were looks."""
-        instant, before = now(), self._known
-        self._known = dict(self._read())
-        since = {thread: waited - before.get(thread, waited) for thread, waited in self._known.items()}
-        self._window.append((instant, since))
-        while self._window[0][0] < instant - WINDOW:
-            self._window.popleft()
-        return max((sum(look.get(thread, 0) for _, look in self._window) for thread in self._known), default=0)
+        instant, waited = now(), dict(self._read())
+        self._looks.append((instant, waited))
+        while len(self._looks) > 1 and self._looks[1][0] <= instant - WINDOW:
+            self._looks.popleft()
+        begin, before = self._looks[0]
+        longest = max((time - before.get(thread, time) for thread, time in waited.items()), default=0)
+        self.is_starved = instant - begin >= WINDOW and longest > STARVED * (instant - begin)
+        return longest
 
     def _read(self) -> Iterable[tuple[int, int]]:
         for process in self._processes():
             try:
-                for thread in Path(f"/proc/{process}/task").iterdir():
+                for thread in (self._counted / str(process) / "task").iterdir():
                     yield int(thread.name), int((thread / "schedstat").read_text().split()[1])
             except OSError:
                 continue  # it has just ended
@@ -91,7 +96,6 @@ class Machine:
         loop = asyncio.get_running_loop()
         while True:
             await time_reached(loop.time() + LOOKS_SECONDS)
-            waited = self._waiting.look()
-            self.longest_waiting = max(self.longest_waiting, waited)
-            if waited > STARVED:
+            self.longest_waiting = max(self.longest_waiting, self._waiting.look())
+            if self._waiting.is_starved:
                 self._record.machine_stood_still(now() - WINDOW)

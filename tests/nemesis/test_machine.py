@@ -1,22 +1,20 @@
 """What the machine gives processes: two that share a processor wait for each other, and one that sleeps does not."""
 
-import asyncio
 import os
 import sys
-from contextlib import ExitStack
 from pathlib import Path
+
+import pytest
 
 from tests.harness.processes import ChildProcess
 from tests.harness.waiting import eventually
 from tests.judge.history import SECOND, Terms
 from tests.nemesis.machine import MAX_ALLOWED, WINDOW, Machine, Waiting
-from tests.nemesis.record import Record
+from tests.nemesis.record import Record, now
 
 WAIT_SECONDS = 60.0
 BUSY = "import os; os.nice(19); os.sched_setaffinity(0, {{{processor}}})\nwhile True: pass"
 """It takes from others only what they leave: they are tests too."""
-CROWD = 8
-"""So many that share a processor get an eighth of it each."""
 ASLEEP = "import signal; signal.pause()"
 
 
@@ -34,21 +32,22 @@ async def test_processes_that_share_a_processor_are_seen_to_wait(tmp_path: Path)
         await eventually(lambda: waiting.look() == 0, within_seconds=WAIT_SECONDS, describe="it has ended")
 
 
-async def test_a_process_that_hardly_ever_runs_stands_still(tmp_path: Path) -> None:
-    busy = BUSY.format(processor=min(os.sched_getaffinity(0)))
-    record = Record(Terms())
+@pytest.mark.parametrize(("share", "is_starved"), [(1.0, True), (0.8, False)])
+async def test_a_thread_that_hardly_ever_runs_in_a_window_is_starved(
+    tmp_path: Path, share: float, *, is_starved: bool
+) -> None:
+    counts = tmp_path / "7" / "task" / "7"
+    counts.mkdir(parents=True)
+    waiting, begin = Waiting(lambda: [7], tmp_path), now()
+    assert waiting.look() == 0
 
-    def a_whole_window() -> bool:
-        return any(fault.kind == "machine" and fault.end - fault.begin >= WINDOW for fault in record.history.faults)
+    def has_waited() -> bool:
+        (counts / "schedstat").write_text(f"5 {SECOND + int(share * (now() - begin))} 3")
+        waiting.look()
+        return now() - begin > 2 * WINDOW
 
-    with ExitStack() as running:
-        crowd = [
-            running.enter_context(ChildProcess((sys.executable, "-c", busy), tmp_path, name=f"busy-{number}"))
-            for number in range(CROWD)
-        ]
-        watching = asyncio.create_task(Machine(record, lambda: [crowd[0].pid]).watch())
-        await eventually(a_whole_window, within_seconds=WAIT_SECONDS, describe="it stands still")
-        watching.cancel()
+    await eventually(has_waited, within_seconds=WAIT_SECONDS, describe="two windows have passed")
+    assert waiting.is_starved == is_starved
 
 
 def test_a_machine_that_stands_still_is_a_fault_for_all() -> None:
