@@ -25,6 +25,8 @@ LOOKED_AT = 4
 MIN_ORDER_LENGTH = 1024
 """Numbers of spans that are gone are kept up to so many."""
 
+_NO_SPAN = -1
+
 
 class FarAgenda:
     """The spans of the far schedules."""
@@ -111,8 +113,8 @@ class FarAgenda:
     def take(self, most: int) -> array[int]:
         """Take some places out of the first span, if it is near; some may be stale."""
         number = self._first_near()
-        places = None if number is None else self.spans.get(number)
-        if number is None or places is None:
+        places = self.spans.get(number)
+        if places is None:
             return array("I")
         rest = max(len(places) - most, 0)
         taken = places[rest:]
@@ -124,8 +126,8 @@ class FarAgenda:
     def take_row(self) -> int | None:
         """Take a row out of the first span, if it is near; returns its first place, and all places are to be added."""
         number = self._first_near()
-        rows = None if number is None else self._rows.get(number)
-        if number is None or rows is None:
+        rows = self._rows.get(number)
+        if rows is None:
             return None
         first = rows.pop()
         if not rows:
@@ -141,10 +143,10 @@ class FarAgenda:
         number = self._first()
         return now if number is None else min(now, (number << self._bits) - 1)
 
-    def _first_near(self) -> int | None:
-        """Return the number of the first span if it is near."""
+    def _first_near(self) -> int:
+        """Return the number of the first span if it is near; else one that no span has."""
         number = self._first()
-        return None if number is None or number > self._near_through else number
+        return _NO_SPAN if number is None or number > self._near_through else number
 
     def _first(self) -> int | None:
         while self.order and self.order[0] not in self.spans and self.order[0] not in self._rows:

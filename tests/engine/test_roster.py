@@ -1,15 +1,14 @@
 """The agenda returns schedules by time and then by sequence, whatever was changed meanwhile."""
 
 from array import array
-from itertools import accumulate
 from random import Random
 
 import pytest
 
-from nats_scheduler.engine.far import FarColumns, kind_and_text_of
+from nats_scheduler.engine.far import FarRow
 from nats_scheduler.engine.held import NO_WAKE, Held
 from nats_scheduler.engine.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
-from nats_scheduler.engine.shards import shard_of, subject_hash
+from nats_scheduler.engine.shards import subject_hash
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
@@ -114,22 +113,15 @@ def test_two_lives_of_one_message_do_not_collide_in_the_agenda() -> None:
 
 def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
     """Fill a row with schedules that are woken at these instants; the first one has the sequence `first`."""
-    sequences = range(first, first + len(wakes))
-    packed = [kind_and_text_of(f"s.{sequence}", PATTERN, TERMS, 0) for sequence in sequences]
-    kinds = [roster.rows.kinds.take(one[0]) for one in packed if one is not None]
-    texts = [one[1] for one in packed if one is not None]
-    columns = FarColumns(
-        array("H", [kind for kind in kinds if kind is not None]),
-        array("I", sequences),
-        array("q", [0] * len(wakes)),
-        array("B", [shard_of(f"s.{sequence}") for sequence in sequences]),
-        array("q", [0] * len(wakes)),
-        array("q", wakes),
-        array("H", accumulate(map(len, texts))),
-        {},
-        b"".join(texts),
-    )
-    roster.fill(columns, array("I", [subject_hash(f"s.{sequence}".encode()) for sequence in sequences]), 0)
+    row, hashes = FarRow(roster.rows.kinds, 0), array("I")
+    for place, wake in enumerate(wakes):
+        one = held(first + place)
+        one.wake = wake
+        assert row.pack(place, one)
+        hashes.append(subject_hash(one.subject.encode()))
+    columns = row.columns()
+    assert columns is not None
+    roster.fill(columns, hashes, 0)
 
 
 def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:
@@ -184,9 +176,8 @@ def test_far_and_near_give_the_order_of_one_list(seed: int, kind: type[Roster]) 
             roster.settle(())
             now += random.randrange(1 << random.choice((10, SPAN_BITS, SPAN_BITS + 4)))
             roster.comes_to(now)
-            roster.on(
-                f"s.{1 + random.randrange(SUBJECTS)}"
-            )  # a message concerns it in the step in which others are woken
+            # A message concerns it in the step in which others are woken.
+            roster.on(f"s.{1 + random.randrange(SUBJECTS)}")
             due = sorted(wake for wake in waking.values() if wake[0] <= now)
             assert woken(roster, now) == [number for _instant, number in due], f"seed {seed}"
             waking = {subject: wake for subject, wake in waking.items() if wake[0] > now}
