@@ -277,7 +277,7 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
     async def failing() -> list[dict[str, Any]]:
         return list((await asked.answer("schedules.list", stream="O", state="failing"))["schedules"])
 
-    [listed] = await eventually(failing, within_seconds=WAIT_SECONDS, describe="the schedule fails")
+    (listed,) = await eventually(failing, within_seconds=WAIT_SECONDS, describe="the schedule fails")
     assert (listed["subject"], listed["failing"]["err_code"]) == ("O.large", 10054)
     assert (await asked.answer("schedules.get", stream="O", subject="O.large"))["flight"]["attempts"] >= 1
 
@@ -297,8 +297,8 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
     await eventually(both_fail, within_seconds=WAIT_SECONDS, describe="both fail")
     monkeypatch.setattr(failing_module, "MAX_NAMED", 1)
     some = await asked.answer("failing.list", stream="O")
-    failed = some["streams"]["O"]
-    assert (len(failed["reasons"][0]["schedules"]), failed["total"], some["complete"]) == (1, 2, False)
+    (reason,) = some["streams"]["O"]["reasons"]
+    assert (len(reason["schedules"]), some["streams"]["O"]["total"], some["complete"]) == (1, 2, False)
 
 
 WRONG: list[tuple[str, object, int, str]] = [
