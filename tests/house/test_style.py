@@ -18,7 +18,6 @@ from tests.house.sources import (
     syntax_tree,
 )
 
-LONGEST_MODULE_LINES = 400
 SHORTEST_DOCSTRING = 40
 """Characters; less than a sentence says nothing that the file's name does not."""
 SHAPELESS_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "common"}
@@ -106,11 +105,6 @@ def test_no_cancellation_is_lost_in_a_group_of_tasks() -> None:
         if name == "asyncio.TaskGroup"
     ]
     assert used == [], "use jetstream/task_group.py: asyncio's own drops a cancellation for the error of a child"
-
-
-def test_a_module_can_be_held_in_mind() -> None:
-    lengths = {place(m): len(source(m).splitlines()) for m in (*modules(PACKAGE), *modules(TESTS))}
-    assert {module: length for module, length in lengths.items() if length > LONGEST_MODULE_LINES} == {}
 
 
 def test_no_module_is_named_after_nothing() -> None:
