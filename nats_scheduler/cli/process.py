@@ -47,7 +47,7 @@ def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> I
     if settings.metrics_port is None:
         yield
         return
-    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready)
+    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready, sidecar.notes)
     with listening(settings.metrics_address, settings.metrics_port, pages) as url:
         logger().info("metrics_served", url=f"{url}/metrics")
         yield

@@ -273,6 +273,7 @@ class Knowledge:
 
     def _notices(self) -> Iterator[str]:
         """Return what is missing from the view, and why: who is missing first, since a narrow screen cuts the rest."""
+        yield from dict.fromkeys(note for health in self._healths() for note in health.notes)
         silent = {
             name
             for question in (*self._questions.values(), *self._of_streams.values())

@@ -22,8 +22,7 @@ from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.reading_progress import Progress, reading_progress
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
@@ -32,6 +31,7 @@ from nats_scheduler.runtime.failing import Failures
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
+from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.patterns import time_zone_of
 
@@ -124,23 +124,15 @@ async def _with_unserved(reading: Reading, facts: StreamFacts) -> StreamFacts:
     if after >= facts.state.first_sequence:
         why = f"only the newest {MAX_SEARCHED_MESSAGES} messages are searched"
         note(Unexamined(f"{facts.name}: schedule headers that are not fired, in older messages", why, facts.name))
-    found: dict[str, None] = {}
+    searched = SearchedHeaders(sought)
     show = reading_progress(reading.progress, f"search in {facts.name}", facts.state, after)
 
     def take(messages: Sequence[StoredMessage]) -> None:
         show(messages)
-        for message in messages:
-            if _is_schedule(message.block, sought):
-                found[message.subject] = None
-            else:
-                found.pop(message.subject, None)
+        searched.take(messages)
 
     await read_stored(account.connection, account.api, facts.state.config, take, after)
-    return replace(facts, unserved=list(found))
-
-
-def _is_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
-    return bool(block) and any(block.find(one.schedule) >= 0 and header_value(block, one.schedule) for one in dialects)
+    return replace(facts, unserved=searched.subjects)
 
 
 # -- schedules -------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ NOT_FROM_WITHIN = (
     "what consumers and subscribers take",
     "schedules with equal target, pattern and body",
     "what a graduation would refuse",
-    "schedules that the server itself fires, and schedule headers in streams that are not served",
+    "schedules that the server itself fires, and all but one of the schedules in each stream that is not served",
 )
 """What only the command examines."""
 
@@ -125,17 +125,18 @@ class _Gathering:
         return [Sidecar(sidecar.instance, mine, unable), *(Sidecar(one.name, one.serves, one.unable) for one in others)]
 
     def _outlines(self, infos: Mapping[str, Mapping[str, Any]]) -> Generator[None, None, list[StreamFacts]]:
-        """Return the streams that are served, and those that copy others: no other stream matters."""
-        services, outlines = self._sidecar.services, []
+        """Return the streams that are served, that copy others, or hold schedules that nothing fires."""
+        services, unserved, outlines = self._sidecar.services, self._sidecar.unserved, []
         for name, info in sorted(infos.items()):
             state, service = StreamState.from_info(info), services.get(name)
             stored = inner(info.get("state"))
             if service is not None:
                 state = replace(state, remembered=service.state.remembered)
-            if service is not None or state.config.get("mirror") or state.config.get("sources"):
+            subjects = [unserved[name]] if service is None and name in unserved else []
+            if service is not None or subjects or state.config.get("mirror") or state.config.get("sources"):
                 mode = None if service is None else service.mode
                 count, size = integer(stored.get("messages")), integer(stored.get("bytes"))
-                outlines.append(StreamFacts(state, mode, service is not None, count, size))
+                outlines.append(StreamFacts(state, mode, service is not None, count, size, unserved=subjects))
             yield
         return outlines
 

@@ -8,6 +8,7 @@ from nats_scheduler.doctor.finding import Finding
 from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
+from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 
@@ -42,8 +43,7 @@ def _without_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding
     for subject in stream.unserved:
         flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
         what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
-        command = f"nats-scheduler stream add FILE, where FILE is {stream.name} with allow_msg_schedules: true"
-        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command, stream.name, subject)
+        yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.name), stream.name, subject)
 
 
 def _evicting(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

@@ -74,6 +74,9 @@ class Metrics:
         self.served = self._gauge("stream_served", "Whether this instance serves a stream: 1 or 0.", "stream")
         self.shards = self._gauge("shards_held", "Shards of a stream, of 64, that this instance fires for.", "stream")
         self.instances = self._gauge("instances_alive", "Instances that serve the account, this one among them.")
+        self.unserved = self._gauge(
+            "streams_unserved", "Streams that hold schedules which nothing fires, because they have no flag."
+        )
         self.connected = self._gauge("connected", "Whether there is a connection, and JetStream answers: 1 or 0.")
         self.connections = Counter(
             "nats_scheduler_connections",

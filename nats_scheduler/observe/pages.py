@@ -72,12 +72,20 @@ class Pages:
     """The pages, computed for each request, in the thread of the request."""
 
     def __init__(
-        self, registry: CollectorRegistry, loop: asyncio.AbstractEventLoop, not_ready: Callable[[], Sequence[str]]
+        self,
+        registry: CollectorRegistry,
+        loop: asyncio.AbstractEventLoop,
+        not_ready: Callable[[], Sequence[str]],
+        notes: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Answer from `registry`; `not_ready` is called on `loop` and returns why the process is not ready."""
+        """Answer from `registry`; `not_ready` is called on `loop` and returns why the process is not ready.
+
+        `notes`, also called there, returns what an operator should know although it is ready.
+        """
         self._registry = registry
         self._loop = loop
         self._not_ready = not_ready
+        self._notes = notes
 
     def answer(self, target: str, accepts: str = "") -> Answer:
         """Return the answer to a GET of a path with its query."""
@@ -90,7 +98,8 @@ class Pages:
         if reasons is None:
             reasons = [f"the event loop has not answered for {LOOP_ANSWER_DEADLINE_SECONDS:.0f} s"]
         if not reasons:
-            return Answer(HTTPStatus.OK, (b"ok\n",))
+            notes = self._on_loop(self._notes) or () if url.path == "/readyz" else ()
+            return Answer(HTTPStatus.OK, ("".join(f"{line}\n" for line in ("ok", *notes)).encode(),))
         return Answer(HTTPStatus.SERVICE_UNAVAILABLE, ("".join(f"{reason}\n" for reason in reasons).encode(),))
 
     def _metrics(self, accepts: str, names: Sequence[str]) -> Answer:

@@ -202,6 +202,14 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
         if self._warn("stream_refused", "", {"stream": stream, **fields}):
             self._advise("stream_refused", stream, **rejection_fields(rejection))
 
+    def schedules_unserved(self, stream: str, subject: str, command: str) -> None:
+        """Report that nothing fires the schedules of a stream, because it has no flag."""
+        self.problem("schedules_unserved", stream=stream, schedule=subject, command=command)
+
+    def streams_unserved(self, count: int) -> None:
+        """Show how many streams hold schedules and have no flag."""
+        self._metrics.unserved.set(count)
+
     def loop_sampled(self, late: float) -> None:
         """Report how late (s) the event loop ran a timer, and an overload if there is one."""
         self._metrics.loop_lateness.observe(max(late, 0.0))

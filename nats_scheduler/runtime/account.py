@@ -7,18 +7,20 @@ The rule: requests of others are watched before anything is read, so that none i
 """
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from nats_scheduler.engine.leases import Leases
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.streams import FlaggedStreams
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import access_through
 from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.calendars import follow_calendars
+from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.carrying import CarryingStreams
 from nats_scheduler.runtime.discovery import Discovery
 from nats_scheduler.runtime.file_streams import FileStreams
@@ -29,6 +31,7 @@ from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_cloc
 from nats_scheduler.runtime.serving import Serving
 from nats_scheduler.runtime.setbacks import kept_up
 from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.unserved import UnservedStreams, adopts
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -43,12 +46,14 @@ class Account:
         reporter: Reporter,
         services: StreamServices,
         leases: Leases,
+        unserved: UnservedStreams,
     ) -> None:
         """Watch the requests of others from now on; `prepare` and `serve` do the rest."""
         self._settings = settings
         self._clock = clock
         self._reporter = reporter
         self._services = services
+        self._unserved = unserved
         self.access = access = access_through(connection, settings)
         access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
         self._server = Capabilities("", 0, 0)
@@ -86,12 +91,22 @@ class Account:
             background = Background(tasks, reporter)
             portable = frozenset(self._settings.portable_streams)
             services, flags = self._services, self._flags
+            adopting = adopts(self._settings.adopt_streams)
             serving = Serving(
-                self.access, self._server, services, flags, self.instances, portable, reporter, background
+                self.access, self._server, services, flags, self.instances, portable, adopting, reporter, background
             )
             works = [background.begin(kept_up(self.instances.take_part, reporter))]
             self._discovery = discovery = Discovery(
-                self.access, self._server, services, flags, self._flagged, self._requests, serving, reporter, background
+                self.access,
+                self._server,
+                services,
+                flags,
+                self._flagged,
+                self._requests,
+                serving,
+                self._look_at_unserved,
+                reporter,
+                background,
             )
             for request in self._received_early:
                 discovery.receive(request)
@@ -112,6 +127,13 @@ class Account:
     def carrying(self) -> CarryingStreams:
         """What finds the streams that carry schedules; only after `prepare`."""
         return CarryingStreams(self.access.api, self._flagged, self._server, self._settings.portable_streams)
+
+    async def _look_at_unserved(self, states: Sequence[StreamState]) -> None:
+        """Look for schedules in those of the listed streams that are not served."""
+        access, settings, served = self.access, self._settings, self._services.by_name
+        own = (access.registry.stream, access.snapshots.stream, settings.failures_stream, CANARY_STREAM)
+        others = [one for one in states if one.name not in (*served, *own) and not one.excludes_schedules]
+        await self._unserved.look(access.connection, access.api, others)
 
     @property
     def _flagged(self) -> FlaggedStreams:

@@ -108,6 +108,7 @@ class AskedSidecar:
         leases: Leases,
         services: StreamServices,
         not_ready: Callable[[], list[str]],
+        notes: Callable[[], list[str]],
         clock: Clock,
         settings: SidecarSettings,
         carrying: CarryingStreams,
@@ -125,6 +126,7 @@ class AskedSidecar:
         self._clock = clock
         self._carrying = SharedLookup(carrying)
         self.not_ready = not_ready
+        self.notes = notes
         self.now = clock.now
         self.is_burst = services.is_burst
         self.spare_seconds = services.spare_seconds

@@ -11,6 +11,7 @@ Cost: one list of all streams every half minute (`runtime.rounds`), and some req
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import assert_never
@@ -63,10 +64,11 @@ class Discovery:
         flagged: FlaggedStreams,
         requests: LastRequests,
         serving: Serving,
+        look_at: Callable[[Sequence[StreamState]], Awaitable[None]],
         reporter: Reporter,
         background: Background,
     ) -> None:
-        """Find nothing yet; what is found is checked by `serving`."""
+        """Find nothing yet; what is found is checked by `serving`, and then `look_at` gets all that is listed."""
         self._access = access
         self._server = server
         self._served = services.by_name
@@ -74,6 +76,8 @@ class Discovery:
         self._flagged = flagged
         self._requests = requests
         self._serving = serving
+        self._look_at = look_at
+        self._is_looking = False
         self._reporter = reporter
         self._background = background
         self._rounds = Rounds(self._served)
@@ -104,6 +108,15 @@ class Discovery:
             return
         self._begin_waiting(unanswered)
         await self._check_all(self._rounds.to_check(states, self._server))
+        if not self._is_looking:
+            self._is_looking = True
+            self._background.begin(self._look(states))
+
+    async def _look(self, states: Sequence[StreamState]) -> None:
+        try:
+            await self._look_at(states)
+        finally:
+            self._is_looking = False
 
     def _begin_waiting(self, unanswered: list[str]) -> None:
         """Check streams whose leaders do not answer until they do, beside all others; nobody tells that one is back."""

@@ -25,6 +25,8 @@ class Examinable:
     settings: SidecarSettings
     services: Mapping[str, StreamService]
     """The streams that it serves at the moment, by name."""
+    unserved: Mapping[str, str]
+    """The subject of one schedule in each stream that holds schedules and is not served, by the stream's name."""
     denials: Collection[Denial]
     """The permissions that it has missed."""
     server_now: Callable[[], int]

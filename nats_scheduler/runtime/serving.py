@@ -8,6 +8,7 @@ Cost: one request for each check, some more for a stream that has the flag.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
@@ -48,16 +49,21 @@ class Serving:
         flags: StreamFlags,
         instances: Instances,
         portable_streams: frozenset[str],
+        adopts: Callable[[StreamState], bool],
         reporter: Reporter,
         background: Background,
     ) -> None:
-        """Serve nothing through this connection yet; `portable_streams` are those that the settings name."""
+        """Serve nothing through this connection yet.
+
+        `portable_streams` are those that the settings name; `adopts` says whether they have a stream get the flag.
+        """
         self._access = access
         self._server = server
         self._services = services
         self._flags = flags
         self._instances = instances
         self._portable_streams = portable_streams
+        self._adopts = adopts
         self._reporter = reporter
         self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -137,6 +143,8 @@ class Serving:
         if known is not None and self._serves_the_same(known, Mode.EMULATED):
             await self._serve(known, Mode.EMULATED)  # before the registry is asked
         state = await self._flags.recalled(state)
+        if not state.is_flagged and self._adopts(state):
+            requested = {**state.config, FLAG: True}
         wanted = requested.get(FLAG) is True and not self._server.schedules_natively
         facts = Facts(
             server_is_native=self._server.schedules_natively,

@@ -28,6 +28,7 @@ SETTINGS = "settings"
 
 SHARED_SETTINGS = (
     "portable_streams",
+    "adopt_streams",
     "allowed_targets",
     "allowed_sources",
     "allowed_targets_elsewhere",

@@ -42,6 +42,7 @@ from nats_scheduler.runtime.shared_settings import keep_sharing_settings, remove
 from nats_scheduler.runtime.standstill import Standstill
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.examinations import Examination, Examinations, Slices
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
@@ -86,6 +87,7 @@ class Sidecar:
         )
         reporter.listen(self._failures.refused, FireRefused)
         self._keeping = FailureKeeping(settings, reporter)
+        self._unserved = UnservedStreams(reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
         self._denials: set[Denial] = set()
@@ -127,6 +129,10 @@ class Sidecar:
         found = [self._why_not_ready(name, one) for name, one in self.served.items()]
         reasons = [reason for reason in found if reason]
         return reasons if self._canary_record is None else [*reasons, *self._canary_record.not_ready()]
+
+    def notes(self) -> list[str]:
+        """Return what an operator should know although the sidecar is ready."""
+        return self._unserved.notes()
 
     def _why_not_ready(self, name: str, service: StreamService) -> str:
         """Return why not all schedules of a stream fire at this moment; "" if they do."""
@@ -173,7 +179,9 @@ class Sidecar:
         return None
 
     async def _serve(self, connection: Connection) -> bool:
-        account = Account(connection, self._settings, self._clock, self._reporter, self._services, self._leases)
+        account = Account(
+            connection, self._settings, self._clock, self._reporter, self._services, self._leases, self._unserved
+        )
         self._keeping.begin(connection, account.access.api)
         self.connection = connection
         connection.when_denied(self._denied)
@@ -204,7 +212,7 @@ class Sidecar:
 
     def _denied(self, denied: Denial) -> None:
         denial = denied.permission
-        if denial in self._denials:
+        if denial in self._denials or self._unserved.is_looking_at(denial.subject):
             return
         if len(self._denials) < MAX_DENIALS_NOTED:
             self._denials.add(denial)
@@ -224,6 +232,7 @@ class Sidecar:
             self._leases,
             self._services,
             self.not_ready,
+            self.notes,
             self._clock,
             self._settings,
             account.carrying,
@@ -268,7 +277,15 @@ class Sidecar:
             raise ServiceError(UNAVAILABLE, "the streams of the account are not known yet: ask again")
         now, machine_now = self._clock.now, self._machine_clock.now
         examinable = Examinable(
-            self.instance, access, server, self._settings, self.served, self._denials, now, machine_now
+            self.instance,
+            access,
+            server,
+            self._settings,
+            self.served,
+            self._unserved.subjects,
+            self._denials,
+            now,
+            machine_now,
         )
         return await self._examinations.latest(lambda: self._examine(examinable, slices))
 

@@ -16,5 +16,6 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
         "instance": asked.deployment.instance,
         "ready": not reasons,
         "reasons": reasons[:MAX_REASONS],
+        "notes": asked.deployment.notes()[:MAX_REASONS],
     }
     return answer

@@ -80,6 +80,8 @@ class Health:
     instance: str
     is_ready: bool
     reasons: Sequence[str]
+    notes: Sequence[str] = ()
+    """What an operator should know although it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +270,8 @@ def _shards(value: Any) -> list[int]:
 
 def read_health(answer: Object) -> Health:
     """Read `health.get`."""
-    return Health(text_of(answer.get("instance")), answer.get("ready") is True, texts_of(answer.get("reasons")))
+    reasons, notes = texts_of(answer.get("reasons")), texts_of(answer.get("notes"))
+    return Health(text_of(answer.get("instance")), answer.get("ready") is True, reasons, notes)
 
 
 def read_activity(answer: Object) -> Activity | None:

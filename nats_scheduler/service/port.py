@@ -162,6 +162,10 @@ class Deployment(Fires, Protocol):
         """Return why schedules do not all fire at this moment; nothing if they do."""
         ...
 
+    def notes(self) -> list[str]:
+        """Return what an operator should know although they do."""
+        ...
+
     def holder(self, stream: str, subject: str) -> str | None:
         """Return the instance that fires for a subject of a stream, as this one knows it; None if none does."""
         ...

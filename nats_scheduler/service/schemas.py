@@ -5,10 +5,15 @@ refused, so that a misspelt filter does not list everything. Answers are made of
 new keys may be added to them, so a requester must ignore keys that it does not know.
 """
 
-from typing import Annotated, Any, Literal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,  # not that of typing: pydantic refuses it before Python 3.12
+)
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+from typing_extensions import TypedDict
 
 from nats_scheduler.engine.outlook import Kind, State
 from nats_scheduler.engine.view import MAX_PAGE_LENGTH
@@ -131,6 +136,8 @@ class HealthAnswer(TypedDict):
     instance: str
     ready: bool
     reasons: list[str]
+    notes: NotRequired[list[str]]
+    """What an operator should know although it is ready; a sidecar of version 0.1 says nothing of it."""
 
 
 class FlightDocument(TypedDict):

@@ -25,6 +25,7 @@ MIN_WEB_TOKEN_LENGTH = 20
 """Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
 
 StreamName = Annotated[str, StringConstraints(pattern=r"^[^\s.*>/\\]+$", min_length=1, max_length=255)]
+StreamPattern = Annotated[str, StringConstraints(pattern=r"^[^\s/\\]+$", min_length=1, max_length=255)]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$", min_length=1, max_length=253)]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=200)]
 
@@ -49,6 +50,15 @@ class SidecarSettings(BaseModel):
         description=(
             "Streams on which the portable headers (X-Nats-Schedule) are served although allow_msg_schedules "
             "is not set."
+        ),
+    )
+    adopt_streams: tuple[StreamPattern, ...] = Field(
+        default=(),
+        description=(
+            "Streams that get the flag without being asked for it, on servers up to 2.11: names, in which `*` stands "
+            "for any characters, or subjects with wildcards, which name each stream that has such a subject. It is for "
+            "streams that an application may create before the sidecar runs. Streams with subjects that begin with `$` "
+            "are named by their full names only."
         ),
     )
     allowed_targets: tuple[StreamSubject, ...] = Field(

@@ -153,6 +153,12 @@ SERVING = [
         {"a denial that ended": of("streams_unable", A, "0x40 1x16 0x200")},
     ),
     Case(
+        "NatsSchedulerUnserved",
+        A,
+        of("streams_unserved", A, "2x240"),
+        {"streams that get the flag": of("streams_unserved", A, "0x40 1x4 0x200")},
+    ),
+    Case(
         "NatsSchedulerVersionsDiffer",
         'job="j"',
         of("build_info", f'{A}, version="1", server_version="2.11.11"', "1x1600")

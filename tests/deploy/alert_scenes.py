@@ -63,6 +63,7 @@ OWN_COUNTERS = {
 OWN_GAUGES = {
     "connected": 1.0,
     "streams_unable": 0.0,
+    "streams_unserved": 0.0,
     "overloaded": 0.0,
     "clock_offset_seconds": 0.002,
     'build_info|version="1"': 1.0,

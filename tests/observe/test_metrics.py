@@ -77,6 +77,7 @@ def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
             "event_loop_lateness_seconds",
             "failures_not_kept",
             "streams_unable",
+            "streams_unserved",
             "clock_offset_seconds",
             "build_info",
         )

@@ -106,7 +106,8 @@ def test_streams_instances_and_health() -> None:
     }
     expected = Instance("one", "alive", NOON + 30 * SECOND, None, {"S": [1, 2]}, {"T": "no permission"})
     assert read_instances({"instances": [instance]}) == [expected]
-    assert read_health({"instance": "one", "ready": False, "reasons": ["r"]}) == Health("one", False, ["r"])
+    assert read_health({"instance": "one", "ready": False, "reasons": ["r"]}) == Health("one", False, ["r"], [])
+    assert read_health({"instance": "one", "ready": True, "notes": ["n"]}) == Health("one", True, [], ["n"])
 
 
 def test_the_next_minutes() -> None:

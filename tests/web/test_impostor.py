@@ -68,7 +68,7 @@ INSTANCE = {
 }
 MINUTE = {"from": AT["at"], "fires": HUGE, "lateness": [HUGE, -1], "lateness_max_nanoseconds": HUGE, "refused": MARKUP}
 PLAUSIBLE: dict[str, Any] = {
-    "health.get": {**AT, "ready": False, "reasons": [MARKUP]},
+    "health.get": {**AT, "ready": False, "reasons": [MARKUP], "notes": [MARKUP]},
     "streams.list": {**AT, "unanswered": [MARKUP], "cursor": MARKUP, "streams": [STREAM, STREAM]},
     "schedules.list": {
         **AT,

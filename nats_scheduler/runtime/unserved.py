@@ -1,0 +1,187 @@
+"""Find schedules in streams without the flag: nothing fires them, and their publishers do not notice.
+
+A server up to 2.11 drops `allow_msg_schedules`. So a stream that was created before a sidecar listened has no flag, and
+its schedules wait for ever.
+
+The rules:
+
+- A stream is looked at when it is first listed, and again when something was stored, at most every
+  `LOOK_INTERVAL_SECONDS`. Only its newest messages are read, and only their headers.
+- A stream that cannot be read is passed over without a word: the sidecar does not need it.
+- What was found is looked up at each list, and is not reported any more once it is gone or fired.
+
+Cost: nothing for a stream in which nothing is stored; about 10 ms for each look at one with many messages.
+Limit: a schedule that lies below the newest `MAX_LOOKED_AT` messages is found by `nats-scheduler doctor` only.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.consumers import reads_all
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import DIALECTS, Dialect
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.stream_listing import read_stored
+
+MAX_LOOKED_AT = 2_000
+"""Newest messages of a stream that are read in one look."""
+
+LOOK_INTERVAL_SECONDS = 300.0
+"""How long after a look a stream in which something is stored is looked at again."""
+
+LOOK_DEADLINE_SECONDS = 10.0
+"""Longest time for one look: a stream without a leader does not answer, and others wait."""
+
+
+class Look(NamedTuple):
+    """What the last look at a stream showed."""
+
+    created: str
+    through: int
+    """The last sequence of the stream at that time."""
+    at: float
+    """When that was, by the event loop's clock."""
+    subject: str | None
+    """The subject of a schedule that nothing fires; None if none was found."""
+
+
+class UnservedStreams:
+    """The streams of one account that hold schedules and are not served, over all connections."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._looks: dict[str, Look] = {}
+        self._looked_at = ""
+
+    @property
+    def subjects(self) -> Mapping[str, str]:
+        """The subject of one schedule in each of these streams, by the name of the stream."""
+        return {name: look.subject for name, look in self._looks.items() if look.subject is not None}
+
+    def notes(self) -> list[str]:
+        """Return a sentence for each of these streams, with what to type."""
+        return [
+            f"nothing fires the schedules of stream {name}, which has no flag: {command_for(name)}"
+            for name in self.subjects
+        ]
+
+    def is_looking_at(self, subject: str) -> bool:
+        """Return whether a request on a subject belongs to a look, which may be denied without harm."""
+        return bool(self._looked_at) and self._looked_at in subject.split(".")
+
+    async def look(self, connection: Connection, api: JetStreamApi, states: Sequence[StreamState]) -> None:
+        """Look at those streams of an account that are not served, as far as something may have changed there."""
+        listed = {state.name: state for state in states}
+        for name in self._looks.keys() - listed.keys():
+            self._note(name, None)
+        for name, state in listed.items():
+            self._looked_at = name
+            try:
+                async with asyncio.timeout(LOOK_DEADLINE_SECONDS):
+                    await self._look_at(connection, api, state)
+            except (JetStreamError, TimeoutError):
+                if connection.is_lost:
+                    return
+                self._note(name, self._seen(state, None))
+            finally:
+                self._looked_at = ""
+
+    async def _look_at(self, connection: Connection, api: JetStreamApi, state: StreamState) -> None:
+        known = self._looks.get(state.name)
+        if known is not None and known.created != state.created:
+            known = None
+        after = 0
+        if known is not None and known.subject is not None:
+            last = await api.message(state.name, last_by_subj=known.subject)
+            if last is not None and is_schedule(last.block, DIALECTS):
+                return
+        elif known is not None:
+            is_early = asyncio.get_running_loop().time() - known.at < LOOK_INTERVAL_SECONDS
+            if known.through >= state.last_sequence or is_early:
+                return
+            after = known.through
+        found = await self._found(connection, api, state, max(after, state.last_sequence - MAX_LOOKED_AT))
+        self._note(state.name, self._seen(state, found))
+
+    async def _found(self, connection: Connection, api: JetStreamApi, state: StreamState, after: int) -> str | None:
+        """Return the subject of the first schedule above a sequence."""
+        if not reads_all(state.config):  # no consumer may be attached, and all messages are looked up one by one
+            if state.last_sequence - state.first_sequence >= MAX_LOOKED_AT:
+                return None
+            after = 0
+        searched = SearchedHeaders(DIALECTS)
+        if state.last_sequence > after:
+            await read_stored(connection, api, state.config, searched.take, after)
+        return next(iter(searched.subjects), None)
+
+    def _seen(self, state: StreamState, subject: str | None) -> Look:
+        return Look(state.created, state.last_sequence, asyncio.get_running_loop().time(), subject)
+
+    def _note(self, name: str, look: Look | None) -> None:
+        before = self._looks.pop(name, None)
+        if look is not None:
+            self._looks[name] = look
+        was, now = before and before.subject, look and look.subject
+        if now is not None and was is None:
+            self._reporter.schedules_unserved(name, now, command_for(name))
+        if was != now:
+            self._reporter.streams_unserved(len(self.subjects))
+
+
+class SearchedHeaders:
+    """The subjects whose last message is a schedule that nothing fires, in the order in which they were stored."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        """Search headers of these dialects."""
+        self._dialects = dialects
+        self._found: dict[str, None] = {}
+
+    @property
+    def subjects(self) -> list[str]:
+        """The subjects."""
+        return list(self._found)
+
+    def take(self, messages: Iterable[StoredMessage]) -> None:
+        """Take the next messages of a stream, in order."""
+        for message in messages:
+            if is_schedule(message.block, self._dialects):
+                self._found[message.subject] = None
+            else:
+                self._found.pop(message.subject, None)
+
+
+def is_schedule(block: bytes, dialects: Sequence[Dialect]) -> bool:
+    """Return whether a message has the header of a schedule in one of some dialects."""
+    return bool(block) and any(block.find(one.schedule) >= 0 and header_value(block, one.schedule) for one in dialects)
+
+
+def command_for(stream: str) -> str:
+    """Return what to type so that the schedules of a stream are fired."""
+    return f"nats-scheduler stream add FILE, where FILE is {stream} with allow_msg_schedules: true"
+
+
+def adopts(patterns: Sequence[str]) -> Callable[[StreamState], bool]:
+    """Return what says whether the setting `adopt_streams` names a stream."""
+
+    def is_named(state: StreamState) -> bool:
+        subjects = [str(one) for one in state.config.get("subjects") or ()]
+        if any(one.startswith("$") for one in subjects):
+            return state.name in patterns
+        return any(
+            fnmatchcase(state.name, pattern) or any(subject_matches(one, pattern) for one in subjects)
+            for pattern in patterns
+        )
+
+    return is_named if patterns else _names_none
+
+
+def _names_none(_state: StreamState) -> bool:
+    return False

@@ -1,0 +1,145 @@
+"""A stream that was created before a sidecar listened has no flag: that is reported, or mended by `adopt_streams`."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
+from nats_scheduler.message.stream_rules import FLAG
+from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
+from nats_scheduler.runtime.unserved import command_for
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.flagged import FlaggedStream
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, server_binary
+from tests.harness.waiting import eventually
+
+STARTS = 20
+STARTS_AT_ONCE = 4
+
+
+async def with_schedule(account: Account, name: str, prefix: str = "", **config: object) -> None:
+    """Create a stream whose server drops or never got the flag, and store a schedule there."""
+    await account.create(name, **{FLAG: False, **config})
+    headers = {f"{prefix}Nats-Schedule": "@every 1s", f"{prefix}Nats-Schedule-Target": f"{name}.out"}
+    await account.publish(f"{name}.s", headers)
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_schedules_in_a_stream_without_the_flag_are_reported_until_they_are_served(
+    start_server: StartServer, version: str
+) -> None:
+    server = await start_server(version)
+    prefix = "" if version in (V2_10, V2_11) else "X-"
+    async with account_on(server.url) as account:
+        await with_schedule(account, "EARLY", prefix)
+        await with_schedule(account, "QUEUE", prefix, retention="workqueue")
+        await account.create("PLAIN", **{FLAG: False})
+        await account.publish("PLAIN.one")
+        async with sidecar_on(server.url) as running:
+            for name in ("EARLY", "QUEUE"):
+                report = await running.told_of("schedules_unserved", stream=name)
+                assert report == {"stream": name, "schedule": f"{name}.s", "command": command_for(name)}
+            assert running.sidecar.not_ready() == []
+            assert [note.partition(", which")[0] for note in running.sidecar.notes()] == [
+                f"nothing fires the schedules of stream {name}" for name in ("EARLY", "QUEUE")
+            ]
+            assert running.metrics.registry.get_sample_value("nats_scheduler_streams_unserved") == 2
+
+
+async def test_what_is_served_or_gone_is_not_reported_any_more(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nats_scheduler.runtime.discovery.LIST_INTERVAL_SECONDS", 0.2)
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        for name in ("FLAGGED", "DELETED", "PURGED", "REPLACED"):
+            await with_schedule(account, name)
+        async with sidecar_on(server.url) as running:
+            await eventually(lambda: len(running.sidecar.notes()) == 4, within_seconds=WAIT_SECONDS)
+            await account.api.call("STREAM.UPDATE.FLAGGED", await flagged(account, "FLAGGED"))
+            await account.api.call("STREAM.DELETE.DELETED")
+            await account.api.call("STREAM.PURGE.PURGED")
+            await account.publish("REPLACED.s")
+            await eventually(lambda: running.sidecar.notes() == [], within_seconds=WAIT_SECONDS)
+            await account.wait_for("FLAGGED", "FLAGGED.out")
+            assert running.metrics.registry.get_sample_value("nats_scheduler_streams_unserved") == 0
+
+
+async def flagged(account: Account, name: str) -> dict[str, object]:
+    """Return the configuration of a stream with the flag."""
+    return {**(await account.api.stream(name))["config"], FLAG: True}
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_a_stream_that_the_settings_adopt_is_served_whenever_it_was_created(
+    start_server: StartServer, version: str
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        await with_schedule(account, "BEFORE")
+        await with_schedule(account, "OTHER")
+        await account.create("COPY", subjects=[], mirror={"name": "BEFORE"}, **{FLAG: False})
+        async with sidecar_on(server.url, adopt_streams=("*OR*", "AFTER.>", "COPY")) as running:
+            await running.ready("BEFORE")
+            await with_schedule(account, "AFTER")
+            await running.ready("AFTER")
+            for name in ("BEFORE", "AFTER"):
+                await account.wait_for(name, f"{name}.out")
+            await running.told_of("schedules_unserved", stream="OTHER")
+            assert "COPY" not in running.sidecar.served
+        async with sidecar_on(server.url) as running:  # the flag stays, without the setting
+            await running.ready("BEFORE")
+
+
+@pytest.mark.slow
+async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) -> None:
+    turn = asyncio.Semaphore(STARTS_AT_ONCE)
+
+    async def start(number: int) -> None:
+        async with turn:
+            server = EmbeddedServer(server_binary(V2_11), tmp_path / str(number), port=free_port())
+            async with (
+                started_sidecar(ConnectionSettings(servers=(server.url,)), adopt_streams=("ORDERS",)),
+                asyncio.TaskGroup() as together,
+            ):
+                together.create_task(application(server.url))
+                await server.start()
+            await server.stop()
+
+    async with asyncio.TaskGroup() as starts:
+        for number in range(STARTS):
+            starts.create_task(start(number))
+
+
+async def application(url: str) -> None:
+    """Create a stream and store a schedule as soon as there is a server, and wait for the fire."""
+    connection = await eventually(lambda: dialled(url), within_seconds=WAIT_SECONDS, describe="there is a server")
+    try:
+        stream = FlaggedStream(Account(connection, JetStreamApi(connection)), "ORDERS")
+        await eventually(lambda: created(stream), within_seconds=WAIT_SECONDS, describe="there is JetStream")
+        await stream.schedule("s", f"@at {in_seconds(0.1)}")
+        await stream.wait_for("out")
+    finally:
+        await connection.close()
+
+
+async def dialled(url: str) -> Connection | None:
+    """Return a connection; None if there is no server yet."""
+    with suppress(ConnectError):
+        return await Dialer(ConnectionSettings(servers=(url,))).dial()
+    return None
+
+
+async def created(stream: FlaggedStream) -> bool:
+    """Create a stream; False if JetStream does not answer yet."""
+    with suppress(JetStreamError):
+        await stream.account.create(stream.name)
+        return True
+    return False
