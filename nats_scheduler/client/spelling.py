@@ -22,6 +22,7 @@ from nats_scheduler.message.headers import one_line, with_headers
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import extension_prefix
 from nats_scheduler.message.rejection import TTL_INVALID
+from nats_scheduler.message.rights import lent_header
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 
@@ -123,6 +124,8 @@ def checked_name(name: str) -> str:
         raise InvalidScheduleError(f"header of {name!r}: a name has ASCII letters, digits and '-', and no blanks")
     if name.startswith((ADR51.schedule.decode(), PORTABLE.schedule.decode())):
         raise InvalidScheduleError(f"header of {name!r} belongs to the schedule: give it as an argument")
+    if lent_header(with_headers(None, [(name.encode(), b"")])) is not None:
+        raise InvalidScheduleError(f"header of {name!r} would make the server do more than to store the message")
     return name
 
 

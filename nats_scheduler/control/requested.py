@@ -28,7 +28,6 @@ from nats_scheduler.message.generated import (
     fire_block,
     guard_headers,
     identity_header,
-    is_traced_only,
 )
 from nats_scheduler.message.headers import without_headers
 from nats_scheduler.message.identity import beside_identity, fire_identity
@@ -80,8 +79,6 @@ def requested_fire(
             block = None
     if block is None:
         raise NotPossibleError(f"{found.subject}: header names in the values of the message hide those of the fire")
-    if served.has_guard and is_traced_only(block):
-        raise NotPossibleError(f"{found.subject}: with Nats-Trace-Only the server would store no fire")
     return RequestedFire(terms.target, block, content.body or b"")
 
 

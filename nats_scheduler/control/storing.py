@@ -30,8 +30,9 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import ScheduleStore, Served
 from nats_scheduler.control.words import is_same
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value
 from nats_scheduler.message.rejection import SCHEDULES_DISABLED
+from nats_scheduler.message.rights import lent_header, wide_rollup
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 
@@ -141,7 +142,17 @@ def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now:
         raise _no_schedule(served, block)
     if found.rejection is not None:
         raise RejectedError(found.rejection)
+    check_rights(subject, block)
     return found
+
+
+def check_rights(subject: str, block: bytes) -> None:
+    """Raise `NotPossibleError` if to publish a block would make the server do more than to store a schedule."""
+    if (name := lent_header(block)) is not None:
+        raise NotPossibleError(f"{subject}: {name} is no header of a schedule: expected the message without it")
+    if (rollup := wide_rollup(block)) is not None:
+        what = f"{subject} has a {decoded(MSG_ROLLUP)} of {decoded(rollup)!r}"
+        raise NotPossibleError(f"{what}, which would remove other messages: expected 'sub', or no such header")
 
 
 def _no_schedule(served: Served, block: bytes) -> ScheduleError:

@@ -18,9 +18,16 @@ from nats_scheduler.control.current import Current, opened
 from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.phase import BEGINS_ANEW, anchor_name, counted_anew, has_grid, with_phase
 from nats_scheduler.control.port import ScheduleStore
-from nats_scheduler.control.storing import check_schedule, check_subject, delete_message, recorded, store_schedule
+from nats_scheduler.control.storing import (
+    check_rights,
+    check_schedule,
+    check_subject,
+    delete_message,
+    recorded,
+    store_schedule,
+)
 from nats_scheduler.control.words import publishable_again
-from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_header
+from nats_scheduler.message.headers import MSG_ROLLUP, header_value, with_header
 from nats_scheduler.message.paused import paused_block
 from nats_scheduler.schedule.patterns import At
 
@@ -46,8 +53,8 @@ async def pause(
     if found.is_paused:
         raise NotPossibleError(f"{subject} is paused already")
     check_subject(served, subject)
-    _check_rollup(found)
     block, notes = with_phase(found, publishable_again(found.message.block))
+    check_rights(subject, block)
     if found.rejection is not None:
         notes = (f"it is rejected, paused or not: {found.rejection}",)
     if found.is_fired_by_server and not header_value(block, MSG_ROLLUP):
@@ -88,14 +95,6 @@ async def resume(
     resumed = check_schedule(served, subject, block, body, now)
     change = Change(Kind.RESUMED, stream, subject, sequence, sequence, author, now, notes=_notes(found, resumed, now))
     return change if dry_run else await store_schedule(store, served, change, block, body)
-
-
-def _check_rollup(found: Current) -> None:
-    """Raise `NotPossibleError` if the server would roll up more than the subject when the message is stored again."""
-    rollup = header_value(found.message.block, MSG_ROLLUP) or b"sub"
-    if rollup.lower() != b"sub":
-        what = f"{found.subject} has a {decoded(MSG_ROLLUP)} of {decoded(rollup)!r}"
-        raise NotPossibleError(f"{what}, which would remove other messages: it is rejected and fires nothing")
 
 
 def _has_passed(found: Current, now: int) -> bool:

@@ -4,8 +4,8 @@ The rules:
 
 - Two messages say the same if they have the same body, the same header names, and the same values of each, in the
   order of that name. The order of different names does not count: client libraries write them in any order.
-- What concerns a publish and not the schedule does not count: `Nats-Msg-Id`, `Nats-Expected-…`, `Nats-Batch-…`. The
-  roll-up that a server of 2.12 or later adds does not count either.
+- What concerns a publish and not the schedule does not count: `Nats-Msg-Id`, and what would lend a right of the
+  client that publishes it again (`message.rights`). The roll-up that a server of 2.12 or later adds does not count either.
 - An edit changes only the lines that it names, each in its place; new headers are appended.
 
 Cost: some microseconds. Limit: the size of a block is not checked here.
@@ -31,14 +31,12 @@ from nats_scheduler.message.headers import (
 )
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import At, Every, parse_pattern
 
 MAX_SHOWN_CHARS = 80
 """Characters of a header's name that an error message shows."""
-
-_OF_A_COPY = (b"Nats-Stream-Source",)
-_OF_A_PUBLISH_PREFIXES = (b"Nats-Expected-", b"Nats-Batch-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,8 @@ def named_header(dialect: Dialect, name: str) -> bytes:
 
 
 def publishable(block: bytes) -> bytes:
-    """Return a block without what would be a condition, or a part of a batch, of another publish."""
-    return without_headers(block, _OF_A_COPY, _OF_A_PUBLISH_PREFIXES)
+    """Return a block without what would be a condition, a part of a batch or a trace of another publish."""
+    return without_lent(without_status(block), is_fire=False)
 
 
 def publishable_again(block: bytes) -> bytes:

@@ -19,7 +19,6 @@ from nats_scheduler.message.generated import (
     fire_block,
     guard_headers,
     identity_header,
-    is_traced_only,
     plain_fire_block,
 )
 from nats_scheduler.message.headers import MSG_ID, header_value, without_headers
@@ -48,7 +47,6 @@ NO_CODE = 400
 IDENTITY_HIDDEN = Refused(
     400, NO_CODE, "header names in its values would hide the identity or the guard of the fire from the server"
 )
-TRACED_ONLY = Refused(400, NO_CODE, "Nats-Trace-Only: the server would trace the fire and not store it")
 PAYLOAD_TOO_LARGE = 10054
 UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
 """Longest look-ahead if the server does not refuse a stale fire (2.10).
@@ -131,8 +129,6 @@ def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
         return HEADER_TOO_LARGE
     if not fire.block:
         return IDENTITY_HIDDEN
-    if limits.guard and is_traced_only(fire.block):
-        return TRACED_ONLY
     size = len(fire.block) + len(fire.body)
     if size > limits.max_payload:
         described = f"message of {size} bytes exceeds the server's max_payload of {limits.max_payload}"

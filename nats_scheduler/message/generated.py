@@ -1,7 +1,7 @@
 """Build the headers of a generated message: what a fire stores in the target.
 
 Rule: what ADR-51 says, byte for byte (`docs/reference/headers.md`, "The generated message"): remove some headers, keep
-the rest, append in the server's order.
+the rest, append in the server's order. What would lend a right of the sidecar is removed too (`message.rights`).
 The sidecar's own two additions, the identity and the guard, are added afterwards. So one of the steps always has the
 block that the native scheduler would have stored.
 Cost: a few microseconds for a block of ten headers.
@@ -18,7 +18,6 @@ from nats_scheduler.message.headers import (
     MSG_ROLLUP,
     MSG_TTL,
     decoded,
-    header_items,
     header_value,
     with_header,
     with_headers,
@@ -27,6 +26,7 @@ from nats_scheduler.message.headers import (
 )
 from nats_scheduler.message.identity import parse_beside
 from nats_scheduler.message.placing import Header, are_effective, with_effective_headers
+from nats_scheduler.message.rights import without_lent
 from nats_scheduler.schedule.patterns import Pattern
 
 PURGE = b"purge"
@@ -38,13 +38,13 @@ WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 
 _STRIPPED_NAMES = (MSG_ID, MSG_TTL, MSG_ROLLUP)
 _STRIPPED_PREFIXES = (ADR51.schedule, b"Nats-Expected-")
-# The native scheduler stores its messages itself, and the sidecar publishes them. A server of 2.12 or later acts on
-# these headers of a publish: it would wait for the rest of a batch, or refuse the fire (10168, 10227).
-_PORTABLE_NAMES = (*_STRIPPED_NAMES, b"Nats-Stream-Source", b"Nats-Incr")
-_PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES, b"Nats-Batch-")
+_PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES)
 _NOTHING_KEPT = re.compile(rb"NATS/1\.0\r\n(?:Nats-Schedule[^\r\n]*+\r\n)++\r\n")
 _NOTHING_KEPT_PORTABLE = re.compile(rb"NATS/1\.0\r\n(?:(?:X-)?Nats-Schedule[^\r\n]*+\r\n)++\r\n")
-"""A block that has nothing but the headers of a schedule, as most schedules have."""
+"""A block that has nothing but the headers of a schedule, as most schedules have.
+
+A line without a colon is no header, and goes too: nothing of such a block gets into the fire.
+"""
 
 _PLAIN_TEXT = re.compile(r"[!-~]++")
 _FIRST_OF_OURS = "Nats-"
@@ -162,9 +162,9 @@ def _kept(base: bytes | None, dialect: Dialect) -> bytes:
     """Return the headers of `base` that go into the generated message."""
     if base is not None and _keeps_nothing(base, dialect):
         return b""
-    if dialect.name == "adr51":
-        return without_headers(base, _STRIPPED_NAMES, _STRIPPED_PREFIXES)
-    return without_headers(base, _PORTABLE_NAMES, _PORTABLE_PREFIXES)
+    prefixes = _STRIPPED_PREFIXES if dialect is ADR51 else _PORTABLE_PREFIXES
+    # The native scheduler stores its messages itself. The sidecar publishes them, so the server acts on their headers.
+    return without_lent(without_headers(base, _STRIPPED_NAMES, prefixes))
 
 
 def _keeps_nothing(base: bytes, dialect: Dialect) -> bool:
@@ -176,16 +176,6 @@ def is_generated_by(block: bytes | None, schedule: str) -> bool:
     """Return whether a message says that the schedule on this subject generated it, and not because of a request."""
     name = schedule.encode("utf-8", "surrogateescape")
     return any(header_value(block, dialect.scheduler) == name for dialect in DIALECTS) and not _is_beside(block)
-
-
-def is_traced_only(block: bytes) -> bool:
-    """Return whether a server from 2.11 on would trace the message and store nothing."""
-    if block.find(b"Nats-Trace-Only") < 0:
-        return False
-    # As the server does: headers that ask for a trace are looked for line by line.
-    headers = dict(reversed(header_items(block)))
-    is_asked_for = headers.get(b"Nats-Trace-Only", b"").strip().lower() in (b"1", b"true", b"on")
-    return is_asked_for and b"Nats-Trace-Dest" in headers
 
 
 def _is_beside(block: bytes | None) -> bool:

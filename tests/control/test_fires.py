@@ -136,6 +136,16 @@ async def test_a_fire_that_is_never_answered_is_unknown() -> None:
         await fire(world.store, "S", SUBJECT)
 
 
+async def test_a_fire_by_request_lends_no_right() -> None:
+    world = World()
+    world.put(block(A="b\r\nNats-Expected-J\r\nNats-Trace-Dest: x", Nats_Trace_Only="true", Nats_Request_Info="{}"))
+    assert (await fire(world.store, "S", SUBJECT)).kind is Kind.FIRED
+    [stored] = fires_in(world)
+    assert b"\r\nA: b\r\n" in stored.block
+    assert b"Nats-Trace" not in stored.block
+    assert b"Nats-Request" not in stored.block
+
+
 async def test_what_cannot_be_fired_is_refused() -> None:
     world = World(subjects=["S.>", "$JS.API.>"])
     world.put(block("nonsense"))
@@ -143,9 +153,6 @@ async def test_what_cannot_be_fired_is_refused() -> None:
         await fire(world.store, "S", SUBJECT)
     world.put(block().replace(b"S.out", b"$JS.API.INFO"))
     with pytest.raises(NotPossibleError, match="own subjects"):
-        await fire(world.store, "S", SUBJECT)
-    world.put(block(Nats_Trace_Only="true", Nats_Trace_Dest="x"))
-    with pytest.raises(NotPossibleError, match="Nats-Trace-Only"):
         await fire(world.store, "S", SUBJECT)
     world.put(block(Note="Nats-Msg-Id Nats-Msg-Id: Nats-Expected-Last-Subject-Sequence-Subject"))
     world.put(block())

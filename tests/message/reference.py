@@ -123,3 +123,39 @@ def is_valid(subject: str) -> bool:
 def is_literal(subject: str) -> bool:
     """`IsValidPublishSubject`."""
     return is_valid(subject) and not {"*", ">"} & set(subject.split("."))
+
+
+# -- what older versions do otherwise, and where traces are looked for ---------------------------------------------
+
+
+def first_index(key: bytes, block: bytes) -> int:
+    """The search of `sliceHeader` up to 2.11.4: only the first occurrence counts."""
+    return _if_header(block.find(key), key, block)
+
+
+def first_index_with_colon(key: bytes, block: bytes) -> int:
+    """The search of `sliceHeader` in 2.11.5 to 2.11.8: only the first occurrence with a colon counts."""
+    return _if_header(block.find(key + b":"), key, block)
+
+
+def _if_header(index: int, key: bytes, block: bytes) -> int:
+    is_header = index >= 2 and block[index - 2 : index] == b"\r\n" and block[index + len(key) :][:1] == b":"
+    return index if is_header else -1
+
+
+SEARCHES = (first_index, first_index_with_colon, key_index)
+"""How the versions search for a header."""
+
+
+def traced_keys(block: bytes) -> list[bytes]:
+    """Return the names that `genHeaderMapIfTraceHeadersPresent` finds."""
+    keys: list[bytes] = []
+    index = len(b"NATS/1.0\r\n")
+    while block.startswith(b"NATS/1.0\r\n") and index < len(block):
+        colon = block.find(b":", index)
+        end = block.find(b"\r\n", colon + 1)
+        if colon < 0 or end < 0:
+            break
+        keys.append(block[index:colon])
+        index = end + 2
+    return keys

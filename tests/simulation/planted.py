@@ -19,6 +19,7 @@ from nats_scheduler.engine.intake import Intake
 from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message import generated
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.generated import fire_block, with_identity
 from nats_scheduler.message.identity import fire_identity
@@ -161,6 +162,11 @@ def no_guard() -> Changes:
     yield assembly, "guard_headers", lambda _schedule, _sequence: ()
 
 
+def rights_lent() -> Changes:
+    """Keep the headers by which a server does more than to store the fire."""
+    yield generated, "without_lent", lambda block: block
+
+
 def early() -> Changes:
     """Fire as soon as the content was read, within a tenth of a second of the due time."""
     make, wake = Firing.make_ready, Course.woken
@@ -285,6 +291,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     no_guard: ("Gone", 30),
     far_schedules_left_far: ("Live", 10),
     far_schedules_not_found_by_subject: ("Gone", 60),
+    rights_lent: ("Faithful", 10),
     early: ("Timely", 5),
     every_missed_fire_made_up: ("Unique", 30),
     next_fire_of_the_wrong_grid: ("Faithful", 5),

@@ -120,7 +120,7 @@ class Publishers:
 
     def _sample_headers(self) -> dict[str, str]:
         """Return headers of which only the first may be found in a fire."""
-        headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}"}
+        headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}", "Nats-Trace-Dest": "elsewhere"}
         if self._content.random() < 0.3:
             headers["Nats-Rollup"] = "sub"
         return headers
