@@ -12,6 +12,7 @@ A setting without which a stored schedule cannot fire is switched on when it is 
 Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
 again reports another instant, and so does every server that restores a backup.
 An entry counts until the stream's deletion was noticed, and again if the stream comes back from a backup.
+An entry that cannot be read counts too, and is written again: a stream that was served must not stop without a word.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,10 +34,14 @@ from nats_scheduler.message.stream_rules import (
     takes_from_others,
 )
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
 """The metadata key that stands for the flag if a user sets it by hand, to `true`."""
+
+UNREADABLE = ""
+"""In place of when a stream was created, if its registry entry could not be read."""
 
 TTL_FLAG = "allow_msg_ttl"
 
@@ -241,10 +246,22 @@ class FlaggedStreams:
 
     async def recall(self, state: StreamState) -> StreamState:
         """Return the stream with its registry entry, unless that is of a deleted stream with its name."""
-        value, written_at, _revision = await self._registry.dated(_key(state.name))
+        value, written_at, revision = await self._registry.dated(_key(state.name))
         known = _read(value, written_at)
+        if known is None and revision:
+            return replace(state, remembered=self._unreadable(state, value))
         is_another = known is not None and known.deleted and known.created != state.created
         return replace(state, remembered=None if is_another and not state.holds_older_messages else known)
+
+    def _unreadable(self, state: StreamState, value: Mapping[str, Any] | None) -> Remembered:
+        """Return the entry for a key whose value no sidecar wrote: nothing but a flag belongs there.
+
+        Without a time of creation it is no entry of this stream, so `adopt` writes it again.
+        """
+        if value is not None:  # what is not JSON at all is reported by the registry
+            shown = str(value)[:MAX_SHOWN_CHARS]
+            self._registry.broken(_key(state.name), f"no flag that a sidecar wrote, but it counts as one: {shown}")
+        return Remembered(UNREADABLE, state.rules.allow_msg_ttl, None)
 
     async def restore(self, state: StreamState) -> StreamState:
         """Write the registry entry of `state` into the registry again."""

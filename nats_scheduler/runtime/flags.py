@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.jetstream.streams import UNREADABLE, FlaggedStreams, StreamState
 from nats_scheduler.message.rejection import SCHEDULES_STAY, Rejection
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
@@ -68,7 +68,8 @@ class StreamFlags:
         """Return the stream with what the registry holds about it; what the registry has lost is restored."""
         recalled, ours = await self._flagged().recall(state), self.as_served(state)
         known = recalled.remembered
-        if known is None and ours is not None and ours.remembered is not None:
+        is_lost = known is None or known.created == UNREADABLE
+        if is_lost and ours is not None and ours.remembered is not None:
             return await self._flagged().restore(ours)
         is_another = known is not None and known.created != state.created and self._deletions[state.name] > 0
         return replace(recalled, remembered=None) if is_another and not state.holds_older_messages else recalled
@@ -100,7 +101,7 @@ class StreamFlags:
         adopted, refusal = await self._flagged().adopt(state, requested)
         self.refuse(state.name, refusal)
         known = state.remembered
-        if known is not None and known.created != state.created and requested.get(FLAG) is not True:
+        if known is not None and known.created not in (state.created, UNREADABLE) and requested.get(FLAG) is not True:
             self._reporter.problem("flag_kept", stream=state.name, reason=MOVED)
         if requested and requested.get(FLAG) is None and not state.has_metadata_flag:
             code = SCHEDULES_STAY.code

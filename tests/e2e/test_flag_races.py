@@ -5,6 +5,9 @@ import asyncio
 import pytest
 
 from nats_scheduler.engine.events import ScheduleRejected, StreamReady
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.account import Account, sidecar_on
 from tests.harness.waiting import eventually
 from tests.harness.watched import SOON_SECONDS, Watched
 
@@ -96,3 +99,38 @@ async def test_targets_follow_the_subjects_of_the_stream(watched: Watched) -> No
         within_seconds=SOON_SECONDS,
     )
     assert late == [10190]
+
+
+TRACE = b'{"server":{"name":"n"},"request":{"header":{"Nats-Trace-Dest":["x"]}},"events":[]}'
+"""What a server writes if somebody makes it trace to the key of a flag."""
+
+
+@pytest.mark.parametrize("written", [TRACE, b"garbage", b"[]", b'{"created": 7}'])
+async def test_a_flag_that_cannot_be_read_still_counts_and_is_written_again(
+    emulated_server: EmbeddedServer, account: Account, swept: str, written: bytes
+) -> None:
+    key = f"$KV.nats_scheduler.stream.{swept}"
+    async with sidecar_on(emulated_server.url) as running:
+        await account.create(swept)
+        await running.ready(swept)
+        before = await account.api.message("KV_nats_scheduler", last_by_subj=key)
+    await account.connection.request(key, written)
+    async with sidecar_on(emulated_server.url) as running:
+        await running.ready(swept)
+        assert (await running.told_of("registry_value_ignored", key=f"stream.{swept}"))["reason"]
+
+        async def is_whole() -> bool:
+            after = await account.api.message("KV_nats_scheduler", last_by_subj=key)
+            assert before is not None
+            assert after is not None
+            return created_in(after.body) == created_in(before.body)
+
+        await eventually(is_whole, within_seconds=SOON_SECONDS, describe="the flag is written again")
+        await account.api.call(f"STREAM.DELETE.{swept}")
+        await eventually(lambda: swept not in running.sidecar.served, within_seconds=SOON_SECONDS)
+
+
+def created_in(body: bytes | None) -> object:
+    """Return when the stream of an entry was created, as the entry has it."""
+    entry = read_object(body or b"") or {}
+    return entry.get("created")

@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FlaggedStreams, Remembered, StreamState
+from nats_scheduler.jetstream.streams import UNREADABLE, FlaggedStreams, Remembered, StreamState
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on
@@ -103,10 +103,12 @@ async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagg
 
 
 @pytest.mark.parametrize("value", [{}, {"created": 7}, {"created": None, "since": "never"}])
-async def test_an_entry_that_is_not_of_our_making_says_nothing(flagging: Flagging, value: dict[str, object]) -> None:
+async def test_an_entry_that_is_not_of_our_making_says_only_that_there_is_a_flag(
+    flagging: Flagging, value: dict[str, object]
+) -> None:
     await flagging.registry.open()
     await flagging.registry.put(f"stream.{flagging.name}", value)
-    assert (await flagging.flagged.recall(await flagging.state())).remembered is None
+    assert (await flagging.flagged.recall(await flagging.state())).remembered == Remembered(UNREADABLE, False, None)
 
 
 async def test_a_repeated_creation_is_accepted_after_it_was_added(flagging: Flagging) -> None:
