@@ -5,7 +5,8 @@ The rules:
 - Two messages say the same if they have the same body, the same header names, and the same values of each, in the
   order of that name. The order of different names does not count: client libraries write them in any order.
 - What concerns a publish and not the schedule does not count: `Nats-Msg-Id`, and what would lend a right of the
-  client that publishes it again (`message.rights`). The roll-up that a server of 2.12 or later adds does not count either.
+  client that publishes it again (`message.rights`). The roll-up that a server of 2.12 or later adds does not count
+  either.
 - An edit changes only the lines that it names, each in its place; new headers are appended.
 
 Cost: some microseconds. Limit: the size of a block is not checked here.

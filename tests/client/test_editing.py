@@ -152,6 +152,7 @@ async def test_a_paused_schedule_stays_paused() -> None:
         ({"unset": [1]}, TypeError),
         ({"headers": {"Nats-Schedule-TTL": "1h"}}, InvalidScheduleError),
         ({"headers": {"A": "x\r\ny"}}, InvalidScheduleError),
+        ({"headers": {"Nats-Trace-Only": "true"}}, InvalidScheduleError),
         ({"ttl": timedelta(milliseconds=5)}, InvalidScheduleError),
     ],
 )

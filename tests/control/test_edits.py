@@ -8,7 +8,7 @@ from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, Not
 from nats_scheduler.control.phase import BEGINS_ANEW
 from nats_scheduler.control.switch import pause, resume
 from nats_scheduler.control.words import Edit
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import header_value, with_header
 from nats_scheduler.testing.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, instant
 
@@ -42,6 +42,28 @@ async def test_another_schedule_is_replaced_only_if_that_is_wanted() -> None:
         await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
     change = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
     assert (change.kind, change.before, change.after) == (Kind.EDITED, before, before + 1)
+
+
+@pytest.mark.parametrize("name", ["Nats-Trace-Only", "Nats-Trace-Dest", "nats-trace-dest", "Nats-Incr"])
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_nobody_has_a_header_stored_that_lends_a_right(name: str, dry_run: bool) -> None:
+    world = World()
+    wanted = with_header(block(), name.encode(), b"true")
+    with pytest.raises(NotPossibleError, match=f"{name} is no header of a schedule"):
+        await add(world.store, "S", SUBJECT, wanted, b"", dry_run=dry_run)
+    sequence = world.put(block())
+    with pytest.raises(NotPossibleError, match=f"{name} is no header of a schedule"):
+        await edit(world.store, "S", SUBJECT, Edit(set=[(name.encode(), b"true")]), dry_run=dry_run)
+    assert world.last().sequence == sequence
+
+
+async def test_what_is_stored_again_carries_no_such_header_any_more() -> None:
+    world = World()
+    world.put(block(A="b\r\nNats-Expected-J\r\nNats-Trace-Dest: x\r\nB: c"))
+    for change in (pause, resume):
+        await change(world.store, "S", SUBJECT)
+        assert b"Nats-Trace" not in world.last().block
+        assert header_value(world.last().block, b"B") == b"c"
 
 
 @pytest.mark.parametrize("replace", [False, True])
