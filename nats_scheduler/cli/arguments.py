@@ -15,6 +15,9 @@ from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.stream_files import is_stream_name
 
+MAX_CONTENT_BYTES = 64 * 1024 * 1024
+"""The maximum size of a file that a command reads: schedules, subjects, or a body. No server stores a larger body."""
+
 
 def check_stream(name: str | None) -> None:
     """End the command with 2 if no stream can have this name; None is none that was given."""
@@ -44,13 +47,16 @@ def duration_of(option: str, text: str) -> int:
     return duration
 
 
-def file_content(file: Path, most: int = -1) -> bytes:
-    """Return what a file holds, standard input if it is `-`; at most so many bytes, -1 for all.
+def file_content(file: Path, most: int = MAX_CONTENT_BYTES) -> bytes:
+    """Return what a file holds, standard input if it is `-`.
 
-    Ends the command with 2 if it cannot be read.
+    Ends the command with 2 if it cannot be read, or has more than `most` bytes.
     """
     try:
         with click.open_file(str(file), "rb") as opened:
-            return bytes(opened.read(most))
+            content = bytes(opened.read(most + 1))
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
+    if len(content) > most:
+        raise click.UsageError(f"{file} has more than {most:,} bytes")
+    return content

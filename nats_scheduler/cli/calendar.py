@@ -188,7 +188,7 @@ def _given(name: str, days: Sequence[str], file: Path | None) -> str:
     for day in days:
         if isinstance(fault := read_days(day), str):
             raise click.UsageError(f"DAY {fault}")
-    text = "".join(f"{day}\n" for day in days).encode() if file is None else file_content(file, MAX_CALENDAR_BYTES + 1)
+    text = "".join(f"{day}\n" for day in days).encode() if file is None else file_content(file, MAX_CALENDAR_BYTES)
     read = read_calendar(name, text)
     if not isinstance(read, Calendar):
         raise click.UsageError(f"{'the days' if file is None else str(file)}: {read.reason}")

@@ -33,6 +33,7 @@ from nats_scheduler.observe.documents import CheckedDocument
 from nats_scheduler.observe.message_warnings import pattern_warnings, warnings_about
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Syntax
+from nats_scheduler.settings.bounded_file import read_bounded
 
 
 def no_schedule_error(hint: str) -> CommandError:
@@ -128,8 +129,8 @@ def _rules(path: str | None, as_json: bool) -> StreamRules:
     if path is None:
         return ANY_STREAM_RULES
     try:
-        config = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
+        config = json.loads(read_bounded(Path(path)))
+    except (OSError, ValueError, RecursionError) as error:
         expected = "expected a JSON file as for `nats stream add --config`"
         raise CommandError(f"--stream-config of {path!r}: {expected} ({error})", EXIT_WRONG_USE) from None
     if not isinstance(config, dict):

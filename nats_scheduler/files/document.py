@@ -33,21 +33,24 @@ class Document:
     """The same as a node of PyYAML, for the lines; None if it is of no text."""
     at: Path = ()
     """Where it is in what it is a part of, such as a request."""
+    _values: dict[int, dict[str | int, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """The values of each map that was asked for, by the map's id: a map may have thousands of keys, all wrong."""
 
     def line(self, path: Path) -> int | None:
         """Return the line (from 1) of a value, of the nearest one around it if there is none, None if not known."""
         node = self.node
         for part in path:
-            below = _below(node, part)
+            below = self._below(node, part)
             if below is None:
                 break
             node = below
         return None if node is None else int(node.start_mark.line) + 1
 
-
-def _below(node: Any, part: str | int) -> Any:
-    if node is None or node.id == "scalar":
-        return None
-    if node.id == "mapping":
-        return next((value for key, value in node.value if key.value == part), None)
-    return node.value[part] if isinstance(part, int) and part < len(node.value) else None
+    def _below(self, node: Any, part: str | int) -> Any:
+        if node is None or node.id == "scalar":
+            return None
+        if node.id != "mapping":
+            return node.value[part] if isinstance(part, int) and part < len(node.value) else None
+        if id(node) not in self._values:
+            self._values[id(node)] = {key.value: value for key, value in node.value if isinstance(key.value, str)}
+        return self._values[id(node)].get(part)

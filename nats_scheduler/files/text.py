@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,15 +24,21 @@ from nats_scheduler.files.document import MAX_DEPTH, Document, TextError
 MAX_VALUES = 2_000_000
 """Values in one file, those of aliases counted each time: a few lines of aliases can stand for billions."""
 
+MAX_CHARS = 64 * 1024 * 1024
+"""Characters in one file, and in its values: an alias of a long text counts each time too."""
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
 
 
 def read_documents(text: str) -> list[Document]:
     """Return the documents of a file; raises `TextError`."""
+    if len(text) > MAX_CHARS:
+        raise TextError(None, f"has more than {MAX_CHARS:,} characters")
     if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
         return _read_json(text)
     try:
+        _check_depth(text)
         nodes = [node for node in yaml.compose_all(text, Loader=_FileLoader) if node is not None]
     except yaml.YAMLError as error:
         raise _yaml_error(error) from None
@@ -61,6 +68,7 @@ class _Builder:
 
     def __init__(self) -> None:
         self._values = 0
+        self._chars = 0
 
     def value(self, node: yaml.Node, depth: int) -> Any:
         self._values += 1
@@ -73,7 +81,13 @@ class _Builder:
         if isinstance(node, yaml.SequenceNode) and node.tag == _TAG + "seq":
             return [self.value(one, depth + 1) for one in node.value]
         if isinstance(node, yaml.ScalarNode) and (build := _SCALARS.get(node.tag)) is not None:
-            return build(node.value)
+            self._chars += len(node.value)
+            if self._chars > MAX_CHARS:
+                raise TextError(_line(node), f"has values of more than {MAX_CHARS:,} characters, aliases counted")
+            try:
+                return build(node.value)
+            except ValueError:  # Python reads no number of thousands of digits
+                raise TextError(_line(node), f"has a number of {len(node.value):,} digits") from None
         raise TextError(_line(node), f"has the tag {node.tag!r}: expected text, a number, true, false, a list or a map")
 
     def _map(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
@@ -102,15 +116,16 @@ def _read_json(text: str) -> list[Document]:
         value = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_without_doubles)
     except json.JSONDecodeError as error:
         raise TextError(error.lineno, f"is no JSON: {error.msg}") from None
-    except ValueError as error:
-        raise TextError(None, str(error)) from None
+    except ValueError:  # Python reads no number of thousands of digits
+        raise TextError(None, "has a number of thousands of digits") from None
     except RecursionError:
         raise TextError(None, f"is nested more than {MAX_DEPTH} deep") from None
     values = value if isinstance(value, list) else [value]
     nodes: list[Any] = [None] * len(values)
     try:
+        _check_depth(text)
         root = yaml.compose(text, Loader=_FileLoader)
-    except (yaml.YAMLError, RecursionError):
+    except yaml.YAMLError:
         root = None  # tabs, for example: then errors have no line
     if root is not None:
         nodes = root.value if isinstance(value, list) else [root]
@@ -120,16 +135,28 @@ def _read_json(text: str) -> list[Document]:
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     built = dict(pairs)
     if len(built) < len(pairs):
-        names = [name for name, _value in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice")
+        counts = Counter(name for name, _value in pairs)
+        raise TextError(None, f"the key {counts.most_common(1)[0][0]!r} is there twice")
     return built
+
+
+def _check_depth(text: str) -> None:
+    """Raise `TextError` if values are nested too deep: the library in C builds nodes by recursion, without a limit."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_FileLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise TextError(_line(event), f"is nested more than {MAX_DEPTH} deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _is_empty(node: yaml.Node) -> bool:
     return node.tag == _TAG + "null"
 
 
-def _line(node: yaml.Node) -> int:
+def _line(node: Any) -> int:
     return int(node.start_mark.line) + 1
 
 

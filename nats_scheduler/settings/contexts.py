@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from os import getuid
 from pathlib import Path
 
+from nats_scheduler.settings.bounded_file import read_bounded
 from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
 from nats_scheduler.settings.server_urls import split_servers
 
@@ -99,7 +100,7 @@ def _config_folder(environ: Mapping[str, str]) -> Path:
 
 def _selected(folder: Path) -> str:
     try:
-        return (folder / "context.txt").read_text(encoding="utf-8").strip()
+        return read_bounded(folder / "context.txt").decode("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""
 
@@ -107,11 +108,11 @@ def _selected(folder: Path) -> str:
 def _read(name: str, path: Path, where: str) -> Context:
     """Read one file; raises `SettingsError` with all its problems."""
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_bounded(path))
     except OSError as error:
-        expected = f"a saved context, such as `nats context save {name}` writes to {path} ({error.strerror})"
+        expected = f"a saved context, such as `nats context save {name}` writes to {path} ({error.strerror or error})"
         raise SettingsError([Problem("context", shown(name), expected, where)]) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
         expected = f"a JSON object in {path}"

@@ -1,6 +1,7 @@
 """The addresses of NATS servers: parsed as the `nats` CLI parses them, printed without their secrets.
 
-Rule: the text between `//` and `@` never appears in a log line, a repr or an error.
+Rule: the text between `//` and `@`, and all that follows the host and port, never appears in a log line, a repr or an
+error: a server takes no secret from there, but people write one there.
 Plain strings and not a URL class, because the client takes strings; code that prints an address calls `masked_url`.
 Cost: one split per address. Limit: plain TCP and TLS; the sidecar does not support websockets.
 """
@@ -15,6 +16,10 @@ DEFAULT_PORT = 4222
 """The port of an address without one."""
 
 EXPECTED_URL = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
+
+_BEHIND_HOST = re.compile(r"(?P<host>://[^/?#,\s]*)(?P<mark>[/?#])[^,\s]+")
+_QUERY = re.compile(r"\?[^,\s]*=[^,\s]*")
+"""What may be a query behind a host without a scheme."""
 
 _USERINFO = re.compile(r"(?P<before>^|//|,)(?P<userinfo>[^/,\s]*(?:/(?!/)[^/@,\s]*)*)@")
 
@@ -48,11 +53,11 @@ def is_websocket(url: str) -> bool:
 def masked_url(text: str) -> str:
     """Return an address, or a comma-separated list, with its password or token replaced by `***`.
 
-    A user without a password is a token for the server, so it is masked too.
+    A user without a password is a token for the server, so it is masked too; and so is a path, a query or a fragment.
     """
 
     def mask(match: re.Match[str]) -> str:
         user, colon, _ = match["userinfo"].partition(":")
         return f"{match['before']}{user}:***@" if colon else f"{match['before']}***@"
 
-    return _USERINFO.sub(mask, text)
+    return _QUERY.sub("?***", _BEHIND_HOST.sub(r"\g<host>\g<mark>***", _USERINFO.sub(mask, text)))

@@ -3,19 +3,18 @@
 Rule: everything in the file is used or rejected, and nothing is ignored: no unknown keys, no key twice, no trailing
 text.
 It is JSON and not TOML or YAML, because a command prints its schema, and editors check the file against it.
-Cost: one read. Limit: 1 MiB, a thousand times more than all settings need.
+Cost: one read. Limit: 1 MiB (`settings.bounded_file`).
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
+from nats_scheduler.settings.bounded_file import read_bounded
 from nats_scheduler.settings.fields import setting_fields
 from nats_scheduler.settings.problems import Problem, SettingsError, shown
-
-MAX_FILE_BYTES = 1024 * 1024
-"""The maximum size of a settings file."""
 
 
 def read_settings_file(path: Path) -> dict[str, tuple[object, str]]:
@@ -41,7 +40,7 @@ def _is_absent(key: str, value: object) -> bool:
 
 def _parse(path: Path, source: str) -> dict[str, object]:
     try:
-        content = json.loads(_read(path), object_pairs_hook=_without_duplicate_keys)
+        content = json.loads(read_bounded(path), object_pairs_hook=_without_duplicate_keys)
     except OSError as error:
         expected = f"a file that can be read ({error.strerror or error})"
         raise SettingsError([Problem("settings", shown(str(path)), expected, "--settings")]) from None
@@ -50,18 +49,10 @@ def _parse(path: Path, source: str) -> dict[str, object]:
     except json.JSONDecodeError as error:
         expected = f"JSON ({error.msg.lower()}, line {error.lineno}, column {error.colno})"
         raise SettingsError([Problem("settings", shown(str(path)), expected, source)]) from None
-    except (UnicodeDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # not UTF-8, or a number of thousands of digits
         raise SettingsError([Problem("settings", shown(str(path)), "JSON in UTF-8", source)]) from None
     if not isinstance(content, dict):
         raise SettingsError([Problem("settings", shown(str(path)), "a JSON object", source)])
-    return content
-
-
-def _read(path: Path) -> bytes:
-    with path.open("rb") as file:
-        content = file.read(MAX_FILE_BYTES + 1)
-    if len(content) > MAX_FILE_BYTES:
-        raise OSError(f"more than {MAX_FILE_BYTES} bytes")
     return content
 
 
@@ -72,6 +63,5 @@ class _DuplicateKeyError(Exception):
 def _without_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _DuplicateKeyError(next(name for name in names if names.count(name) > 1))
+        raise _DuplicateKeyError(Counter(name for name, _ in pairs).most_common(1)[0][0])
     return content

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from nats_scheduler.settings.bounded_file import read_bounded
+
 FORBIDDEN_IN_NAMES = " \t.*>/\\"
 """The characters that a stream's name cannot contain."""
 
@@ -24,7 +26,7 @@ class StreamFileError(Exception):
 def read_stream_file(path: Path) -> dict[str, Any]:
     """Return the stream configuration in a file; raises `StreamFileError` with the file and what was expected."""
     try:
-        config = json.loads(path.read_bytes())
+        config = json.loads(read_bounded(path))
     except OSError as error:
         raise StreamFileError(f"{path}: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:

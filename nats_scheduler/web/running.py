@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.log import logger
+from nats_scheduler.settings.bounded_file import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
 from nats_scheduler.web.answers import Answers
 from nats_scheduler.web.app import application
@@ -39,7 +40,7 @@ def token_of(settings: SidecarSettings) -> str | None:
 
 def _read(path: Path) -> str:
     try:
-        token = path.read_text("utf-8").strip()
+        token = read_bounded(path).decode("utf-8").strip()
     except (OSError, ValueError) as error:
         raise TokenError(f"web_token_file of '{path}': expected a file with a token ({error})") from None
     if len(token) < MIN_WEB_TOKEN_LENGTH:

@@ -152,7 +152,7 @@ def test_a_subject_is_declared_once_in_all_files() -> None:
             rb'{"stream": "S", "schedules": [{"subject": "s", "cron": "@daily", "body": "\ud800"}]}',
             "f: s: body of '\\ud800': expected text without half",
         ),
-        (b'{"stream": ' + b"[" * 100 + b"]" * 100 + b', "schedules": []}', "f:1: stream of [[["),
+        (b'{"stream": ' + b"[" * 100 + b"]" * 100 + b', "schedules": []}', "f:1: is nested more than 32 deep"),
         (b"stream: S", "f:1: schedules of None: expected a list of schedules"),
         (b'[{"stream": "S",\n "schedules": [{"subject": "s",\n "cron": 5}]}]', "f:3: s: cron of 5: expected text of"),
     ],

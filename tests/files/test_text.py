@@ -114,6 +114,11 @@ def test_a_file_may_have_several_documents_and_empty_ones() -> None:
         ("a:\n  !!python/name:os.system x", 2, "has the tag"),
         ("a: &loop [*loop]", 1, "nested more than"),
         ("a: " + "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), 1, "nested more than"),
+        ("a:\n  " + "[" * 50_000, 2, "nest"),
+        ("- " * 50_000, 1, "nested more than"),
+        ("a: 1\nb: " + "9" * 5_000, 2, "has a number of 5,000 digits"),
+        ('{"a": ' + "9" * 5_000 + "}", None, "has a number of thousands of digits"),
+        ('{"a": ' + "[" * 50_000, None, "nested more than"),
         ('{\n"a": 1,}', 2, "is no JSON"),
         ('{"a": 1, "a": 2}', None, "the key 'a' is there twice"),
     ],
@@ -122,6 +127,17 @@ def test_an_error_has_its_line(text: str, line: int | None, error: str) -> None:
     with pytest.raises(TextError, match=error.replace("[", r"\[")) as raised:
         read_documents(text)
     assert raised.value.line == line
+
+
+def test_aliases_of_a_long_text_cannot_stand_for_gigabytes() -> None:
+    text = f'a: &a "{"x" * 1_000_000}"\nb: [{", ".join(["*a"] * 100)}]'
+    with pytest.raises(TextError, match="more than 67,108,864 characters"):
+        read_documents(text)
+
+
+def test_a_map_with_thousands_of_wrong_keys_is_read_in_one_pass() -> None:
+    (document,) = read_documents("{" + ",".join(f'\n"k{number}": 1' for number in range(60_000)) + "}")
+    assert [document.line((f"k{number}",)) for number in range(60_000)] == list(range(2, 60_002))
 
 
 def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:

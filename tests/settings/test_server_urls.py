@@ -68,6 +68,23 @@ def test_what_stands_before_the_at_sign_is_masked(text: str, expected: str) -> N
     assert masked_url(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("nats://n1:4222?token=s3cret", "nats://n1:4222?***"),
+        ("nats://n1:4222/s3cret", "nats://n1:4222/***"),
+        ("nats://n1:4222/a?token=s3cret#s3cret", "nats://n1:4222/***"),
+        ("nats://n1#s3cret,tls://bob:s3cret@n2?s3cret", "nats://n1#***,tls://bob:***@n2?***"),
+        ("n1:4222?token=s3cret", "n1:4222?***"),
+        ("ws://n1?token=s3cret", "ws://n1?***"),
+        ("nats://n1:4222/", "nats://n1:4222/"),
+        ("/etc/nats/sidecar.creds", "/etc/nats/sidecar.creds"),
+    ],
+)
+def test_what_follows_the_host_is_masked(text: str, expected: str) -> None:
+    assert masked_url(text) == expected
+
+
 @given(
     st.text(
         st.characters(exclude_characters=", \t\r\n/", exclude_categories=["Cs", "Zs", "Cc", "Zl", "Zp"]), min_size=4
