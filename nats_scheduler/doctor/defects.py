@@ -18,6 +18,9 @@ Version = tuple[int, int, int]
 DISCARD_NEW_REFUSED_FROM = ((2, 12, 10), (2, 14, 2))
 """From these patch releases on, each of its line, `discard: new` and schedules exclude each other, also at start."""
 
+QUEUES_EMPTIED = (2, 14, 0), (2, 14, 6)
+"""From the first release on, until the second mended it, a copy of a work queue removes what its filter leaves out."""
+
 OF_QUIRKS = {
     Quirk.FAR: (Code.DEFECT_FAR_TIME, "lies beyond the server's 64 bits of nanoseconds"),
     Quirk.GAP: (Code.DEFECT_ZONE_GAP, "is in a zone whose clock skips a midnight or half an hour within five years"),
@@ -55,6 +58,11 @@ def version_of(text: str) -> Version | None:
     return int(parts[0]), int(parts[1]), int(parts[2])
 
 
+def empties_queues(version: Version) -> bool:
+    """Return whether a copy of a work queue removes messages there that its filter leaves out."""
+    return QUEUES_EMPTIED[0] <= version < QUEUES_EMPTIED[1]
+
+
 def refuses_discard_new(version: Version) -> bool:
     """Return whether a server refuses schedules together with `discard: new`, and so does not load such a stream."""
     of_line = [first for first in DISCARD_NEW_REFUSED_FROM if first[:2] == version[:2]]
@@ -67,9 +75,10 @@ def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         if facts.server.api_level < REPEATING_API_LEVEL:
             what = f"stream {name} is a {kind} of {stream.name}, and {facts.server.version} does not copy schedules"
             yield Finding(Code.DEFECT_COPIES_STALL, what, "upgrade the server to 2.14 or later", stream.name)
-        if stream.retention == "workqueue":
+        version = version_of(facts.server.version)
+        if stream.retention == "workqueue" and version is not None and empties_queues(version):
             what = f"stream {name} is a {kind} of {stream.name}, a work queue"
-            command = f"remove the {kind} from {name}, and copy with a consumer of your own"
+            command = f"upgrade the server to 2.14.6 or later, or remove the {kind} from {name}"
             yield Finding(Code.DEFECT_QUEUE_EMPTIED, what, command, stream.name)
 
 

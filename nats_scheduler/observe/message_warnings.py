@@ -36,6 +36,8 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
         return warnings
     if definition.terms.dialect is ADR51 and policies_text(definition.terms.policies):
         warnings.append(f"it has policies that {NO_SERVER_KNOWS}")
+    if header_value(block, b"Nats-Stream-Source"):
+        warnings.append("a server of 2.15 or later refuses it for its Nats-Stream-Source, on every stream (10227)")
     warnings += pattern_warnings(definition.pattern)
     if definition.terms.policies.target_elsewhere is not None and rules.restrictions.elsewhere is None:
         warnings.append(

@@ -220,6 +220,7 @@ def test_a_stream_file_that_is_not_an_object_is_wrong_use(cli: Cli, tmp_path: Pa
         (["@at 2200-01-01T00:00:00Z", "Nats-TTL: 1h"], {}, "its own Nats-TTL ends it after 1h0m0s, before"),
         (["@every 1h"], {"max_msgs": 100}, "max_msgs or max_bytes"),
         (["@every 1h"], {"max_bytes": 100}, "max_msgs or max_bytes"),
+        (["@every 1h", "Nats-Stream-Source: A 1 > >"], {}, "on every stream (10227)"),
         (["@every 1h", "Nats-Schedule-Timezone: UTC"], {}, "Nats-Schedule-Time-Zone may be meant"),
     ],
 )

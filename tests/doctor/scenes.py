@@ -114,11 +114,6 @@ def copied(retention: str, kind: str = "sources", part: str | None = None) -> Bu
     return build
 
 
-def uncopied(retention: str) -> Build:
-    """Return a scene: a flagged stream that no other one copies."""
-    return configured(retention=retention)
-
-
 def copied_beside_a_consumer(*, receives_schedules: bool) -> Build:
     """Return a scene: an interest stream that another one copies, with a consumer of all of it or of the target."""
 
@@ -190,7 +185,6 @@ SCENES: Mapping[Code, Scene] = {
     Code.SCHEDULE_INVALID: Scene(V2_11, stored("@often"), stored("@hourly")),
     Code.CALENDAR_MISSING: Scene(V2_11, stored("@hourly", **NAMES_A_CALENDAR), with_calendar),
     Code.DEFECT_STREAM_LOST: Scene(V2_14, sealed, stored()),
-    Code.DEFECT_QUEUE_EMPTIED: Scene(V2_15, copied("workqueue", part="out"), uncopied("workqueue")),
     Code.DEFECT_COPIES_STALL: Scene(V2_12, copied("limits", "mirror"), copied("limits", "mirror"), V2_14),
     Code.DEFECT_FAR_TIME: Scene(V2_14, stored(FAR), stored()),
     Code.SCHEDULES_WITHOUT_FLAG: Scene(V2_11, unflagged, replaced),

@@ -40,6 +40,7 @@ EXAMINED_HERE = frozenset(
         Code.NOT_EXAMINED,
         Code.CLOCK_OFF,
         Code.CLOCKS_DIFFER,  # in test_clock
+        Code.DEFECT_QUEUE_EMPTIED,  # in test_defects
         Code.ZONE_DATA_OLD,
         Code.ZONES_DISAGREE,
         Code.NO_SIDECAR,

@@ -1,8 +1,17 @@
 """Which releases have a defect: the versions at its limits. What it takes on a stream is in the scenes."""
 
+from dataclasses import replace
+
 import pytest
 
-from nats_scheduler.doctor.defects import refuses_discard_new, version_of
+from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.defects import empties_queues, refuses_discard_new, version_of
+from nats_scheduler.doctor.examination import examine
+from tests.conftest import SharedServer
+from tests.doctor.examined import facts_on
+from tests.doctor.scenes import copied
+from tests.harness.account import account_on
+from tests.harness.servers import V2_14
 
 
 @pytest.mark.parametrize(
@@ -38,3 +47,23 @@ def test_each_line_refuses_discard_new_from_a_release_of_its_own_on(
     version: tuple[int, int, int], refuses: bool
 ) -> None:
     assert refuses_discard_new(version) is refuses
+
+
+@pytest.mark.parametrize("version", ["2.14.0", "2.14.2", "2.14.5"])
+@pytest.mark.parametrize("kind", ["mirror", "sources"])
+async def test_a_copy_of_a_work_queue_is_reported_for_the_releases_that_empty_it(
+    shared_server: SharedServer, stream_name: str, version: str, kind: str
+) -> None:
+    server = await shared_server(V2_14)
+    async with account_on(server.url) as account:
+        await copied("workqueue", kind, part="out")(account, stream_name)
+    facts = await facts_on(server, stream_name)
+    assert facts.server is not None
+    found = examine(replace(facts, server=replace(facts.server, version=version))).findings
+    assert [one.stream for one in found if one.code is Code.DEFECT_QUEUE_EMPTIED] == [stream_name]
+    assert not [one for one in examine(facts).findings if one.code is Code.DEFECT_QUEUE_EMPTIED]
+
+
+@pytest.mark.parametrize("version", [(2, 12, 8), (2, 14, 6), (2, 15, 0), (2, 15, 1)])
+def test_other_releases_remove_only_what_is_copied(version: tuple[int, int, int]) -> None:
+    assert not empties_queues(version)
