@@ -27,8 +27,8 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import stop_on_signals
 from nats_scheduler.cli.trial import Trial, TrialPlan
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
-from nats_scheduler.observe.pages import ListenError
 from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.schedule.durations import parse_duration

@@ -14,9 +14,9 @@ from nats_scheduler.cli.progress import progress_bar, show_start
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.credentials import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import ListenError
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.garbage import collect_only_what_is_new

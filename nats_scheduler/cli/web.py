@@ -1,7 +1,7 @@
 """`nats-scheduler web`: the status page, in a process of its own that asks the running sidecars.
 
 Rule: it only asks, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any machine.
-Cost: the extra `web` (starlette, uvicorn, jinja2), some 60 MB of memory. Limit: one account, that of its user.
+Cost: the extra `web` (starlette, jinja2), some 60 MB of memory. Limit: one account, that of its user.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
-NEEDED = ("jinja2", "starlette", "uvicorn")
+NEEDED = ("jinja2", "starlette")
 """What the extra `web` installs."""
 
 
@@ -47,12 +47,13 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
-    from nats_scheduler.web.running import TokenError, WebListenError, run
+    from nats_scheduler.observe.address import ListenError
+    from nats_scheduler.web.running import TokenError, run
 
     stop = asyncio.Event()
     stop_on_signals(stop.set)
     try:
         check_credentials(settings.connection)
         await run(settings, SystemClock().now, stop)
-    except (ConnectError, TokenError, WebListenError) as error:
+    except (ConnectError, TokenError, ListenError) as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None

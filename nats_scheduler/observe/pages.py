@@ -1,21 +1,19 @@
 """The HTTP listener: `/metrics` for Prometheus, `/healthz` and `/readyz` for the supervisor of the process.
 
 The rule: no request can delay the event loop and its fires; each request has a thread and a deadline, and makes pauses.
-This is the only place that listens. It binds one address, loopback by default, because the pages name streams and have
-no login.
-Cost: a thread for each open connection, at most `MAX_CONNECTIONS`. Limit: no TLS and no login; a proxy can add them.
+They are served from an event loop of their own (`observe.listener`), at one address, loopback by default, because they
+name streams and have no login.
+Cost: the listener's thread, and one for each page that is being computed. Limit: no TLS and no login; a proxy can add
+them.
 """
 
 import asyncio
 import contextlib
 import copy
-import http.server
-import socket
-import socketserver
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -28,17 +26,23 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from nats_scheduler.observe.address import bound, url_of
 from nats_scheduler.observe.families import with_samples
 from nats_scheduler.observe.log import logger
 
 LOOP_ANSWER_DEADLINE_SECONDS = 2.0
 """Longest wait for an answer of the event loop; shorter than the timeout of a health check."""
 
-CLIENT_DEADLINE_SECONDS = 10.0
-"""Longest wait for a client to send its request, and to receive the answer."""
+MAX_CONNECTIONS = 64
+"""Connections that may be open at the same time; for a further one the one that waits longest is closed."""
 
-MAX_CONNECTIONS = 32
-"""Connections that may be open at the same time; further ones are closed immediately."""
+MAX_SCRAPES = 4
+"""Scrapes at the same time; a further one waits."""
+
+MAX_CHECKS = 8
+"""Checks of health at the same time: each waits for the event loop of the fires."""
+
+METRICS = "/metrics"
 
 SAMPLES_PER_SLICE = 32
 """After so many samples, which take about 0.4 ms, a scrape makes a pause."""
@@ -49,13 +53,7 @@ REST_SECONDS = 0.0005
 END_OF_OPEN_METRICS = b"# EOF\n"
 """What the text of OpenMetrics ends with."""
 
-LISTEN_EXPECTATION = "expected an address or host name of this machine, and a port that no other program uses"
-
 PLAIN_TEXT = "text/plain; charset=utf-8"
-
-
-class ListenError(Exception):
-    """It is impossible to listen on the configured address and port; the operator has to change them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Pages:
     def answer(self, target: str, accepts: str = "") -> Answer:
         """Return the answer to a GET of a path with its query."""
         url = urlsplit(target)
-        if url.path == "/metrics":
+        if url.path == METRICS:
             return self._metrics(accepts, parse_qs(url.query).get("name[]", []))
         if url.path not in ("/healthz", "/readyz"):
             return Answer(HTTPStatus.NOT_FOUND, (b"the pages are /metrics, /healthz and /readyz\n",))
@@ -165,76 +163,40 @@ class _One(Collector):
 _NONE = _One()
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Accepts connections; `HTTPServer` is not used, because it looks up the name of the host in the DNS."""
+class _Application:
+    """The pages as an application of ASGI: GET and HEAD, each computed in a thread."""
 
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = True
-    request_queue_size = MAX_CONNECTIONS
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+        self._scrapes = ThreadPoolExecutor(MAX_SCRAPES, "scrape")
+        self._checks = ThreadPoolExecutor(MAX_CHECKS, "check")
 
-    def __init__(self, family: socket.AddressFamily, where: Any, pages: Pages) -> None:
-        self.address_family = family
-        self.pages = pages
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
-        super().__init__(where, _Handler)
+    def close(self) -> None:
+        """Wait for no thread; what it computes is not asked for any more."""
+        for threads in (self._scrapes, self._checks):
+            threads.shutdown(wait=False, cancel_futures=True)
 
-    def server_bind(self) -> None:
-        """Bind the address; `::` includes IPv4, whatever the machine's default is."""
-        if self.address_family == socket.AF_INET6:
-            with contextlib.suppress(OSError):
-                self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        super().server_bind()
+    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
+        """Answer one request."""
+        answer = await self._answer(scope)
+        size = sum(map(len, answer.body))
+        headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % size)]
+        await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+        for part in answer.body if scope["method"] != "HEAD" else ():
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a new thread; close the connection if there are too many."""
-        if self._slots.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one connection, and free its slot."""
+    async def _answer(self, scope: Any) -> Answer:
+        if scope["method"] not in ("GET", "HEAD"):
+            return Answer(HTTPStatus.NOT_IMPLEMENTED, (b"pages are only read\n",))
+        target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
+        threads = self._scrapes if scope["path"] == METRICS else self._checks
         try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: a client may close its connection at any time, and the handler logs pages that fail."""
-
-
-class _Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET and HEAD."""
-
-    server: _Server
-    timeout = CLIENT_DEADLINE_SECONDS
-    server_version = "nats-scheduler"
-    sys_version = ""
-
-    def do_GET(self) -> None:
-        """Answer with a page."""
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        """Answer with the headers of a page."""
-        self._answer(with_body=False)
-
-    def _answer(self, *, with_body: bool) -> None:
-        try:
-            answer = self.server.pages.answer(self.path, self.headers.get("Accept") or "")
+            return await asyncio.get_running_loop().run_in_executor(threads, self._pages.answer, target, accepts)
         except Exception as error:
-            logger().error("page_failed", exc_info=error, path=self.path[:80])
-            answer = Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
-        self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
-        self.send_header("Content-Length", str(sum(map(len, answer.body))))
-        self.end_headers()
-        for part in answer.body if with_body else ():
-            self.wfile.write(part)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Log nothing: a scrape is no event."""
+            logger().error("page_failed", exc_info=error, path=target[:80])
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
 
 
 @contextlib.contextmanager
@@ -243,21 +205,26 @@ def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
 
     Raises `ListenError` if that is impossible: the port is in use, or the address is not one of this machine.
     """
+    from nats_scheduler.observe.listener import Limits, serve  # a sidecar without pages needs no uvicorn
+
+    with bound(address, port, "metrics") as accepting:
+        loop, application, limits = asyncio.new_event_loop(), _Application(pages), Limits(connections=MAX_CONNECTIONS)
+        stop = asyncio.Event()
+        thread = threading.Thread(
+            target=_run, args=(loop, serve(application, accepting, stop, limits)), name="pages", daemon=True
+        )
+        thread.start()
+        try:
+            yield url_of(accepting)
+        finally:
+            loop.call_soon_threadsafe(stop.set)
+            thread.join()
+            application.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:
+    """Run the loop of the listener, which is not that of the fires."""
     try:
-        family, *_, where = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_NUMERICSERV
-        )[0]
-        server = _Server(family, where, pages)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ListenError(
-            f"cannot listen on metrics_address {address} with metrics_port {port}: {reason}; {LISTEN_EXPECTATION}"
-        ) from None
-    thread = threading.Thread(target=server.serve_forever, name="pages", kwargs={"poll_interval": 0.5}, daemon=True)
-    thread.start()
-    host, bound = map(str, server.server_address[:2])
-    try:
-        yield f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+        loop.run_until_complete(serving)
     finally:
-        server.shutdown()
-        server.server_close()
+        loop.close()

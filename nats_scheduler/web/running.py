@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.observe.address import bound, is_loopback, url_of
+from nats_scheduler.observe.listener import serve
 from nats_scheduler.observe.log import logger
 from nats_scheduler.settings.bounded_file import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
@@ -15,9 +17,6 @@ from nats_scheduler.web.answers import Answers
 from nats_scheduler.web.app import application
 from nats_scheduler.web.guard import Sessions
 from nats_scheduler.web.link import Link
-from nats_scheduler.web.listener import WebListenError, bound, is_loopback, serve, url_of
-
-__all__ = ["TokenError", "WebListenError", "run", "token_of"]
 
 
 class TokenError(Exception):
@@ -51,7 +50,7 @@ def _read(path: Path) -> str:
 
 
 async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.Event) -> None:
-    """Serve the status page until `stop` is set; raises `TokenError` and `WebListenError`.
+    """Serve the status page until `stop` is set; raises `TokenError` and `ListenError`.
 
     `now` returns the time in ns since the Unix epoch.
     """
@@ -60,7 +59,7 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     link = Link(settings.connection)
     source = Answers(link, now)
     app = application(source, {"localhost", settings.web_address, *settings.web_hosts}, sessions)
-    with bound(settings.web_address, settings.web_port) as listening:
+    with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:
             connecting = group.create_task(link.keep())
