@@ -74,7 +74,7 @@ class Elsewhere:
         if not self._lifecycle.ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
             return
-        if not flight.may_be_stored:
+        if not (flight.may_be_stored or fire.taken):  # built anew, it would have the identity again that is taken
             flight.fire = None
         self._course.read(held)
 

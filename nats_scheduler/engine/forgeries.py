@@ -7,6 +7,8 @@ it would store it twice.
 A fire that cannot have its identity, because a forged message has it, is sent under another one. But the stream keeps
 an identity for its duplicate window only: at the end of it, the fire would be stored a second time by what others have
 sent under the first identity and is still in transit. So the identity is not changed shortly before that.
+Limit: of an `@at` whose time was past when it was stored, a fire into another stream of unknown outcome is stored twice
+if the clocks of the two leaders differ by more than it took to fire.
 """
 
 from nats_scheduler.engine.held import Held
@@ -15,6 +17,8 @@ from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, fa
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+TOO_OLD = "it was stored before its schedule"
 
 FREE_SOON_NS = 750 * MILLISECOND
 """If a taken identity is free within this time, a fire waits for that; or within half of a shorter duplicate window.
@@ -46,13 +50,24 @@ def fault_elsewhere(held: Held, generated: Generated, message: StoredMessage) ->
 
     Under which subject that stream stores what is published to the target is not known here.
     """
+    if is_older(held, generated.fire_time, message.stored_at):
+        return TOO_OLD
     return fault_of(generated, message, held, held.terms, held.fire_time)
+
+
+def is_older(held: Held, fire_time: int, stored_at: int) -> bool:
+    """Return whether a message in another stream is the fire of an earlier schedule with the same subject and sequence.
+
+    The schedule's stream was deleted and created again since, and only stored times can show it. A fire time that was
+    to come when the schedule was stored cannot have an older fire, and there the clocks of two leaders may differ.
+    """
+    return held.is_elsewhere and stored_at < held.stored_at and fire_time <= held.stored_at
 
 
 def fault_of_unheld(generated: Generated, message: StoredMessage) -> str:
     """Say why a message cannot be the fire of any schedule, held or gone, that has the sequence it claims."""
     if generated.sequence >= message.sequence:
-        return "it was stored before its schedule"
+        return TOO_OLD
     if is_too_early(message.stored_at, generated.fire_time):
         return TOO_EARLY
     return fault_of_following(generated, message)
@@ -66,6 +81,8 @@ def fault_of_duplicate(held: Held, read: DuplicateRead, *, moved: bool) -> str:
     fire, message = read.fire, read.message
     if read.stored_by is not None and is_too_early(read.stored_by, fire.fire_time):
         return TOO_EARLY
+    if read.stored_by is not None and is_older(held, fire.fire_time, read.stored_by):
+        return TOO_OLD  # even with the same bytes
     if message is None or (message.block, message.body) == (fire.block, fire.body):
         return ""
     generated = read_generated(message.block)

@@ -361,3 +361,19 @@ def test_all_owes_what_comes_due_after_a_start_that_knew_nothing() -> None:
     network.fate = DONE
     world.advance("2s")
     assert stored(jobs) == [5, 25, 30, 35]
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "after an outage"])
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_a_fire_of_the_stream_before_is_none_of_the_one_that_was_created_again(guard: bool, is_late: bool) -> None:
+    """Sequences begin again, so the same schedule has the identity again, which the other stream has kept."""
+    world, jobs = world_of(guard=guard, duplicate_window=MINUTE)
+    for _ in range(3):
+        assert world.publish("cron.a", AT_10S, b"on") == 1
+        if is_late:
+            world.restart("12s", with_checkpoint=False)
+        world.advance("12s")
+        assert len(world.stream) == 0, "it fired and was purged"
+        world.stream.go_back(0, ())
+        world.restart(with_checkpoint=False)
+    assert stored(jobs) == [10, 10, 10]

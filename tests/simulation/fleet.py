@@ -16,7 +16,7 @@ from tests.simulation.bucket import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.link import UnheardError
 from tests.simulation.scenario import drawn
-from tests.simulation.server import Server
+from tests.simulation.server import ELSEWHERE, Server
 from tests.simulation.timeline import Timeline
 from tests.simulation.world import silent
 
@@ -78,6 +78,15 @@ class SimulatedFleet:
     def store(self, subject: str, pattern: str) -> None:
         """Store a schedule."""
         headers = [(b"Nats-Schedule", pattern.encode()), (b"Nats-Schedule-Target", b"t." + subject[2:].encode())]
+        self._store(subject, headers)
+
+    def store_for_elsewhere(self, subject: str, pattern: str) -> None:
+        """Store a schedule whose target is in the other stream."""
+        target = f"{ELSEWHERE}0".encode()
+        headers = [(b"X-Nats-Schedule", pattern.encode()), (b"X-Nats-Schedule-X-Target", target)]
+        self._store(subject, headers)
+
+    def _store(self, subject: str, headers: list[tuple[bytes, bytes]]) -> None:
         assert isinstance(self.server.stream.publish(subject, with_headers(b"", headers)), Stored)
 
     def silences(self, key: str, duration: int) -> list[int]:

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from nats_scheduler.engine import forgeries
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.stream_service import StreamService
@@ -32,6 +33,11 @@ def step_back_unnoticed() -> Changes:
 
     yield continuity, "step_back", unnoticed
     yield StreamService, "serves_the_same", lambda *_: True
+
+
+def older_fire_elsewhere_believed() -> Changes:
+    """Take a fire that was stored before its schedule for one of it."""
+    yield forgeries, "is_older", lambda *_: False
 
 
 def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = False) -> dict[str, list[int]]:
@@ -137,3 +143,31 @@ def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(part: 
 def test_a_return_that_nobody_notices_is_seen(*, divides: bool) -> None:
     with planted(step_back_unnoticed):
         assert "s.new" not in fires_after_a_return(divides=divides)
+
+
+def fires_elsewhere_of_three_streams(*, divides: bool, guard: bool) -> list[int]:
+    """Make a stream anew twice, each time with the same `@at`; return the fires in the other stream, by second."""
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False, elsewhere=True) as fleet:
+        for name in ("i0", "i1"):
+            fleet.boot(name)
+        fleet.timeline.run(3 * SECOND)
+        begin = fleet.timeline.now
+        for _ in range(3):
+            fleet.store_for_elsewhere("s.again", f"@at {format_rfc3339(begin + SECOND)}")
+            fleet.timeline.run(LIVE + SECOND)
+            fleet.server.go_back(0, [])
+        return [((fire.fire_time or 0) - begin) // SECOND for fire in fleet.server.history.fires]
+
+
+@worlds
+@servers
+def test_a_schedule_that_is_stored_again_in_a_stream_made_anew_fires_elsewhere_again(
+    *, divides: bool, guard: bool
+) -> None:
+    assert fires_elsewhere_of_three_streams(divides=divides, guard=guard) == [1, 1, 1]
+
+
+@worlds
+def test_a_fire_of_the_stream_before_that_is_believed_is_seen(*, divides: bool) -> None:
+    with planted(older_fire_elsewhere_believed):
+        assert len(fires_elsewhere_of_three_streams(divides=divides, guard=True)) < 3
