@@ -90,7 +90,9 @@ async def read_snapshot(
     if manifest is None:
         raise SnapshotError("its manifest is none")
     if manifest.basis != basis:
-        raise SnapshotError("it is of another stream of that name, or of other settings or another server version")
+        raise SnapshotError(
+            "it is of another stream, other settings, another server version or another program version"
+        )
     witness = await _witness(bucket, api, stream, mode, manifest)
     prefix = snapshot_key("chunk", stream, mode, manifest.generation)
     async with aclosing(_chunks(bucket, prefix, manifest)) as chunks:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.engine_basis import EngineBasis
 from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.version import VERSION
 
 DIGEST_BYTES = 16
 
@@ -104,10 +105,13 @@ def digest_of_all(digests: Iterable[str]) -> str:
 
 
 def basis_digest(basis: EngineBasis, settings: SidecarSettings) -> str:
-    """Return the digest of all that the engine of a stream depends on."""
+    """Return the digest of all that the engine of a stream depends on, but for the data of time zones.
+
+    Another version of the program may find other fire times. Each chunk has the digests of the zones that it names.
+    """
     rules = basis.rules
     limits = rules.max_age, rules.evicts, rules.duplicate_window
-    told = basis, limits, settings.look_ahead, settings.restrictions_on(basis.name)
+    told = VERSION, basis, limits, settings.look_ahead, settings.restrictions_on(basis.name)
     return digest_of(repr(told).encode())
 
 

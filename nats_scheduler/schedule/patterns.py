@@ -294,10 +294,16 @@ def parse_pattern(
     return _parse_cached_cron(text, zone) if is_cached else _parse_cron(text, zone)
 
 
+def zone_of(pattern: Pattern) -> Zone | None:
+    """Return the time zone of a pattern, None if it has none of its own."""
+    base = pattern.base
+    return base.zone if isinstance(base, Cron) else None
+
+
 def time_zone_of(pattern: Pattern) -> str | None:
     """Return the name of a pattern's time zone as it was written, None if it has none of its own."""
-    base = pattern.base
-    return base.zone.name if isinstance(base, Cron) and base.zone is not None else None
+    zone = zone_of(pattern)
+    return None if zone is None else zone.name
 
 
 def usual_at(minute: bytes, second: bytes, digits: bytes | None) -> At | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,6 +25,8 @@ from nats_scheduler.schedule.zone_files import local_zone_data, zone_data
 
 _MEAN_YEAR_NS = 31_556_952 * SECOND
 """A 400th of the Gregorian cycle: the period for which the segments of a rule are computed at once."""
+
+_DIGEST_BYTES = 8
 
 _MAX_CACHED_YEARS = 1_024
 _MAX_CACHED_ZONES = 2_048
@@ -43,11 +46,13 @@ class Segment(NamedTuple):
 class Zone:
     """A time zone; equal zones are the same object as long as the cache of `load_zone` holds them."""
 
-    __slots__ = ("_ends", "_explicit", "_later", "_rule", "_rule_from", "name")
+    __slots__ = ("_ends", "_explicit", "_later", "_rule", "_rule_from", "digest", "name")
 
     def __init__(self, name: str, table: OffsetTable) -> None:
         rule = parse_posix_rule(table.footer)
         self.name = name
+        self.digest = blake2b(repr(table).encode(), digest_size=_DIGEST_BYTES).hexdigest()
+        """What its offsets are: with other data the zone has another one."""
         self._rule = rule if rule is not None and rule.daylight is not None else None
         self._rule_from = table.changes[-1][0] * SECOND if table.changes else None
         self._explicit = _explicit_segments(table, rule, None if self._rule is None else self._rule_from)

@@ -1,6 +1,7 @@
 """A sidecar that begins with a snapshot serves as one that read everything, and one that does not fit is not used."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.runtime import snapshot_keeping
+from nats_scheduler.runtime import snapshot_keeping, snapshot_values
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.snapshot_values import snapshot_key
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule import zones
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.zone_files import package_folder
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
@@ -224,6 +227,52 @@ async def test_a_snapshot_that_does_not_fit_is_not_used(start_server: StartServe
                 await running.told_of("snapshot_not_kept", stream="S")
                 with pytest.raises(JetStreamError):
                     await bucket.revised(MANIFEST)
+
+
+def other_program(monkeypatch: pytest.MonkeyPatch, _zone: Path) -> None:
+    monkeypatch.setattr(snapshot_values, "VERSION", "0.0.0")
+
+
+def other_zone_data(_monkeypatch: pytest.MonkeyPatch, zone: Path) -> None:
+    zone.write_bytes((Path(package_folder()) / "America" / "New_York").read_bytes())
+
+
+def touched(_monkeypatch: pytest.MonkeyPatch, zone: Path) -> None:
+    zone.write_bytes(zone.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("change", "is_used", "hour"), [(other_program, False, 8), (other_zone_data, False, 14), (touched, True, 8)]
+)
+async def test_fire_times_of_another_program_or_of_older_zone_data_are_not_used(
+    start_server: StartServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[pytest.MonkeyPatch, Path], None],
+    is_used: bool,
+    hour: int,
+) -> None:
+    zone = tmp_path / "Depot" / "Hall"
+    zone.parent.mkdir()
+    zone.write_bytes((Path(package_folder()) / "Europe" / "Berlin").read_bytes())
+    monkeypatch.setenv("ZONEINFO", str(tmp_path))
+    zones._find_cached_zone.cache_clear()
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        async with sidecar_on(server.url) as running:
+            await account.create("S", storage="file")
+            await running.ready("S")
+            cron = {"Nats-Schedule": "0 0 9 1 1 *", "Nats-Schedule-Time-Zone": "Depot/Hall"}
+            for number in range(20):
+                await account.publish(f"S.s.{number}", {**cron, "Nats-Schedule-Target": "S.out"})
+            await running.told_of("snapshot_written", stream="S", schedules=20)
+        change(monkeypatch, zone)
+        zones._find_cached_zone.cache_clear()  # as a new process begins
+        async with sidecar_on(server.url) as running:
+            await running.ready("S")
+            assert len(running.told("snapshot_used" if is_used else "snapshot_ignored")) == 1
+            assert {one.next_fire // HOUR % 24 for one in listed(running) if one.next_fire is not None} == {hour}
+            assert len(listed(running)) == 20
 
 
 async def test_a_snapshot_of_a_stream_that_was_created_again_is_not_used(start_server: StartServer) -> None:

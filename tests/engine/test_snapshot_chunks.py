@@ -147,7 +147,7 @@ def test_a_chunk_that_is_too_long_is_refused(which: str) -> None:
 
 
 def test_a_kind_that_is_no_schedule_is_refused() -> None:
-    kinds = b'[["s.1", 1, "NATS/1.0\\r\\n\\r\\n"]]'
+    kinds = b'[["s.1", 1, "NATS/1.0\\r\\n\\r\\n", ""]]'
     with pytest.raises(SnapshotError, match="no schedule"):
         list(read_chunk(struct.pack("<4sII", b"NSS1", len(kinds), 0) + kinds, read).kinds)
 
