@@ -203,7 +203,9 @@ class Course:
     def removal_requested(self, request: RemovalRequested, now: int) -> None:
         """Re-check what the request may have removed, before it fires, and retry what was refused.
 
-        Only schedules whose content was read already are concerned; the others will be read anyway.
+        Only schedules whose content was read already are concerned; the others will be read anyway. A request for many
+        subjects concerns those that no guard protects: the server refuses the fires of what it has removed of the
+        others, and to read all of them at each request would cost more than the request.
         """
         self.conditions_changed(now)
         if request.filter is not None and is_literal_subject(request.filter):
@@ -211,15 +213,20 @@ class Course:
             self._purges.requested_by_holder(self._lifecycle.roster.on(request.filter), request.below)
         elif request.sequence is not None:
             self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None)
-        self._recheck(self._lifecycle.active_in(request))
+        active = self._lifecycle.active_in(request)
+        is_wide = request.sequence is None and not (request.filter is not None and is_literal_subject(request.filter))
+        self._recheck(self._unprotected(active) if is_wide else active)
 
     def contact_regained(self, now: int) -> None:
         """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
         self._neglect.contact_regained(now)
         self.conditions_changed(now)
         self._purges.purge_returned(now)
-        active = self._lifecycle.all_active()
-        self._recheck([held for held in active if not self.firing.is_guarded(held) or held.terms.source is not None])
+        self._recheck(self._unprotected(self._lifecycle.all_active()))
+
+    def _unprotected(self, active: Iterable[Held]) -> list[Held]:
+        """Return the schedules whose fires the server would store although they, or their sources, are gone."""
+        return [held for held in active if not self.firing.is_guarded(held) or held.terms.source is not None]
 
     def covered(self, held: Held, sequence: int, now: int) -> None:
         """Go on with a schedule on which something landed that leaves it alive.

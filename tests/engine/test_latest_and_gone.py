@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireRefused, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Refused, RemovalRequested, Stored, Unknown
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -295,3 +295,14 @@ class TestWithoutTheGuard:
         desk.at(25)
         desk.found(None, of=message)
         assert endings(desk) == [Ending.REMOVED]
+
+
+@pytest.mark.parametrize("request_", [RemovalRequested(), RemovalRequested("s.*"), RemovalRequested("s.*", below=9)])
+def test_a_wide_request_reads_only_what_no_guard_protects(request_: RemovalRequested) -> None:
+    plain, sample = schedule("@every 5s"), schedule("@every 5s", 2, "s.two", Nats_Schedule_Source="d.now")
+    for guard, expected in ((True, set()), (False, {"s.one"})):
+        desk = Desk(plain, sample, guard=guard)
+        desk.at(4.96)
+        desk.step(ContentRead("s.one", 1, plain, None))
+        desk.step(request_)
+        assert {subject for subject, _sequence in desk.reads} == expected

@@ -187,13 +187,14 @@ async def test_a_purge_that_cannot_be_read_may_have_purged_everything(
     async with account_on((await shared_server(V2_11)).url) as account:
         requests = Requests(account)
         odd = [b"\xff", b"null", b"1", *filter(None, DOCUMENTS.values())]
-        for document in [*odd, b'{"filter":7}', b'{"filter":["a"]}', b'{"filter":""}']:
+        for document in [*odd, b'{"filter":7}', b'{"filter":["a"]}', b'{"filter":""}', b'{"filter":null}']:
             assert await requests.after("STREAM.PURGE.S", document) == [MessageRemovalRequested("S")]
         assert await requests.after("STREAM.PURGE.S", b'{"Filter":"a.*"}') == [MessageRemovalRequested("S", "a.*")]
         await account.create(stream_name)
-        await account.publish(f"{stream_name}.s")
-        answer = await account.connection.request(f"$JS.API.STREAM.PURGE.{stream_name}", b"\xff")
-        assert json.loads(answer.body)["purged"] == 1
+        for document in (b"\xff", b'{"filter":null}'):
+            await account.publish(f"{stream_name}.s")
+            answer = await account.connection.request(f"$JS.API.STREAM.PURGE.{stream_name}", document)
+            assert json.loads(answer.body)["purged"] == 1
 
 
 async def test_the_fields_of_a_request_may_be_of_either_case(shared_server: SharedServer) -> None:
