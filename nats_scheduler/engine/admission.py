@@ -10,7 +10,7 @@ The rules:
 The places themselves are in `engine.places`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from nats_scheduler.engine.backlog import MAX_SUPERSEDED, Backlog
@@ -31,7 +31,7 @@ from nats_scheduler.engine.rejections import rejected_schedule
 from nats_scheduler.engine.roster import NewSchedule
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
 
 
@@ -156,23 +156,21 @@ class Admission:
                 self._backlog.accepted(held)
 
     def removal_requested(self, request: RemovalRequested) -> None:
-        """Re-check the schedules that the request may have removed, if places are limited."""
-        if not self._places.is_limited:
-            return
-        wanted = request.filter
-        if wanted is not None and is_literal_subject(wanted):
-            held = self._roster.on(wanted)
-            doubted = [] if held is None else [held]
-        elif request.sequence is not None:
-            doubted = self._held_where(lambda held: held.sequence == request.sequence)
-        else:
-            doubted = self._held_where(lambda held: wanted is None or subject_matches(held.subject, wanted))
-        for held in doubted:
-            self._course.recheck_waiting(held)
+        """Re-check the schedule on the one subject that a request names, if places are limited.
 
-    def _held_where(self, is_meant: Callable[[Held], bool]) -> list[Held]:
-        found = (self._roster.on(seen.subject) for seen in self._roster if is_meant(seen))
-        return [held for held in found if held is not None]
+        What other requests removed is found a moment later (`engine.removals`): to search all that is held at each
+        request would cost more than the request.
+        """
+        if self._places.is_limited and request.filter is not None and is_literal_subject(request.filter):
+            held = self._roster.on(request.filter)
+            if held is not None:
+                self._course.recheck_waiting(held)
+
+    def gone(self, subject: str, sequence: int) -> None:
+        """Discard what is rejected, paused or waits on a subject if that message is not stored any more."""
+        waiting = self._places.waiting_on(subject)
+        if self._inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
+            self.discard(subject)
 
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -260,6 +261,13 @@ class FarRow:
     def places(self) -> Iterator[int]:
         """Yield the places of the far schedules."""
         return (place for place, sequence in enumerate(self.sequences) if sequence)
+
+    def among(self, first: int, gone: AbstractSet[int]) -> list[int]:
+        """Return the places of the far schedules with sequences below `first` or in `gone`."""
+        sequences = self.sequences
+        if min(sequences, default=first) >= first and gone.isdisjoint(sequences):
+            return []
+        return [place for place in self.places() if sequences[place] < first or sequences[place] in gone]
 
     # -- for figures: another thread may ask ----------------------------------------------------------------------
 

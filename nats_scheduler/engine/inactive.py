@@ -4,12 +4,11 @@ The rules:
 
 - There is at most one on a subject: the message that was stored last. What is held on a subject is not here.
 - A rejection is reported once, by the holder of its shard, when everything stored has been read.
-- A paused schedule is read again some time after a request that may have removed it, and after the end of its lifetime.
-  It is discarded if it is gone.
+- A paused schedule is read again some time after a request that names it, and after the end of its lifetime. It is
+  discarded if it is gone.
+- What is removed in another way is discarded a moment after it is known (`engine.removals`).
 
 Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule.
-Limit: a paused schedule that is removed in another way (by a limit of the stream, by a consumer, or by a request that
-is not received) stays listed until the stream is read again. So does a rejected one, however it is removed.
 """
 
 import heapq
@@ -25,7 +24,6 @@ from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.rejections import Rejected
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 
 REMOVAL_CHECK_DELAYS_NS = (1 * SECOND, 30 * SECOND)
@@ -101,22 +99,11 @@ class Inactive:
     # -- whether a paused schedule is still stored ---------------------------------------------------------------
 
     def removal_requested(self, request: RemovalRequested, now: int) -> None:
-        """Have the paused schedules read that a request may remove."""
-        if not self.paused:
-            return
-        wanted = request.filter
-        if request.sequence is not None:
-            wanted = self._paused_at.get(request.sequence)
-            if wanted is None:
-                return
-        if wanted is not None and is_literal_subject(wanted):
-            found = [one] if (one := self.paused.get(wanted)) is not None else []
-        else:
-            found = [one for one in self.paused.values() if wanted is None or subject_matches(one.subject, wanted)]
-        for one in found:
-            is_above = request.below is not None and one.sequence >= request.below
-            if not is_above and request.sequence in (None, one.sequence):
-                self._check(one, now, 0)
+        """Have the paused schedule read that a request names."""
+        wanted = request.filter if request.sequence is None else self._paused_at.get(request.sequence)
+        one = None if wanted is None else self.paused.get(wanted)
+        if one is not None and (request.below is None or one.sequence < request.below):
+            self._check(one, now, 0)
 
     def next_check(self, outstanding: int) -> int | None:
         """Return when (ns) the next paused schedule is to be read, None if none is, or an outcome comes first."""

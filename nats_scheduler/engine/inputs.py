@@ -312,8 +312,8 @@ class RemovalRequested(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RemovalsSuspected:
-    """These schedules, by subject and sequence, may not be stored any more: they are to be read."""
+class SchedulesGone:
+    """These messages, by subject and sequence, are not stored any more: the stream's leader has removed them."""
 
     schedules: Sequence[tuple[str, int]]
 
@@ -367,7 +367,7 @@ Input = (
     | SchedulesPurged
     | ExpiryConcluded
     | RemovalRequested
-    | RemovalsSuspected
+    | SchedulesGone
     | SnapshotRestored
     | CalendarsRead
     | StreamChanged

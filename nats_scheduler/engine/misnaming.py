@@ -3,7 +3,6 @@
 The rule: a message is reported when it is read, or, if it was stored before, when this instance gains its shard; one
 that another message covers is not. Cost: a truth test for each message while there is none, and memory for up to
 `MAX_MISNAMED_NOTED` of them.
-Limit: a message that is removed without another one on its subject stays noted until the stream is read again.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +34,12 @@ class Misnaming:
         known = self.noted.get(message.subject)
         if known is not None and known.sequence < message.sequence:
             del self.noted[message.subject]
+
+    def gone(self, subject: str, sequence: int) -> None:
+        """Discard the note of a message that is not stored any more."""
+        known = self.noted.get(subject)
+        if known is not None and known.sequence == sequence:
+            del self.noted[subject]
 
     def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_reported: bool) -> None:
         """Note a message, and report it now if `is_reported`."""

@@ -40,6 +40,10 @@ class Places:
         """Return the schedule on a subject that waits for a place."""
         return self._waiting.get(subject)
 
+    def all_waiting(self) -> list[Held]:
+        """Return the schedules that wait."""
+        return list(self._waiting.values())
+
     def wait(self, held: Held) -> None:
         """Let a schedule wait; it replaces an earlier version of it."""
         self._waiting[held.subject] = held

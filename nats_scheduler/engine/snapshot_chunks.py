@@ -9,7 +9,7 @@ The rules:
 
 - What is read is equal to what was written.
 - Headers are read by the code that reads messages: nothing that a message cannot say can be in a chunk.
-- Fire times depend on the data of time zones: a chunk has a digest of that of each zone, and is not read with other data.
+- Fire times depend on the data of time zones: a chunk has a digest of that of each zone, and is read with no other.
 - A chunk that is not of this form raises `SnapshotError` and nothing else.
 
 Cost: about 60 bytes and the texts for each schedule; half a microsecond to write one of a row of far schedules, 3 µs

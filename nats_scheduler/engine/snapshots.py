@@ -20,7 +20,6 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from nats_scheduler.engine.backlog import Backlog
@@ -28,7 +27,7 @@ from nats_scheduler.engine.far import NO_FIRE_TIME, FarEntry, kind_and_text_of
 from nats_scheduler.engine.flight import DONE
 from nats_scheduler.engine.held import NO_WAKE, Held, HeldWithPolicies
 from nats_scheduler.engine.histories import history_of
-from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored, Version
+from nats_scheduler.engine.inputs import SnapshotRestored, Version
 from nats_scheduler.engine.intake import Intake, Readers
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.restoring import Restoring
@@ -107,14 +106,7 @@ class Snapshots:
         assert self.may_begin, "what was read is not taken yet"
         return Taking(self._parts)
 
-    def take(self, given: RemovalsSuspected | SnapshotRestored, now: int) -> None:
-        """Take an input that concerns snapshots."""
-        if isinstance(given, SnapshotRestored):
-            self._restored(given, now)
-        else:
-            self._removals_suspected(given, now)
-
-    def _restored(self, given: SnapshotRestored, now: int) -> None:
+    def restored(self, given: SnapshotRestored, now: int) -> None:
         """Hold what a snapshot has, in an engine that has read nothing."""
         parts, rest = self._parts, given.restoring.rest
         assert not parts.intake.last_read, "the engine has read nothing"
@@ -131,33 +123,6 @@ class Snapshots:
         for subject, sequence, ending in rest.done:
             if (held := self._roster.exactly(subject, sequence)) is not None:
                 parts.readers.purges.purge(held, ending)
-
-    def _removals_suspected(self, given: RemovalsSuspected, now: int) -> None:
-        """Read schedules that may have been removed: what is found decides.
-
-        What is due is read before its fire anyway, and not before it is known what an earlier holder has settled.
-        """
-        for subject, sequence in given.schedules:
-            held = self._roster.exactly(subject, sequence)
-            if held is not None and held.send_time > now:
-                self._parts.readers.course.recheck_waiting(held)
-
-    def held_among(self, number: int, first: int, gone: AbstractSet[int]) -> list[tuple[str, int]] | None:
-        """Return the schedules of a row, by subject, with sequences below `first` or in `gone`; None if no row has it.
-
-        Rows have their numbers from 0 on.
-        """
-        rows = self._roster.rows
-        if number >= len(rows):
-            return None
-        row = rows[number]
-        near = [(held.subject, held.sequence) for held in row.near.values()]
-        far = [(place, row.far.sequences[place]) for place in row.far.places()]
-        found = [(subject, sequence) for subject, sequence in near if sequence < first or sequence in gone]
-        for place, sequence in far:
-            if sequence < first or sequence in gone:
-                found.append((row.far.subject(place).decode("utf-8", "surrogateescape"), sequence))
-        return found
 
 
 class Taking:

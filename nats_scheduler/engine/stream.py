@@ -56,7 +56,7 @@ from nats_scheduler.engine.inputs import (
     PublishConcluded,
     PurgeConcluded,
     RemovalRequested,
-    RemovalsSuspected,
+    SchedulesGone,
     SchedulesPurged,
     ShardsHeld,
     SnapshotRestored,
@@ -71,6 +71,7 @@ from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.ownership import Ownership
 from nats_scheduler.engine.places import Places
 from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.removals import Removals
 from nats_scheduler.engine.roster import Roster
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.engine.sliced import Sliced
@@ -132,6 +133,9 @@ class StreamEngine:
         collaborators = Collaborators(self._lifecycle, self._course, self._outcomes, self._purges, *others)
         self._admission = Admission(collaborators, self._places)
         self.misnaming = Misnaming(emit)
+        self.removals = Removals(
+            self._lifecycle, self.lifetimes, self._admission, self.inactive, self._places, self.misnaming
+        )
         self._sightings = Sightings()
         self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
         acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
@@ -278,8 +282,10 @@ class StreamEngine:
                 self._course.finish_answered(given, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
-            case RemovalsSuspected() | SnapshotRestored():
-                self.snapshots.take(given, now)
+            case SchedulesGone():
+                self.removals.take(given, now)
+            case SnapshotRestored():
+                self.snapshots.restored(given, now)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():

@@ -109,6 +109,8 @@ class StreamState:
     remembered: Remembered | None = None
     holds_older_messages: bool = False
     """Whether it holds messages from before its creation: it was restored, or the server reports a wrong instant."""
+    deleted: int = 0
+    """How many messages were removed between those that are stored."""
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
@@ -118,7 +120,13 @@ class StreamState:
         created = str(info.get("created", ""))
         oldest, made = parse_rfc3339(str(state.get("first_ts"))), parse_rfc3339(created)
         is_older = isinstance(oldest, int) and isinstance(made, int) and 0 < oldest < made - MAX_CREATION_TIME_ERROR_NS
-        return cls(as_kept(info["config"]), created, first, last, holds_older_messages=is_older)
+        deleted = int(state.get("num_deleted", 0))
+        return cls(as_kept(info["config"]), created, first, last, holds_older_messages=is_older, deleted=deleted)
+
+    @property
+    def removals(self) -> tuple[int, int]:
+        """A value that is another one whenever a message was removed."""
+        return self.first_sequence, self.deleted
 
     @property
     def name(self) -> str:

@@ -18,7 +18,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from nats_scheduler.engine.inputs import RemovalsSuspected
 from nats_scheduler.engine.snapshot_chunks import UnkeepableError
 from nats_scheduler.engine.snapshots import Taking
 from nats_scheduler.engine.stream import StreamEngine
@@ -87,14 +86,6 @@ QUIET_WAITS = 600
 
 QUIET_WAIT_SECONDS = 0.05
 
-MAX_REMOVED_LISTED = 500_000
-"""If more messages were removed between those that are stored, nobody asks which: the answer would be too long."""
-
-MAX_SUSPECTED_AT_ONCE = 64
-"""Schedules that are read at once because they may be gone."""
-
-SUSPECTED_PAUSE_SECONDS = 0.1
-
 
 class SnapshotReports(Protocol):
     """What is reported to the operator."""
@@ -137,20 +128,18 @@ class SnapshotKeeper:
         basis: Callable[[], str],
         clock: Clock,
         shards: Callable[[], frozenset[int]],
-        receive: Callable[[RemovalsSuspected], None],
         may_work: Callable[[], bool],
     ) -> None:
         """Keep nothing yet.
 
         `basis` returns the digest of what the engine depends on, `shards` those of which this instance writes what it
-        knows; `receive` passes an input to the engine; `may_work` returns whether nothing is due in the next moment.
+        knows; `may_work` returns whether nothing is due in the next moment.
         """
         self._engine = engine
         self._stream, self._mode = stream, mode
         self._basis = basis
         self._clock = clock
         self._shards = shards
-        self._receive = receive
         self._may_work = may_work
         self._generation = ""
         """That of the snapshot that is there, if we wrote it or began with it."""
@@ -158,8 +147,6 @@ class SnapshotKeeper:
         """Up to which sequence that snapshot, or the last attempt at one, knew everything."""
         self._seen = 0
         """The sequence that was read last at the last check."""
-        self._unverified_through = 0
-        """The schedules up to this sequence may have been removed while nobody noticed."""
         self._witnesses: list[Witness] = []
         """The last ones, the newest first."""
         self._not_before = self._witness_not_before = 0
@@ -168,7 +155,7 @@ class SnapshotKeeper:
     def begun_with(self, generation: str, through: int) -> None:
         """Note that the engine began with a snapshot."""
         self._generation = generation
-        self._through = self._unverified_through = through
+        self._through = through
         self._not_before = self._clock.monotonic() + self._pause_after()
 
     async def keep(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
@@ -204,8 +191,6 @@ class SnapshotKeeper:
         return max(MIN_PAUSE_NS, PAUSE_FOR_EACH_NS * far + PAUSE_FOR_EACH_OBJECT_NS * (count - far))
 
     async def _check(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
-        if self._unverified_through:
-            await self._verify(api)
         now = self._clock.monotonic()
         if 0 not in self._shards() or now < self._not_before:
             return
@@ -311,22 +296,3 @@ class SnapshotKeeper:
         value = {"generation": self._generation, "witnesses": [list(one) for one in witnesses]}
         if await bucket.swap(key, value, revision) is not None:
             self._witnesses = witnesses
-
-    # -- what was removed meanwhile ------------------------------------------------------------------------------
-
-    async def _verify(self, api: StreamContents) -> None:
-        """Have schedules of the snapshot read that are not stored any more."""
-        removed = await api.removed(self._stream, MAX_REMOVED_LISTED)
-        through, self._unverified_through = self._unverified_through, 0
-        if removed is None:
-            return
-        gone = {sequence for sequence in removed.sequences if sequence <= through}
-        number, suspected = 0, list[tuple[str, int]]()
-        while (found := self._engine.snapshots.held_among(number, removed.first, gone)) is not None:
-            suspected += found
-            number += 1
-            while suspected:
-                self._receive(RemovalsSuspected(suspected[:MAX_SUSPECTED_AT_ONCE]))
-                del suspected[:MAX_SUSPECTED_AT_ONCE]
-                await asyncio.sleep(SUSPECTED_PAUSE_SECONDS)
-            await self._pause()

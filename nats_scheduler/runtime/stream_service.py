@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from nats_scheduler.engine.calendars import Calendars
-from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, StreamReady
+from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, ScheduleRejected, StreamReady
 from nats_scheduler.engine.figures import Figures
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
@@ -31,6 +31,7 @@ from nats_scheduler.runtime.engine_basis import basis_of
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
+from nats_scheduler.runtime.removals import Removals
 from nats_scheduler.runtime.snapshot_values import basis_digest
 from nats_scheduler.runtime.stream_snapshots import KeptSnapshots, StreamSnapshots
 from nats_scheduler.runtime.wakes import Wakes
@@ -50,6 +51,9 @@ ROLL_UPS_NOT_ALLOWED = 10111
 
 SHOWING_ROLL_UPS = frozenset((FireRefused, StreamReady, ScheduleAccepted))
 """The events that may show that roll-ups are needed, or not allowed."""
+
+FILLING = frozenset((ScheduleAccepted, ScheduleRejected))
+"""The events of messages that may take the place of older ones."""
 
 
 class EngineFailedError(JetStreamError):
@@ -104,6 +108,7 @@ class StreamService:
             self._engine, state, mode, clock, pace or Pace(), self._shards_to_report, self._driver.may_be_unable
         )
         self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._shards_to_report)
+        self._removals = Removals(self._engine, state, self._driver.receive)
         self._reported_roll_ups = False
         self._needs_roll_ups: Callable[[], object] = _ignore
 
@@ -231,12 +236,15 @@ class StreamService:
             self._basis = basis_of(state, self.mode, self._server)
             self._checkpoints.configured(state)
         self.state = state
+        self._removals.listed(state)
         if state.last_sequence < self.last_read:
             self._driver.caught_up.set()  # it may have gone back: that is checked closely
 
     def recheck(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
-        """Re-check before its next fire what a client asked to remove."""
-        self._driver.receive(RemovalRequested(subject_filter, sequence, below))
+        """Re-check what a client asked to remove: before its next fire, and in a moment whether it is stored."""
+        request = RemovalRequested(subject_filter, sequence, below)
+        self._driver.receive(request)
+        self._removals.requested(request)
 
     def read_calendars(self, known: KnownCalendars, *, is_followed: bool = True) -> None:
         """Take the calendars of the account as they are now, and whether their edits are received."""
@@ -284,11 +292,12 @@ class StreamService:
                 driver.caught_up.clear()
                 writer = tasks.create_task(self._checkpoints.keep_writing(registry))
                 keeper = tasks.create_task(self._snapshots.keep(kept, api))
+                removals = tasks.create_task(self._removals.follow(api))
                 follower = tasks.create_task(self._followed(contact, kept, api))
                 watcher = tasks.create_task(watch_for_a_step_back(api, self.state.name, driver))
                 ends = (follower, watcher, driver.failed, driver.outdated)
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                for task in (writer, keeper, follower, watcher):
+                for task in (writer, keeper, removals, follower, watcher):
                     task.cancel()
                 raise _ContactOverError  # the group cancels open requests: their answers may take seconds
         except* _ContactOverError:
@@ -311,7 +320,8 @@ class StreamService:
     ) -> JetStreamError | None:
         """Follow until it ends, and return why: the caller decides what a failed contact means."""
         try:
-            await self._snapshots.begin_with(kept, api, self.state.last_sequence)
+            if await self._snapshots.begin_with(kept, api, self.state.last_sequence):
+                self._removals.is_unknown()
             await contact.follow(self._engine.followed_through)
         except JetStreamError as error:
             return error
@@ -374,6 +384,8 @@ class StreamService:
     def _reported(self, event: Event) -> None:
         if not self._basis.reads_all and isinstance(event, FireStored):
             self._checkpoints.fire_may_be_gone()
+        if type(event) in FILLING and self.state.rules.evicts:
+            self._removals.may_have_happened()
         if type(event) in SHOWING_ROLL_UPS and self._shows_need_of_roll_ups(event):
             self._needs_roll_ups()
         self._report(self._name, event)

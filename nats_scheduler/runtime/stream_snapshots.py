@@ -43,29 +43,27 @@ class StreamSnapshots:
         self._basis = basis
         self._clock = clock
         self._is_first = True
-        self._keeper = SnapshotKeeper(
-            driver.engine, stream, mode, basis, clock, shards, driver.receive, lambda: driver.has_spare_time
-        )
+        self._keeper = SnapshotKeeper(driver.engine, stream, mode, basis, clock, shards, lambda: driver.has_spare_time)
 
-    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> None:
-        """Have the engine begin with a snapshot, if it has read nothing and one fits.
+    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> bool:
+        """Have the engine begin with a snapshot, if it has read nothing and one fits; returns whether it does.
 
         `last_sequence` is that of the stream: of a thousand streams most are too short to have one.
         """
         if not may_have_snapshot(last_sequence):
-            return
+            return False
         engine, is_first, self._is_first = self._driver.engine, self._is_first, False
         if kept is None or not kept.are_used or not is_first or engine.last_read or not engine.snapshots.is_possible:
-            return
+            return False
         try:
             found = await self._read(kept.bucket, api)
         except NotPermittedError:
-            return  # the missing permission is reported, and the bucket may not even exist
+            return False  # the missing permission is reported, and the bucket may not even exist
         except (SnapshotError, JetStreamError, TimeoutError) as error:
             kept.reports.snapshot_ignored(self._stream, str(error) or "it is not answered for")
-            return
+            return False
         if found is None:
-            return
+            return False
         for given in found.inputs:
             self._driver.receive(given)
         self._driver.witness = found.witness
@@ -73,6 +71,7 @@ class StreamSnapshots:
         through = found.restoring.rest.through
         self._keeper.begun_with(found.generation, through)
         kept.reports.snapshot_used(self._stream, len(engine.held), through)
+        return True
 
     async def _read(self, bucket: SnapshotBucket, api: StreamContents) -> Snapshot | None:
         """Read a snapshot, and once more if another instance may have replaced it meanwhile."""

@@ -40,8 +40,6 @@ def test_a_request_that_may_have_removed_it_has_it_read_twice_and_it_stays_while
     "request_",
     [
         RemovalRequested(SCHEDULE),
-        RemovalRequested("s.*"),
-        RemovalRequested(),
         RemovalRequested(sequence=1),
         RemovalRequested(SCHEDULE, below=2),
     ],
@@ -101,7 +99,7 @@ def test_one_that_was_replaced_meanwhile_is_not_read_for_the_request() -> None:
 
 def test_many_are_read_some_at_a_time() -> None:
     desk = Desk(*(paused("@every 5s", number, f"s.{number}") for number in range(1, 201)))
-    desk.step(RemovalRequested())
+    desk.step(*(RemovalRequested(f"s.{number}") for number in range(1, 201)))
     read: list[tuple[str, int]] = []
     desk.at(DELAYS[0])
     while desk.reads:
@@ -115,7 +113,7 @@ def test_requests_that_follow_each_other_cost_one_read_a_second() -> None:
     desk = Desk(paused("@every 5s"))
     reads = 0
     for tenth in range(100):
-        desk.step(RemovalRequested())
+        desk.step(RemovalRequested(SCHEDULE))
         reads += len(desk.at(tenth / 10).reads)
     assert 5 <= reads <= 10
     assert len(desk.engine.inactive.checks) <= len(DELAYS)

@@ -12,7 +12,6 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     MessagesRead,
     PurgeConcluded,
-    RemovalsSuspected,
     SnapshotRestored,
     Stored,
 )
@@ -166,19 +165,6 @@ def test_what_is_stored_after_the_sequence_counts() -> None:
     snapshot_between(before, after, schedule("@every 5h", 3), plain("s.two", 4))
     assert [(held.subject, held.sequence) for held in after.engine.held] == [(SCHEDULE, 3)]
     assert after.purges == [(SCHEDULE, 2)]
-
-
-def test_what_may_be_removed_is_read_and_ends_only_if_it_is_gone() -> None:
-    one, two = schedule("@every 3h"), schedule("@every 3h", 2, "s.two")
-    desk = Desk(one, two)
-    assert desk.engine.snapshots.held_among(0, 1, {2, 7}) == [("s.two", 2)]
-    assert desk.engine.snapshots.held_among(0, 2, set()) == [(SCHEDULE, 1)]
-    assert desk.engine.snapshots.held_among(1, 1, {2}) is None
-    desk.step(RemovalsSuspected([(SCHEDULE, 1), ("s.two", 2), ("s.other", 3)]))
-    assert sorted(desk.reads) == [(SCHEDULE, 1), ("s.two", 2)]
-    desk.found(one)
-    desk.found(None, of=two)
-    assert [held.subject for held in desk.engine.held] == [SCHEDULE]
 
 
 def test_a_schedule_that_names_a_calendar_prevents_a_snapshot() -> None:

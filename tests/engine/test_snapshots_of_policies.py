@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
     MessagesRead,
     PurgeConcluded,
     Refused,
-    RemovalsSuspected,
+    SchedulesGone,
     ShardsHeld,
     Stored,
 )
@@ -139,14 +139,14 @@ def test_what_a_refused_make_up_fire_stands_for_is_reported_after_a_restart(poli
     ]
 
 
-def test_a_schedule_that_is_due_is_not_read_before_what_is_settled_is_passed_over() -> None:
+def test_a_schedule_that_is_due_is_not_ended_before_what_is_settled_is_passed_over() -> None:
     one = treated(Missed="skip")
     before, after = Desk(one), Desk(live=False)
     rest, count, chunks = taken(before)
     after.now = START + 25 * SECOND
     restored(after, rest, count, chunks)
     settled = CheckpointLoaded(START + 24 * SECOND, 1, shards=ALL_SHARDS, stored_by=START)
-    after.step(settled, RemovalsSuspected([(SCHEDULE, 1)]))
+    after.step(settled, SchedulesGone([(SCHEDULE, 1)]))
     assert not after.reads
     after.step(CaughtUp())
     assert held_by(after).fire_time == START + 30 * SECOND

@@ -29,7 +29,5 @@ class Information:
         return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._removed(most))
 
     def _removed(self, most: int) -> Removed | None:
-        stored = {message.sequence for message in self._server.stream.messages()}
-        first = min(stored, default=self._server.stream.last_sequence + 1)
-        gone = frozenset(range(first, self._server.stream.last_sequence)) - stored
+        first, gone = self._server.removed()
         return Removed(first, gone) if len(gone) <= most else None

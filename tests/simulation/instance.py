@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.view import ALL
 from nats_scheduler.schedule.instants import SECOND
 from tests.simulation.process import Doom, Point, Process
 from tests.simulation.server import Server
@@ -69,6 +70,14 @@ class Instance:
         """Those of them whose holder is another one that it considers idle."""
         return self._sidecar.beside if self._sidecar is not None and self.is_alive else frozenset()
 
+    @property
+    def schedules(self) -> set[str]:
+        """The subjects of the schedules that it holds, and of those that it lists as rejected."""
+        assert self._sidecar is not None, "it lives"
+        view = self._sidecar.service.view
+        rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
+        return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
+
     def boot(self, memory: str) -> None:
         """Start a new process; of checkpoints it finds the `latest`, an `older` one, or `none`."""
         assert not self.is_alive, "it lives already"
@@ -119,6 +128,10 @@ class Instance:
     def receive(self, request: RemovalRequested) -> None:
         """Receive a request to remove messages that the server got."""
         self.process.receive(lambda: None if self._sidecar is None else self._sidecar.recheck(request))
+
+    def list_streams(self) -> None:
+        """Receive the list of all streams, as once in half a minute."""
+        self.process.receive(lambda: None if self._sidecar is None else self._sidecar.list_streams())
 
     def receive_calendars(self) -> None:
         """Receive the calendars as they are."""

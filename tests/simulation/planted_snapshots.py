@@ -6,26 +6,29 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Any
 
 from nats_scheduler.engine import restoring
-from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.far import FarEntry
 from nats_scheduler.engine.held import Held, HeldWithPolicies
-from nats_scheduler.engine.inputs import RemovalsSuspected, SnapshotRestored
+from nats_scheduler.engine.inputs import SnapshotRestored
+from nats_scheduler.engine.removals import Found, Removals
 from nats_scheduler.engine.rows import Rows
 from nats_scheduler.engine.snapshots import Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.subject_index import SubjectIndex
+from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.runtime import continuity, snapshot_reading, stream_snapshots
 from nats_scheduler.runtime.port import StreamContents
+from nats_scheduler.runtime.removals import Removals as FollowedRemovals
 from nats_scheduler.runtime.snapshot_values import Manifest, snapshot_key
 from tests.simulation.planted_division import Changes
 
 
 def tail_begins_too_late() -> Changes:
     """Leave out the first messages that are stored after the sequence of the snapshot."""
-    original = Snapshots._restored
+    original = Snapshots.restored
     late: set[int] = set()
 
     def restored(self: Snapshots, given: SnapshotRestored, now: int) -> None:
@@ -37,7 +40,7 @@ def tail_begins_too_late() -> Changes:
         late.discard(id(self.snapshots))
         return self.last_read + 2 * is_late
 
-    yield Snapshots, "_restored", restored
+    yield Snapshots, "restored", restored
     yield StreamEngine, "followed_through", property(followed_through)
 
 
@@ -63,19 +66,18 @@ def fire_taken_for_stored() -> Changes:
 
 
 def living_schedule_removed() -> Changes:
-    """End whatever is held when it is looked up which schedules were removed, without reading it."""
+    """End whatever waits when something was removed, and believe the server whatever it says."""
 
-    def held_among(self: Snapshots, number: int, *_gone: Any) -> list[tuple[str, int]] | None:
-        rows = self._roster.rows
-        return None if number >= len(rows) else [(held.subject, held.sequence) for held in rows[number].visit()]
+    def find(self: Removals, *_gone: Any) -> Iterator[Found]:
+        yield [(held.subject, held.sequence) for held in self._roster]
 
-    def removals_suspected(self: Snapshots, given: RemovalsSuspected, _now: int) -> None:
-        for subject, sequence in given.schedules:
-            if (held := self._roster.exactly(subject, sequence)) is not None and held.flight is None:
-                self._parts.readers.lifecycle.end(held, Ending.REMOVED)
+    async def end(self: FollowedRemovals, _api: StreamContents, removed: Removed) -> int:
+        for found in self._engine.removals.find(*removed):
+            await self._pass(found)
+        return 1
 
-    yield Snapshots, "held_among", held_among
-    yield Snapshots, "_removals_suspected", removals_suspected
+    yield Removals, "find", find
+    yield FollowedRemovals, "_end", end
 
 
 def stream_trusted() -> Changes:
@@ -117,11 +119,11 @@ def target_taken_for_one_of_the_stream() -> Changes:
 
 OF_SNAPSHOTS = {
     tail_begins_too_late: ("Complete", 242),
-    replaced_schedule_survives: ("Gone", 635),
-    fire_taken_for_stored: ("Complete", 31),
+    replaced_schedule_survives: ("Gone", 212),
+    fire_taken_for_stored: ("Complete", 3),
     living_schedule_removed: ("Complete", 19),
     rows_not_entered: ("Complete", 19),
     history_forgotten: ("Faithful", 120),
-    target_taken_for_one_of_the_stream: ("Complete", 39),
+    target_taken_for_one_of_the_stream: ("Complete", 158),
 }
 """Each bug, the promise that it breaks, and a seed that shows it."""

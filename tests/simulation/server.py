@@ -100,8 +100,15 @@ class Server:
 
     def information(self) -> Any:
         """Return the leader's information about the stream."""
-        state = {"first_seq": 1, "last_seq": self.stream.applied}
+        first, gone = self.removed()
+        state = {"first_seq": first, "last_seq": self.stream.applied, "num_deleted": len(gone)}
         return {"config": self.stream.config, "created": self.created, "state": state}
+
+    def removed(self) -> tuple[int, frozenset[int]]:
+        """Return the first sequence that is stored, and what was removed behind it."""
+        stored = {message.sequence for message in self.stream.messages()}
+        first = min(stored, default=self.stream.last_sequence + 1)
+        return first, frozenset(range(first, self.stream.last_sequence)) - stored
 
     def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
         """Have the stream restored from a copy, or created again if the copy ends with sequence 0.

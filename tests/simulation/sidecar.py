@@ -243,6 +243,10 @@ class Sidecar:
         if self.link is not None and not self.link.lost.done():
             self.service.recheck(request.filter, request.sequence, request.below)
 
+    def list_streams(self) -> None:
+        """Receive what the list of all streams says of this one."""
+        self.service.update(StreamState.from_info(self._server.information()))
+
     async def _connected(self) -> Link:
         while True:
             wait = int(self._random.random() * RECONNECT_AFTER) + self._weather.way()

@@ -48,7 +48,7 @@ def test_engines_begin_with_snapshots_of_schedules_with_policies(monkeypatch: py
         give_back(held, history)
 
     monkeypatch.setattr(restoring, "give_back", counted)
-    for seed in range(12):
+    for seed in range(40):
         World(with_snapshots(seed), silent).run()
     assert {type(held) for held in found} == {HeldWithPolicies, HeldElsewhere}
 

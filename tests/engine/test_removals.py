@@ -1,0 +1,115 @@
+"""What the stream has removed without a word is not held, listed or noted any more, and costs no memory."""
+
+import sys
+
+import pytest
+
+from nats_scheduler.engine.actions import WakeAt
+from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
+from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
+from nats_scheduler.engine.removals import OTHERS_PER_UNIT, ROWS_PER_UNIT
+from nats_scheduler.engine.rows import ROW_LENGTH
+from tests.engine.direct import SCHEDULE, Desk, message_on, schedule
+from tests.engine.paused_builders import paused
+from tests.engine.test_places import desk_for
+
+MANY = ROW_LENGTH * (ROWS_PER_UNIT + 1)
+
+
+def found(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> list[tuple[str, int]]:
+    return [one for unit in desk.engine.removals.find(first, gone) for one in unit]
+
+
+def follow(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> None:
+    desk.step(SchedulesGone(found(desk, first, gone)))
+
+
+def endings(desk: Desk) -> list[tuple[str, Ending]]:
+    return [(event.schedule, event.ending) for event in desk.reported(ScheduleEnded)]
+
+
+@pytest.mark.parametrize("pattern", ["@every 5s", "@every 3h"], ids=["near", "far"])
+def test_a_schedule_that_is_gone_is_held_no_more(pattern: str) -> None:
+    desk = Desk(*(schedule(pattern, number, f"s.{number}") for number in range(1, 6)))
+    follow(desk, 3, frozenset({4, 99}))
+    assert {held.subject for held in desk.engine.held} == {"s.3", "s.5"}
+    assert sorted(endings(desk)) == [(f"s.{number}", Ending.REMOVED) for number in (1, 2, 4)]
+    assert desk.reads == []
+    assert found(desk, 3, frozenset({4, 99})) == []
+
+
+def test_of_many_none_is_left_and_none_is_ended_that_is_stored() -> None:
+    desk = Desk(*(schedule("@every 3h", number, f"s.{number}") for number in range(1, MANY + 1)))
+    gone = frozenset(range(500, MANY, 3))
+    units = list(desk.engine.removals.find(400, gone))
+    assert len(units) > 1
+    desk.step(SchedulesGone([one for unit in units for one in unit]))
+    assert {held.sequence for held in desk.engine.held} == set(range(400, MANY + 1)) - gone
+
+
+def test_one_that_a_limit_of_the_stream_removed_is_reported_as_lost() -> None:
+    desk = Desk(schedule("@every 3h"), evicts=True)
+    follow(desk, 2)
+    assert endings(desk) == [(SCHEDULE, Ending.LIMITS)]
+    assert [event.schedule for event in desk.reported(ScheduleLost)] == [SCHEDULE]
+
+
+def test_one_in_progress_is_left_to_its_read_and_one_that_was_replaced_is_another_one() -> None:
+    message = schedule("@every 5s")
+    desk = Desk(message, schedule("@every 3h", 2, "s.two"))
+    desk.at(4.5)
+    assert found(desk, 2) == []
+    desk.found(message)
+    told = [("s.two", 2)]
+    desk.read(schedule("@every 2h", 3, "s.two"))
+    desk.step(SchedulesGone([*told, (SCHEDULE, 1)]))
+    assert {(held.subject, held.sequence) for held in desk.engine.held} == {(SCHEDULE, 1), ("s.two", 3)}
+
+
+def test_rejected_paused_and_misnamed_messages_take_no_memory_any_more() -> None:
+    count = OTHERS_PER_UNIT + 10
+    desk = Desk(*(schedule("every day", number, f"s.{number}") for number in range(1, count + 1)))
+    desk.read(paused("@every 5s", count + 1, "p.1"), message_on("m.1", count + 2, Nats_Schedul="@daily"))
+    inactive, noted = desk.engine.inactive, desk.engine.misnaming.noted
+    assert (len(inactive.rejected), len(inactive.paused), len(noted)) == (count, 1, 1)
+    follow(desk, 8, frozenset({count}))
+    assert set(inactive.rejected) == {f"s.{number}" for number in range(8, count)}
+    follow(desk, count + 3)
+    assert (len(inactive.rejected), len(inactive.paused), len(noted)) == (0, 0, 0)
+
+
+def test_what_waits_for_a_place_and_is_gone_waits_no_more_and_a_place_that_falls_free_is_taken() -> None:
+    desk = desk_for(2, *(schedule("@every 3h", n, f"s.{n}") for n in range(1, 6)))
+    follow(desk, 2, frozenset({3}))
+    assert {held.subject for held in desk.engine.held} == {"s.2", "s.4"}
+    assert set(desk.engine.inactive.rejected) == {"s.5"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [RemovalRequested("x.>"), RemovalRequested(), RemovalRequested("s.*", below=9), RemovalRequested(sequence=7)],
+)
+def test_with_limited_places_a_request_costs_the_same_whatever_is_held(request_: RemovalRequested) -> None:
+    few, many = (calls_of(request_, count) for count in (10, 2_000))
+    assert many <= few + 10
+
+
+def calls_of(request: RemovalRequested, count: int) -> int:
+    """Return how many functions are called to take a request while so many schedules are held, and as many wait."""
+    desk = desk_for(count, *(schedule("@every 3h", number, f"s.{number}") for number in range(1, 2 * count + 1)))
+    assert len(desk.engine.held) == count
+    while desk.asked(WakeAt) == [WakeAt(desk.now)]:
+        desk.step()  # it reports what is rejected
+    calls = 0
+
+    def note(_frame: object, _event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    sys.setprofile(note)
+    try:
+        desk.step(request)
+    finally:
+        sys.setprofile(None)
+    assert desk.reads == []
+    return calls

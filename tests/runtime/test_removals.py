@@ -1,0 +1,102 @@
+"""What is held and listed follows what is stored, also if nobody asked the stream to remove it, and nobody saw it."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from nats_scheduler.engine.view import ALL
+from nats_scheduler.runtime import discovery, removals
+from nats_scheduler.schedule.instants import SECOND
+from tests.conftest import StartServer
+from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.servers import EMULATED_VERSIONS, V2_11
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have it looked at once what was removed."""
+    monkeypatch.setattr(removals, "FIRST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(removals, "SHORTEST_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(discovery, "LIST_INTERVAL_SECONDS", 0.3)
+
+
+def held(running: Running) -> set[str]:
+    view = running.sidecar.served["S"].view
+    rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
+    return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
+
+
+async def listed_are(running: Running, subjects: set[str]) -> None:
+    await eventually(
+        lambda: held(running) == subjects,
+        within_seconds=WAIT_SECONDS,
+        describe=f"what is listed is what is stored: {sorted(subjects)}",
+    )
+
+
+async def store_some(account: Account) -> set[str]:
+    """Store schedules that are far and near, a rejected one and a paused one; returns their subjects."""
+    patterns = [f"@at {in_seconds(7_000)}", "@every 3h", f"@at {in_seconds(90)}", "every day"]
+    for number, pattern in enumerate(patterns * 3):
+        await account.publish(f"S.s.{number}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": "S.out"})
+    return {f"S.s.{number}" for number in range(12)}
+
+
+async def purge_some(account: Account) -> set[str]:
+    await account.api.call("STREAM.PURGE.S", {"filter": "S.s.1"})
+    for sequence in (3, 4, 5):
+        await account.api.call("STREAM.MSG.DELETE.S", {"seq": sequence})
+    return {f"S.s.{number}" for number in (0, *range(5, 12))}
+
+
+async def purge_most(account: Account) -> set[str]:
+    await account.api.call("STREAM.PURGE.S", {"keep": 2})
+    return {"S.s.10", "S.s.11"}
+
+
+async def purge_all(account: Account) -> set[str]:
+    await account.api.call("STREAM.PURGE.S", {"filter": None})
+    return set()
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+@pytest.mark.parametrize("remove", [purge_some, purge_most, purge_all])
+async def test_what_is_removed_on_request_is_listed_no_more(
+    start_server: StartServer, version: str, remove: Callable[[Account], Awaitable[set[str]]]
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("S")
+        await running.ready("S")
+        await listed_are(running, await store_some(account))
+        await listed_are(running, await remove(account))
+
+
+async def test_so_is_what_is_removed_by_a_request_that_the_sidecar_may_not_see(start_server: StartServer) -> None:
+    grant = [one for one in permissions_of("2.11") if "PURGE" not in one.subject or one.act == "publish"]
+    grant = [one for one in grant if "MSG.DELETE" not in one.subject or one.act == "publish"]
+    targets = Permission("publish", "S.>", ("yes",) * 4)
+    server = await start_server(V2_11, config=accounts([[targets, *grant]]))
+    admin, user = url_of(server.url, "admin-0"), url_of(server.url, "sidecar-0")
+    async with account_on(admin) as account, sidecar_on(user) as running:
+        await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await running.ready("S")
+        await listed_are(running, await store_some(account))
+        await listed_are(running, await purge_some(account))
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+@pytest.mark.parametrize("limit", [{"max_msgs": 20}, {"max_age": 3 * SECOND}], ids=str)
+async def test_so_is_what_a_limit_of_the_stream_removes(
+    start_server: StartServer, version: str, limit: dict[str, int]
+) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("S", **limit)
+        await running.ready("S")
+        for number in range(200):
+            pattern = ["every day", "@every 3h"][number % 2]
+            await account.publish(f"S.s.{number}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": "S.out"})
+        await listed_are(running, {f"S.s.{number}" for number in range(180, 200)} if "max_msgs" in limit else set())
