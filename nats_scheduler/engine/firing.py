@@ -168,7 +168,7 @@ class Firing:
             self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
         self._lifecycle.move(held, Stage.BACKING_OFF)
         flight.attempts += 1
-        wait = self._lifecycle.refusals.refused(held, outcome.code, now)
+        wait = self._lifecycle.refusals.refused(held, outcome.code, flight.attempts, now)
         if flight.failing is None or flight.failing.code != outcome.code:
             flight.failing = Failing(outcome.code, outcome.description, now)
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))

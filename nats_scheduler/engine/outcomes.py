@@ -184,8 +184,8 @@ class Outcomes:
         self._unreported.extend(fires)
         refusals = self._lifecycle.refusals
         if refusals.held:
-            for fire in fires:
-                if fire.sequence in refusals.held:
+            for fire in fires:  # an earlier fire of the same schedule says nothing about the one that was refused
+                if fire.sequence in refusals.held and self._lifecycle.awaiting(fire) is not None:
                     refusals.stored(fire.sequence, now)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now

@@ -8,6 +8,8 @@ The rules:
   persists for others, it costs no more attempts than that.
 - A probe that is refused again passes its turn on: one schedule with a mistake of its own delays no other.
 - A schedule that rests is retried now and then anyway, at most `MAX_RESTING_RETRIES_PER_SECOND` for each reason.
+- A refusal that concerns one subject at one moment (`OF_A_MOMENT`) is no reason that others share. Each such fire is
+  retried on its own, within `OWN_BACK_OFF_LIMIT_NS` unless there are very many.
 
 Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that persists.
 """
@@ -18,13 +20,30 @@ from itertools import islice
 from nats_scheduler.engine.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS, Failing
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.roster import Roster
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
 """Longest back-off (ns) of the probe: *Live* promises that fires resume within 3 s."""
 
 MAX_RESTING_RETRIES_PER_SECOND = 100
 """Most resting schedules that are retried in a second, for each reason."""
+
+OF_A_MOMENT = frozenset({10063, 10071, 10163, 10164})
+"""The server's codes for conditions of one subject, or of one message, that end within moments.
+
+Another message is the last one on the subject (10071), as also a leader finds that is behind the node from which the
+schedule was read; or is being stored there (10164), as the fire before is on a leader that has not applied it; or that
+cannot be found out yet (10163). The leader has numbered the message as one before it led (10063).
+All others last until somebody acts, and are the stream's or the account's: no room (10002, 10023, 10047, 10077), no
+permission (403), an option that is off (10109, 10111, 10166); or they are the schedule's own for ever (400, 10054,
+10097, 10165, 10190). That an identity is in process (10158) is no refusal: its outcome is unknown.
+"""
+
+OWN_BACK_OFF_LIMIT_NS = 500 * MILLISECOND
+"""Longest back-off (ns) after a refusal of a moment."""
+
+MAX_OWN_RETRIES_PER_SECOND = 500
+"""Most schedules that are retried in a second after refusals of a moment, for each code."""
 
 RETRIES_PER_STORED = 2
 """Schedules that retry for each fire that is stored: the number doubles, so 100,000 are back after 17 round trips."""
@@ -38,6 +57,8 @@ class _Reason:
     """The schedules that are refused with one code."""
 
     reported_at: int
+    is_shared: bool
+    """Whether one schedule retries for all; else each retries on its own."""
     members: dict[int, Held] = field(default_factory=dict)
     """By sequence; the one that waits longest is first."""
     probe: int = 0
@@ -57,17 +78,23 @@ class Refusals:
         self._codes: dict[int, int] = {}
         self._reasons: dict[int, _Reason] = {}
 
-    def refused(self, held: Held, code: int, now: int) -> int:
-        """Schedule the retry of a refused fire, soon or when its turn comes; returns the longest wait (ns)."""
+    def refused(self, held: Held, code: int, attempts: int, now: int) -> int:
+        """Schedule the retry of a fire that was refused at each of its `attempts`; returns the longest wait (ns)."""
         sequence = held.sequence
         if self._codes.get(sequence, code) != code:
             self.discard(sequence)
         reason = self._reasons.get(code)
         if reason is None:
-            reason = self._reasons[code] = _Reason(reported_at=now)
+            reason = self._reasons[code] = _Reason(now, code not in OF_A_MOMENT)
         self.held[sequence], self._codes[sequence] = held, code
         reason.members.pop(sequence, None)
         reason.members[sequence] = held
+        if not reason.is_shared:
+            reason.probe = reason.probe or sequence
+            wait = min(FIRST_BACK_OFF_NS << min(attempts - 1, 20), OWN_BACK_OFF_LIMIT_NS)
+            wait = max(wait, len(reason.members) * SECOND // MAX_OWN_RETRIES_PER_SECOND)
+            self._roster.wake(held, now + wait)
+            return wait
         rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // MAX_RESTING_RETRIES_PER_SECOND)
         self._roster.wake(held, now + rest)
         if reason.probe in (0, sequence):
@@ -81,7 +108,7 @@ class Refusals:
         reason = self._reasons[self._codes[sequence]]
         self.discard(sequence)
         reason.attempts = 0
-        for other in list(islice(reason.members, RETRIES_PER_STORED)):
+        for other in list(islice(reason.members, RETRIES_PER_STORED if reason.is_shared else 0)):
             reason.members[other] = held = reason.members.pop(other)
             self._roster.wake(held, now)
 
@@ -90,7 +117,7 @@ class Refusals:
         at = now + FIRST_BACK_OFF_NS  # a request for a change is seen before the change is made, and may come often
         for reason in self._reasons.values():
             reason.attempts = 0
-            if reason.tries_at > at:
+            if reason.is_shared and reason.tries_at > at:
                 reason.tries_at = at
                 self._roster.wake(reason.members[reason.probe], at)
 
@@ -124,6 +151,7 @@ class Refusals:
         return [(sequence, flight.failing) for sequence, flight in flights if flight is not None and flight.failing]
 
     def _probe(self, reason: _Reason, at: int) -> None:
-        """Make the schedule that waits longest the probe, which retries at an instant (ns)."""
+        """Make the schedule that waits longest the probe, which retries at an instant (ns) if the reason is shared."""
         reason.probe, reason.tries_at = next(iter(reason.members)), at
-        self._roster.wake(reason.members[reason.probe], at)
+        if reason.is_shared:
+            self._roster.wake(reason.members[reason.probe], at)

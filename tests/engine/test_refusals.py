@@ -7,13 +7,13 @@ import pytest
 from nats_scheduler.engine.events import FireRefused, FiresDropped, FiresMissed, SchedulesFailing, StillRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import ContentRead, Refused, Stored, StreamChanged
-from nats_scheduler.engine.refusals import REMINDER_INTERVAL_NS, RETRIES_PER_STORED
+from nats_scheduler.engine.refusals import MAX_OWN_RETRIES_PER_SECOND, REMINDER_INTERVAL_NS, RETRIES_PER_STORED
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, schedule
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 DENIED = Refused(403, 403, "our user may not publish to the target")
@@ -198,3 +198,50 @@ def test_the_wall_clock_stepping_back_keeps_nobody_waiting() -> None:
     network.targets.clear()
     world.advance(LIVE)
     assert {fired.schedule for fired in world.generated} == {"s.0", "s.1", "s.2"}
+
+
+IN_PROCESS = Refused(400, 10164, "wrong last sequence")
+WRONG_LAST = Refused(400, 10071, "wrong last sequence: 0")
+OWN_RETRY_LIMIT = 500 * MILLISECOND
+
+
+def refused_twice(desk: Desk, message: StoredMessage, refusal: Refused, fire: Fire) -> None:
+    """Let the guard refuse a fire in flight, and the next attempt after the schedule was read again."""
+    desk.concluded(fire, refusal)
+    desk.found(message)
+    desk.concluded(desk.fire, refusal)
+
+
+def test_the_acknowledgement_of_an_earlier_fire_does_not_let_a_refused_one_wait() -> None:
+    other, message = schedule("@every 1s", 1, "s.other"), schedule("@every 2s", 2)
+    desk = Desk(other, message, blocks_refused=True)
+    refused_twice(desk, other, IN_PROCESS, desk.in_flight(other, 1))  # it retries first
+    desk.at(1.5)
+    desk.found(message)
+    first = next(fire for fire in desk.at(2).fires if fire.schedule == SCHEDULE)
+    desk.at(3.9).read(stored_fire(first, 3, START + 2 * SECOND))  # a replica is ahead of the leader
+    desk.found(message)
+    second = next(fire for fire in desk.at(4).fires if fire.schedule == SCHEDULE)
+    refused_twice(desk, message, IN_PROCESS, second)
+    desk.at(4.04).concluded(first, Stored(3))
+    reads = [read for tenth in range(1, 8) for read in desk.at(4 + tenth / 10).reads]
+    assert (SCHEDULE, 2) in reads
+
+
+@pytest.mark.parametrize("refusal", [IN_PROCESS, WRONG_LAST, Refused(503, 10163, ""), Refused(503, 10063, "")])
+def test_what_concerns_one_subject_at_a_moment_is_tried_again_on_its_own(refusal: Refused) -> None:
+    world, network = world_with(20, "@every 2s", out=refusal, never=refusal)
+    for number in range(100):
+        world.publish(f"never.{number}", {"Nats-Schedule": "@every 2s", "Nats-Schedule-Target": "never"})
+    world.advance("20s")
+    network.targets.pop("out")
+    world.advance(OWN_RETRY_LIMIT + 100 * MILLISECOND)
+    assert {fired.schedule for fired in world.generated} == {f"s.{number}" for number in range(20)}
+
+
+def test_a_refusal_of_a_moment_costs_few_attempts() -> None:
+    world, network = world_with(2_000, "@every 2s", out=IN_PROCESS)
+    world.advance("10s")
+    before = network.attempts
+    world.advance("10s")
+    assert network.attempts - before <= 10 * (MAX_OWN_RETRIES_PER_SECOND + 100)
