@@ -69,6 +69,8 @@ class ServerLimits:
     """How long (ns) before its due time the content of a fire is read."""
     blocks_refused: bool = False
     """What its guard refuses stays "in process" until the duplicate window ends (2.11, streams with replicas)."""
+    replicated: bool = False
+    """What the leader has accepted may not be applied yet, and another leader does not know of it."""
     silent: bool = False
     """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
 

@@ -13,8 +13,9 @@ Its fires are built and sent in `engine.firing`; what follows from their outcome
 
 from collections.abc import Callable, Iterable
 
-from nats_scheduler.engine.actions import Action, ReadContent
+from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.assembly import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
+from nats_scheduler.engine.events import AttemptRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
 from nats_scheduler.engine.flight import DONE, Flight, Stage
@@ -390,6 +391,7 @@ class Course:
         is_by_guard = outcome.code in WRONG_LAST_SEQUENCE
         flight.refused(fire, by_guard=is_by_guard, blocks=self._limits.blocks_refused)
         if is_by_guard and not flight.was_rechecked:
+            self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, 0)))
             flight.fire = flight.content = None
             flight.was_rechecked = True
             self.read(held)

@@ -128,6 +128,16 @@ class FireUnknown:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptRefused:
+    """An attempt to store a fire was refused, the first one or a later one; the next comes after `retry_after` ns."""
+
+    fire: Fire
+    code: int
+    description: str
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
 class FireRefused:
     """The server refused a fire; it is retried after at most `retry_after` ns while the schedule is held."""
 
@@ -294,6 +304,7 @@ Event = (
     | FireStored
     | FireReadBack
     | FireUnknown
+    | AttemptRefused
     | FireRefused
     | FireForged
     | FiresMissed

@@ -8,6 +8,8 @@ The rules:
 - A fire into another stream is looked for there before it is sent, if it may be stored there already: it was sent
   before, it was due before this instance could fire it, or it is late. What the stream drops as a duplicate ends with
   its window.
+- A fire that may be in flight already at the leader of a stream with replicas waits until that is concluded
+  (`engine.proposals`).
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
   policies `engine.missed` says which of them is sent.
 
@@ -18,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, Report
 from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.engine.events import AttemptRefused, FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
 from nats_scheduler.engine.held import Held, HeldElsewhere, HeldWithPolicies
@@ -27,6 +29,7 @@ from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.missed import dropped_before
 from nats_scheduler.engine.overdue import OverdueRule
+from nats_scheduler.engine.proposals import Proposals
 from nats_scheduler.message.placing import Header
 from nats_scheduler.message.report import report_headers
 from nats_scheduler.schedule.instants import SECOND
@@ -53,6 +56,8 @@ class Firing:
         self._limits = limits
         self._emit = emit
         self._handed_out: list[Fire] = []
+        self.proposals = Proposals(lifecycle, emit, is_replicated=limits.replicated)
+        """What may be in flight at the leader."""
         self.overdue = OverdueRule()
         """Since when this instance can fire."""
         self.is_open = False
@@ -110,6 +115,10 @@ class Firing:
         if flight.refusal is not None:
             self.refused(held, flight, fire, flight.refusal, now)
             return
+        may_be_sent_by_others = self.overdue.may_be_stored(held)
+        if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
+            self._await_conclusion(held, flight, fire)
+            return
         self._lifecycle.move(held, Stage.IN_FLIGHT)
         flight.fire = fire
         if isinstance(held, HeldElsewhere):
@@ -123,6 +132,14 @@ class Firing:
             flight.content = flight.source = None  # not what the next fire is built from
         self._in_flight.begun()
         self._handed_out.append(fire)
+
+    def _await_conclusion(self, held: Held, flight: Flight, fire: Fire) -> None:
+        """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
+        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.roster.cancel_wake(held)
+        flight.fire = fire if flight.may_be_stored else None
+        flight.content = flight.source = None  # it is read again
+        self.proposals.wait(held, fire)
 
     def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Repeat a fire of unknown outcome whose schedule is still stored."""
@@ -169,6 +186,7 @@ class Firing:
         self._lifecycle.move(held, Stage.BACKING_OFF)
         flight.attempts += 1
         wait = self._lifecycle.refusals.refused(held, outcome.code, flight.attempts, now)
+        self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, wait)))
         if flight.failing is None or flight.failing.code != outcome.code:
             flight.failing = Failing(outcome.code, outcome.description, now)
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))

@@ -178,6 +178,8 @@ class Flight:
     """How often the server refused the fire for another reason than its guard."""
     may_be_stored: bool = False
     """Whether `fire` may be stored although no answer said so."""
+    unconcluded: int | None = None
+    """How many questions had been asked (`engine.proposals`) when an attempt ended of which the outcome is unknown."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     before: FireBefore | None = None

@@ -26,9 +26,6 @@ Limit: another leader does not have the identities that the one before kept, and
 fire with another identity stores it again then. So it may if it sends the first identity at the end of the window.
 """
 
-from collections.abc import Callable
-
-from nats_scheduler.engine.actions import Action, AwaitProposals
 from nats_scheduler.engine.assembly import ServerLimits, refusal_of, with_another_identity
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
@@ -63,17 +60,11 @@ class Identities:
         firing: Firing,
         lifetimes: Lifetimes,
         limits: ServerLimits,
-        emit: Callable[[Action], None],
     ) -> None:
         self._lifecycle = lifecycle
         self._firing = firing
         self._lifetimes = lifetimes
         self._limits = limits
-        self._emit = emit
-        self._asked: list[InProcess] = []
-        """The identities for which the leader was asked to apply what it has accepted, all by one question."""
-        self._to_ask: list[InProcess] = []
-        """Those for which it is asked when it has answered that."""
 
     # -- a forged message has it ---------------------------------------------------------------------------------
 
@@ -114,21 +105,14 @@ class Identities:
         limit = 0 if is_next else min(IN_PROCESS_NS << min(flight.refusals, 20), IN_PROCESS_LIMIT_NS)
         if not found.is_asked and now - found.since >= limit:
             found.is_asked, found.asked_at = True, now
-            self._to_ask.append(found)
-            self._ask()
+            self._firing.proposals.ask_about(found)
         return False
-
-    def _ask(self) -> None:
-        if self._to_ask and not self._asked:
-            self._asked, self._to_ask = self._to_ask, []
-            self._emit(AwaitProposals(self._asked[0].fire))
 
     def applied(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> None:
         """Send fires once more, now that all is applied that came before: the answers decide."""
-        asked, self._asked = self._asked, []
-        for found in asked:
+        for found in self._firing.proposals.answered(answer, now):
             self._is_applied(found, isinstance(answer, ProposalsApplied), now)
-        self._ask()
+        self._firing.proposals.ask_next()
 
     def _is_applied(self, found: InProcess, is_confirmed: bool, now: int) -> None:
         held = self._lifecycle.active(found.fire.sequence)

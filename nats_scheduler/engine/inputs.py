@@ -186,6 +186,8 @@ class ProposalsUnconfirmed:
 
     fire: Fire
     reason: str
+    is_final: bool = False
+    """The stream or our permissions do not allow the question."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Outcomes:
         self._purges = purges
         self._limits = limits
         self._emit = emit
-        self.identities = Identities(lifecycle, course.firing, lifetimes, limits, emit)
+        self.identities = Identities(lifecycle, course.firing, lifetimes, limits)
         """Under which identities fires are sent again."""
         self._expect = expect
         self._moved = moved
@@ -136,7 +136,8 @@ class Outcomes:
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
-            flight.may_be_stored = flight.may_be_stored or outcome.may_be_stored
+            if outcome.may_be_stored:
+                flight.may_be_stored, flight.unconcluded = True, self._firing.proposals.begun
             if not outcome.in_process:
                 flight.in_process = None  # this attempt may have been received by another leader
             elif self.identities.is_in_process(held, flight, fire, now):

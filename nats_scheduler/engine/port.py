@@ -21,6 +21,7 @@ What every implementation promises:
 - What is looked for and was sent through this port before is found if it was stored before it is looked for. What was
   not sent here is found if it was stored a second before, and not removed.
 - With the guard, a fire whose schedule is not the last message on its subject is `Refused` with 10071.
+- `DuplicateRead` says that there is no message only if the server that answered had reached the sequence, and leads.
 - `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
   answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
   was followed: then the answer is `ContentUnread`, so that no fire is sent before the leader has its schedule.

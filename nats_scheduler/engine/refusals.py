@@ -34,7 +34,7 @@ OF_A_MOMENT = frozenset({10063, 10071, 10163, 10164})
 Another message is the last one on the subject (10071), as also a leader finds that is behind the node from which the
 schedule was read; or is being stored there (10164), as the fire before is on a leader that has not applied it; or that
 cannot be found out yet (10163). The leader has numbered the message as one before it led (10063).
-All others last until somebody acts, and are the stream's or the account's: no room (10002, 10023, 10047, 10077), no
+All others last until an operator acts, and are the stream's or the account's: no room (10002, 10023, 10047, 10077), no
 permission (403), an option that is off (10109, 10111, 10166); or they are the schedule's own for ever (400, 10054,
 10097, 10165, 10190). That an identity is in process (10158) is no refusal: its outcome is unknown.
 """

@@ -316,6 +316,7 @@ class StreamEngine:
         self._intake.is_live = self._admission.is_live = True
         self._course.overlaps.caught_up(self._intake.last_read)
         self._outcomes.overdue.caught_up(now)
+        self._course.firing.proposals.caught_up()
         self._course.firing.is_open = not self._draining
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._backlog.begin_with(self.ownership.shards)

@@ -72,12 +72,15 @@ class JetStreamApi:
         """Whether `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
         return self.prefix == "$JS.API" and finds_last(self._connection.server.version)
 
-    async def call(self, request: str, body: Any = None, within_seconds: float | None = None) -> Any:
+    async def call(
+        self, request: str, body: Any = None, within_seconds: float | None = None, *, is_repeatable: bool = False
+    ) -> Any:
         """Return the JSON answer to `request` (the subject behind the prefix); raises `ApiError` if it is a refusal.
 
+        It is sent again while it is not answered if it `is_repeatable`, or is one of `REPEATABLE_REQUESTS`.
         Raises as `Connection.request` does if there is no answer, or none within `within_seconds` if that is less.
         """
-        is_repeatable = request.startswith(REPEATABLE_REQUESTS)
+        is_repeatable = is_repeatable or request.startswith(REPEATABLE_REQUESTS)
         deadline = min(within_seconds or self._deadline, self._deadline)
         answer = await self._connection.request_json(
             f"{self.prefix}.{request}", body, deadline, is_repeatable=is_repeatable

@@ -3,8 +3,8 @@
 The answer `duplicate` only says that some client stored something under the fire's identity, and any client can.
 If the message is gone, consumed or replaced, the time of the next stored message is the latest at which it was there.
 
-The rule: "the message is gone" counts only from a server that has reached its sequence.
-Cost: one request a duplicate, three if its message is gone; duplicates are rare except after a lost connection.
+The rule: "the message is gone" counts only from a leader that has reached its sequence, and leads (`jetstream.reach`).
+Cost: one request a duplicate, some more if its message is gone; duplicates are rare except after a lost connection.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -30,7 +31,7 @@ def duplicate_reader(
 
     async def ask(request: ReadDuplicate) -> Input:
         try:
-            return await _read_duplicate(api, request.stream or stream, request)
+            return await _read_duplicate(api, request.stream or stream, request, tasks)
         except JetStreamError as error:
             return DuplicateUnread(request.fire, str(error))
 
@@ -40,9 +41,10 @@ def duplicate_reader(
     return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
-async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate) -> Input:
+async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:
     fire, sequence = request.fire, request.sequence
-    message = await api.message(stream, seq=sequence)
+    leader = LeaderReach(api, stream, tasks, may_lag=True)
+    message = await leader.confirmed(sequence, lambda: api.message(stream, seq=sequence))
     if message is not None:
         return DuplicateRead(fire, sequence, message, message.stored_at)
     state = inner(inner(await api.stream(stream)).get("state"))

@@ -4,7 +4,11 @@ It is a purge that removes nothing.
 As the server does: the leader proposes a purge to the replicas as it does a message, applies both in the order in which
 they were proposed, and answers after that (`test_what_was_accepted_before_is_applied_before`).
 
-Cost: one request. Limit: on a stream with `deny_purge` the answer is always `ProposalsUnconfirmed`.
+The rule: a node that dies or pauses answers nothing, so the request is repeated while it is not answered. The answer to
+any of them counts, because each was sent after the wait began.
+
+Cost: one request, and two a second while there is no answer.
+Limit: on a stream with `deny_purge` the answer is always `ProposalsUnconfirmed`.
 """
 
 import asyncio
@@ -14,10 +18,13 @@ from nats_scheduler.engine.inputs import Input, ProposalsApplied, ProposalsUncon
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 
 MAX_WAITS_IN_FLIGHT = 1
 """Waits in flight at once: an engine begins the next one after the answer."""
+
+PURGE_FAILED = 10110
+"""The server's code if the stream does not allow purges."""
 
 NO_SUBJECT = "nats-scheduler.no-subject"
 """What is purged: no program publishes there, and no schedule is on it, so that no other sidecar re-checks one."""
@@ -32,10 +39,13 @@ def proposal_waiter(
     """Return what waits for the leader of a stream."""
 
     async def ask(request: AwaitProposals) -> Input:
+        nothing = {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES}
         try:
-            await api.call(f"STREAM.PURGE.{stream}", {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES})
+            await api.call(f"STREAM.PURGE.{stream}", nothing, is_repeatable=True)
         except JetStreamError as error:
-            return ProposalsUnconfirmed(request.fire, str(error))
+            is_refused = isinstance(error, ApiError) and error.code == PURGE_FAILED
+            is_final = is_refused or isinstance(error, NotPermittedError)
+            return ProposalsUnconfirmed(request.fire, str(error), is_final)
         return ProposalsApplied(request.fire)
 
     def give_up(request: AwaitProposals, reason: str) -> Input:

@@ -23,6 +23,7 @@ from itertools import takewhile
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import NOT_PERMITTED, FiresStored, Outcome, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.jetstream.acknowledgements import Acknowledgements
+from nats_scheduler.jetstream.api import TEMPORARY_STATUS
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 
@@ -185,7 +186,8 @@ def outcome_of(stream: str, block: bytes, body: bytes) -> Outcome | None:
     Each answer of a server names the stream, refusals too, and gives a sequence or an error with its two codes
     (`test_every_answer_of_a_server_names_the_stream`).
     No responders (503) may mean that the stream has no leader at the moment, so the outcome is unknown and not refused.
-    It is also unknown while the server is storing a message with the same identity.
+    It is also unknown while the server is storing a message with the same identity, and if a leader could not propose
+    it to its replicas, because it leads no more: that error has no code of its own.
     """
     if block.startswith(NO_RESPONDERS):
         return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
@@ -204,4 +206,6 @@ def _refusal(error: Object) -> Refused | Unknown | None:
     status, code = integer(error.get("code")), integer(error.get("err_code"))
     if code == ID_IN_PROCESS:
         return IN_PROCESS
+    if status == TEMPORARY_STATUS and code == 0:
+        return Unknown(f"the leader could not propose it: {error.get('description', '')}")
     return Refused(status, code, str(error.get("description", ""))) if status > 0 and code > 0 else None

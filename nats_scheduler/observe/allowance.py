@@ -17,10 +17,13 @@ PERIOD_SECONDS = 60.0
 class Allowance:
     """Decides which lines may be written; used on the event loop."""
 
-    def __init__(self, left_out: Callable[[str, str, int], None], *, period: float = PERIOD_SECONDS) -> None:
+    def __init__(
+        self, left_out: Callable[[str, str, int], None], *, period: float = PERIOD_SECONDS, most: int = MAX_LINES
+    ) -> None:
         """Begin; `left_out` is called with kind, stream and number at the end of a period (s) with too many lines."""
         self._left_out = left_out
         self._period = period
+        self._most = most
         self._counts: dict[tuple[str, str], int] = {}
 
     def grants(self, kind: str, stream: str) -> bool:
@@ -30,9 +33,9 @@ class Allowance:
         self._counts[key] = count + 1
         if count == 0:
             asyncio.get_running_loop().call_later(self._period, self._end_period, key)
-        return count < MAX_LINES
+        return count < self._most
 
     def _end_period(self, key: tuple[str, str]) -> None:
-        left_out = self._counts.pop(key) - MAX_LINES
+        left_out = self._counts.pop(key) - self._most
         if left_out > 0:
             self._left_out(*key, left_out)

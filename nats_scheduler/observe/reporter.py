@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, assert_never
 
 from nats_scheduler.engine.events import (
+    AttemptRefused,
     CalendarApplied,
     CalendarMissing,
     Event,
@@ -36,9 +37,12 @@ from nats_scheduler.engine.events import (
     StillRefused,
     StreamReady,
 )
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.message.advisory_messages import no_advice, rejection_fields
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
+from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
 from nats_scheduler.observe.instance_reports import InstanceReports
@@ -53,6 +57,9 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's streams among more instances"
 """What an operator can do against an overload."""
 
+MAX_ATTEMPTS_LOGGED = 1_000
+"""The maximum number of debug lines of one kind about the fires of one stream in one second."""
+
 Listener = Callable[[str, Event], None]
 _time = format_rfc3339
 
@@ -66,6 +73,7 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
         self.activity = Activity(metrics.fires)
         """What happened in the last hour, by minute."""
         self._logs_debug = self._log.writes_debug
+        self._debug_allowance = Allowance(self._left_out, period=1.0, most=MAX_ATTEMPTS_LOGGED)
         self._listeners: list[Listener] = []
         self._listeners_of: dict[type[Event], list[Listener]] = {}
         """Those that want events of one kind only."""
@@ -98,6 +106,8 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
         match event:  # the most frequent first: each case that does not match costs about 0.07 us
             case FireStored():
                 self._fires.stored(stream, event)
+                if self._logs_debug:
+                    self._log_stored(stream, event)
             case FireReadBack():
                 self._seen(stream, event)
             case ScheduleAccepted():
@@ -116,6 +126,8 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
                 self._lost(stream, event)
             case FireUnknown():
                 self._unanswered(stream, event)
+            case AttemptRefused():
+                self._attempt_refused(stream, event)
             case FireRefused():
                 self._fire_refused(stream, event)
             case FireForged():
@@ -284,7 +296,23 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
 
     def _unanswered(self, stream: str, event: FireUnknown) -> None:
         self._metrics.unanswered.labels(stream).inc()
-        self._log.debug("fire_unanswered", stream=stream, schedule=event.fire.schedule, reason=event.reason)
+        if self._logs_attempt("fire_unanswered", stream):
+            fields = {"reason": event.reason, "retry_after": _wait(event.retry_after)}
+            self._log.debug("fire_unanswered", stream=stream, **_attempt(event.fire), **fields)
+
+    def _attempt_refused(self, stream: str, event: AttemptRefused) -> None:
+        if self._logs_attempt("attempt_refused", stream):
+            fields = {"code": event.code, "reason": event.description, "retry_after": _wait(event.retry_after)}
+            self._log.debug("attempt_refused", stream=stream, **_attempt(event.fire), **fields)
+
+    def _log_stored(self, stream: str, event: FireStored) -> None:
+        if self._logs_attempt("fire_stored", stream):
+            fields = {"stored_as": event.stored_sequence, "duplicate": event.duplicate}
+            self._log.debug("fire_stored", stream=stream, **_attempt(event.fire), **fields)
+
+    def _logs_attempt(self, action: str, stream: str) -> bool:
+        """Return whether the outcome of one more attempt to store a fire is logged."""
+        return self._logs_debug and self._debug_allowance.grants(action, stream)
 
     def _fire_refused(self, stream: str, event: FireRefused) -> None:
         self._metrics.refused.labels(stream, str(event.code)).inc()
@@ -297,7 +325,7 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
             "code": event.code,
             "reason": event.description,
         }
-        retry_after = f"{event.retry_after / SECOND}s"
+        retry_after = _wait(event.retry_after)
         if self._warn("fire_refused", stream, {"stream": stream, "retry_after": retry_after, **fields}):
             self._advise("fire_refused", stream, **fields)
 
@@ -366,3 +394,14 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
             self._log.debug("expiry_failed", stream=stream, **fields)
         elif self._warn("expiry_failed", stream, {"stream": stream, **fields}):
             self._advise("expiry_failed", stream, **fields)
+
+
+def _attempt(fire: Fire) -> dict[str, Any]:
+    """Return the fields that say which fire was sent."""
+    identity = fire_identity(fire.schedule, fire.sequence, fire.fire_time, fire.taken)
+    return {"schedule": fire.schedule, "identity": identity}
+
+
+def _wait(duration: int) -> str:
+    """Return a wait (ns) as the log has it."""
+    return f"{duration / SECOND}s"

@@ -43,7 +43,8 @@ class EngineBasis:
         """Return an engine that has read nothing."""
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
-        limits = ServerLimits(guard, self.server.max_payload, settings.look_ahead, blocks, self.is_silent)
+        known = guard, self.server.max_payload, settings.look_ahead, blocks
+        limits = ServerLimits(*known, replicated=self.is_replicated, silent=self.is_silent)
         return StreamEngine(
             replace(self.rules, restrictions=settings.restrictions_on(self.name)),
             dialects_of(self.mode),

@@ -271,7 +271,7 @@ class MemoryContact:
 
     def _applying(self, request: AwaitProposals) -> _Request:
         fire, denied = request.fire, self._stream.config.get("deny_purge") is True
-        unconfirmed = ProposalsUnconfirmed(fire, "stream purge not permitted")
+        unconfirmed = ProposalsUnconfirmed(fire, "stream purge not permitted", is_final=True)
         return _Request(
             do=lambda: unconfirmed if denied else ProposalsApplied(fire),
             refuse=lambda refusal: ProposalsUnconfirmed(fire, refusal.description),

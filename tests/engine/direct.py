@@ -72,6 +72,7 @@ class Desk:
         max_age: int = 0,
         evicts: bool = False,
         blocks_refused: bool = False,
+        replicated: bool = False,
         duplicate_window: int = DEFAULT_DUPLICATE_WINDOW_NS,
         only_schedules: bool = False,
     ):
@@ -84,7 +85,7 @@ class Desk:
             evicts=evicts,
             duplicate_window=duplicate_window,
         )
-        limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, silent)
+        limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, replicated, silent)
         self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
         self.now = START
         self.actions: list[Action] = []

@@ -62,7 +62,7 @@ class Wire(Connection):
 
     def answer(self, number: int, body: bytes) -> None:
         """Answer a fire, as the server or as another client."""
-        self._sinks[0](b"_INBOX.a.S.%d" % number, b"", b"", body)
+        self._sinks[0](b"_INBOX.a.1.%d" % number, b"", b"", body)
 
 
 class Course:
@@ -141,3 +141,11 @@ async def test_the_answer_of_somebody_else_takes_no_place_of_the_servers() -> No
     assert (course.received, course.publisher.in_flight) == ([], 1)
     course.wire.acknowledge(1, at_once=False)
     assert course.received == [PublishConcluded(fire, Stored(101))]
+
+
+async def test_what_a_leader_could_not_propose_is_unknown_at_once() -> None:
+    course = Course()
+    [fire] = course.publish(1)
+    course.wire.answer(1, b'{"error":{"code":503,"description":"raft: not leader"},"stream":"S","seq":0}')
+    unknown = Unknown("the leader could not propose it: raft: not leader")
+    assert course.received == [PublishConcluded(fire, unknown)]
