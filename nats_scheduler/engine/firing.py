@@ -117,7 +117,7 @@ class Firing:
             return
         may_be_sent_by_others = self.overdue.may_be_stored(held)
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
-            self._await_conclusion(held, flight, fire)
+            self._await_conclusion(held, flight, fire, now)
             return
         self._lifecycle.move(held, Stage.IN_FLIGHT)
         flight.fire = fire
@@ -133,13 +133,13 @@ class Firing:
         self._in_flight.begun()
         self._handed_out.append(fire)
 
-    def _await_conclusion(self, held: Held, flight: Flight, fire: Fire) -> None:
+    def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
         self._lifecycle.move(held, Stage.BACKING_OFF)
         self._lifecycle.roster.cancel_wake(held)
         flight.fire = fire if flight.may_be_stored else None
         flight.content = flight.source = None  # it is read again
-        self.proposals.wait(held, fire)
+        self.proposals.wait(held, fire, now)
 
     def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Repeat a fire of unknown outcome whose schedule is still stored."""

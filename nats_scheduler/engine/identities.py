@@ -35,6 +35,7 @@ from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import DuplicateRead, ProposalsApplied, ProposalsUnconfirmed
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
+from nats_scheduler.engine.proposals import PROOF_AGE_LIMIT_NS
 from nats_scheduler.message.identity import number_after
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -46,9 +47,6 @@ IN_PROCESS_LIMIT_NS = 2 * SECOND
 
 MAX_GIVEN_UP_AT_ONCE = 8
 """After so many identities of a fire in a row the leader is asked as late as for the first one."""
-
-PROOF_AGE_LIMIT_NS = 3 * SECOND
-"""If the question to the leader was asked longer ago, it is asked again: the stream may have another leader."""
 
 
 class Identities:
@@ -92,27 +90,31 @@ class Identities:
         if fire.is_elsewhere:
             return False
         found = flight.in_process
+        is_first = found is None or found.fire is not fire
         if found is None or found.fire is not fire:
             found = flight.in_process = InProcess(fire, since=now)
-        if found.is_applied and now - found.asked_at <= PROOF_AGE_LIMIT_NS and self._firing.may_publish:
+        is_next = 0 < flight.given_up <= MAX_GIVEN_UP_AT_ONCE
+        limit = 0 if is_next else min(IN_PROCESS_NS << min(flight.refusals, 20), IN_PROCESS_LIMIT_NS)
+        is_proven = found.is_applied and now - found.asked_at <= PROOF_AGE_LIMIT_NS
+        if not is_first and now - found.since >= limit:
+            is_proven = is_proven or self._firing.proposals.proves(now)
+        if is_proven and self._firing.may_publish:
             flight.block(fire)
             flight.given_up += 1
             fire = self._renumbered(flight, fire, flight.number_of(fire.fire_time))
             self._firing.repeat(held, flight, fire, now)
             return True
         found.is_applied = False
-        is_next = 0 < flight.given_up <= MAX_GIVEN_UP_AT_ONCE
-        limit = 0 if is_next else min(IN_PROCESS_NS << min(flight.refusals, 20), IN_PROCESS_LIMIT_NS)
         if not found.is_asked and now - found.since >= limit:
             found.is_asked, found.asked_at = True, now
-            self._firing.proposals.ask_about(found)
+            self._firing.proposals.ask_about(found, now)
         return False
 
     def applied(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> None:
         """Send fires once more, now that all is applied that came before: the answers decide."""
         for found in self._firing.proposals.answered(answer, now):
             self._is_applied(found, isinstance(answer, ProposalsApplied), now)
-        self._firing.proposals.ask_next()
+        self._firing.proposals.ask_next(now)
 
     def _is_applied(self, found: InProcess, is_confirmed: bool, now: int) -> None:
         held = self._lifecycle.active(found.fire.sequence)

@@ -28,10 +28,14 @@ from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.inputs import ProposalsApplied, ProposalsUnconfirmed
 from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 ASKED_AGAIN_LIMIT_NS = 400 * MILLISECOND
 """Longest wait before a question that was not answered is asked again: *Live* promises that fires resume within 3 s."""
+
+
+PROOF_AGE_LIMIT_NS = 3 * SECOND
+"""If the question to the leader was asked longer ago, it is asked again: the stream may have another leader."""
 
 
 class Proposals:
@@ -45,6 +49,8 @@ class Proposals:
         """How many questions were asked."""
         self._confirmed = 0
         """The number of the last one that was confirmed."""
+        self._begun_at = self._confirmed_at = 0
+        """When (ns) the last one was asked, and the last one that was confirmed."""
         self._able_since = [0] * SHARDS
         """How many had been asked when this instance became able to fire for each shard."""
         self._is_impossible = False
@@ -69,6 +75,14 @@ class Proposals:
         for shard in shards:
             self._able_since[shard] = self.begun
 
+    def proves(self, now: int) -> bool:
+        """Return whether a repeated attempt proves that nothing is stored any more under an identity in process.
+
+        It was sent after all was applied that had been accepted before, by the same leader unless that was long ago.
+        """
+        is_asked = self._is_replicated and not self._is_impossible
+        return is_asked and now - self._confirmed_at <= PROOF_AGE_LIMIT_NS
+
     def is_unconcluded(self, held: Held, flight: Flight, *, may_be_sent_by_others: bool) -> bool:
         """Return whether the fire of a schedule may be in flight at the leader."""
         if not self._is_replicated or self._is_impossible or held.is_elsewhere:
@@ -78,22 +92,22 @@ class Proposals:
             since = max(since, self._able_since[held.shard])
         return self._confirmed <= since
 
-    def wait(self, held: Held, fire: Fire) -> None:
+    def wait(self, held: Held, fire: Fire, now: int) -> None:
         """Wake a schedule when what may be in flight is concluded."""
         self._waiting[held.sequence] = held, fire
-        self._ask()
+        self.ask_next(now)
 
-    def ask_about(self, found: InProcess) -> None:
+    def ask_about(self, found: InProcess, now: int) -> None:
         """Ask about an identity in process; `answered` returns it."""
         self._to_ask.append(found)
-        self._ask()
+        self.ask_next(now)
 
     def answered(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> list[InProcess]:
         """Wake what waited for this answer, and return the identities in process that were asked about."""
         asked, self._asked, self._is_open = self._asked, [], False
         is_confirmed = isinstance(answer, ProposalsApplied)
         if is_confirmed:
-            self._confirmed, self._failures = self.begun, 0
+            self._confirmed, self._confirmed_at, self._failures = self.begun, self._begun_at, 0
         else:
             self._failures += 1
             self._is_impossible = isinstance(answer, ProposalsUnconfirmed) and answer.is_final
@@ -104,16 +118,13 @@ class Proposals:
                 self._lifecycle.roster.wake(held, now + wait)
         return asked
 
-    def ask_next(self) -> None:
-        """Ask about what came while the last question was open."""
-        self._ask()
-
-    def _ask(self) -> None:
+    def ask_next(self, now: int) -> None:
+        """Ask about what waits, unless the last question is still open."""
         if self._is_open or not (self._to_ask or self._waiting):
             return
         self._asked, self._to_ask = self._to_ask, []
         self._asked_for, self._waiting = self._waiting, {}
         self._is_open = True
-        self.begun += 1
+        self.begun, self._begun_at = self.begun + 1, now
         fire = self._asked[0].fire if self._asked else next(iter(self._asked_for.values()))[1]
         self._emit(AwaitProposals(fire))

@@ -62,6 +62,9 @@ from nats_scheduler.testing.memory_finish import NOT_APPLIED, answer_to
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Network, Perfect
 
+RESEND_INTERVAL_NS = SECOND // 2
+"""A request that may be repeated is sent again at this interval while it is not answered."""
+
 ANSWER_DEADLINE_NS = 5 * SECOND
 """After this long without an answer, an outcome is unknown."""
 
@@ -119,8 +122,13 @@ class MemoryContact:
         self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._comparing(request))
 
     def await_proposals(self, request: AwaitProposals) -> None:
-        """Begin to wait until the leader has applied all that it has accepted; for the network it is a purge."""
-        self._begin(self._network.purge(PurgeSchedule(request.fire.schedule, 0)), self._applying(request))
+        """Begin to wait until the leader has applied all that it has accepted; for the network it is a purge.
+
+        It is sent again while it is not answered.
+        """
+        purge, waiting = PurgeSchedule(request.fire.schedule, 0), self._applying(request)
+        number = self._begin(self._network.purge(purge), waiting)
+        self._repeat(number, waiting, lambda: self._network.purge(purge))
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire; for the network it is a read like any other."""
@@ -128,8 +136,10 @@ class MemoryContact:
         self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
 
     def check_finished(self, request: CheckFinished) -> None:
-        """Begin to find out whether a fire is unfinished; for the network it is a read like any other."""
-        self._begin(self._network.read(ReadContent(request.schedule, request.sequence, None)), self._checking(request))
+        """Begin to find out whether a fire is unfinished; for the network it is a read, sent again if not answered."""
+        read, waiting = ReadContent(request.schedule, request.sequence, None), self._checking(request)
+        number = self._begin(self._network.read(read), waiting)
+        self._repeat(number, waiting, lambda: self._network.read(read))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge the versions of a schedule."""
@@ -184,10 +194,11 @@ class MemoryContact:
 
     # -- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, fate: Fate, request: _Request) -> None:
+    def _begin(self, fate: Fate, request: _Request) -> int:
+        """Send a request, and return its number; 0 if the contact has ended."""
         if self._ended is not None:
             self._notify(request.fail(self._ended))
-            return
+            return 0
         self._number += 1
         number = self._number
         self._open[number] = request
@@ -195,11 +206,25 @@ class MemoryContact:
             self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
         if not (fate.arrives and fate.answered):
             self._after(ANSWER_DEADLINE_NS, lambda: self._answered(number, request.fail("no answer within 5 s")))
+        return number
+
+    def _repeat(self, number: int, request: _Request, draw: Callable[[], Fate]) -> None:
+        """Send a request again, with what the network draws for it, while it is not answered."""
+
+        def again() -> None:
+            if number in self._open:
+                fate = draw()
+                if fate.arrives:
+                    self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
+                self._after(RESEND_INTERVAL_NS, again)
+
+        self._after(RESEND_INTERVAL_NS, again)
 
     def _arrived(self, number: int, request: _Request, fate: Fate) -> None:
         answer = request.do() if fate.refusal is None else request.refuse(fate.refusal)
         if fate.answered:
-            self._after(fate.answer_takes, lambda: self._answered(number, answer))
+            lag = self._stream.behind if _waits_for_the_leader(answer) else 0
+            self._after(fate.answer_takes + lag, lambda: self._answered(number, answer))
 
     def _answered(self, number: int, answer: Input) -> None:
         if self._open.pop(number, None) is not None:
@@ -389,6 +414,13 @@ class _Follower:
     def _deliver(self, messages: list[StoredMessage]) -> None:
         if not self._is_over:
             self._contact._notify(MessagesRead(MessageRun.of(messages)))
+
+
+def _waits_for_the_leader(answer: Input) -> bool:
+    """Return whether an answer comes when the leader has applied what is stored: that of a fire, or of a purge."""
+    if isinstance(answer, PublishConcluded) and isinstance(answer.outcome, Stored):
+        return not (answer.outcome.duplicate or answer.fire.is_elsewhere)
+    return isinstance(answer, ProposalsApplied)
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:

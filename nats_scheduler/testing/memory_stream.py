@@ -4,6 +4,7 @@ The rule: every answer is that of a single nats-server 2.11, in the order of its
 both (`tests/contract/`).
 With `behind` it represents a stream of a cluster whose leader has not yet applied what a replica has already delivered:
 `last` and `message` return what the replica has; `last_applied` and the checks of a publish use what the leader has.
+Until the leader has applied a message, its identity is in process, and so is the subject that its guard names.
 The time comes from a function, so messages and identities expire when a test decides it.
 
 Messages are in dictionaries, which keep the order of storage: the last message of a subject is the last key.
@@ -61,6 +62,8 @@ class MemoryStream:
         self._subjects: dict[str, dict[int, None]] = {}
         self._expiries: list[tuple[int, int]] = []
         self._identities: dict[bytes, tuple[int, int]] = {}
+        self._guarded: dict[str, int] = {}
+        """The sequence of the last message whose guard names a subject."""
         self._listeners: list[Listener] = []
         self.consumers: dict[str, MemoryConsumer] = {}
         """The consumers that users have created, by name; see `add_consumer`."""
@@ -97,6 +100,18 @@ class MemoryStream:
             self._note_identity(block, IN_PROCESS, self._now())
         refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
+
+    def change_leader(self) -> None:
+        """Let another node lead, or the same one again, which has applied all that is stored.
+
+        As the server does: it does not know the identities of what was accepted and is not stored.
+        """
+        self._to_apply.clear()
+        self._applied = self.last_sequence
+        self._guarded.clear()
+        in_process = [identity for identity, (sequence, _at) in self._identities.items() if sequence == IN_PROCESS]
+        for identity in in_process:
+            del self._identities[identity]
 
     def add_consumer(self, name: str, matching: str = ">") -> MemoryConsumer:
         """Create a consumer that receives what is stored on the subjects that match."""
@@ -204,7 +219,8 @@ class MemoryStream:
 
         As the server does: afterwards it has the identities of the stored messages, and the leader has applied them.
         """
-        for known in (self._messages, self._subjects, self._expiries, self._identities, self._to_apply):
+        known_of = self._messages, self._subjects, self._expiries, self._identities, self._to_apply, self._guarded
+        for known in known_of:
             known.clear()
         self.last_sequence = self._applied = through
         for message in messages:
@@ -223,7 +239,7 @@ class MemoryStream:
         sequence, received_at = self._identities.get(identity or b"", (0, self._now() - self._window))
         if self._now() - received_at >= self._window:
             return None
-        if sequence == IN_PROCESS:
+        if sequence == IN_PROCESS or sequence > self.applied:
             return Unknown("the server has this fire in process", in_process=True)
         return Stored(sequence, duplicate=True)
 
@@ -232,9 +248,10 @@ class MemoryStream:
         if not expected:
             return None
         named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
-        last = self.last(named.decode("utf-8", "surrogateescape") if named else subject)
+        subject = named.decode("utf-8", "surrogateescape") if named else subject
+        last = self.last(subject)
         sequence = 0 if last is None else last.sequence
-        if sequence > self.applied:
+        if max(sequence, self._guarded.get(subject, 0)) > self.applied:
             return Refused(400, 10164, "wrong last sequence")
         return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
 
@@ -261,6 +278,7 @@ class MemoryStream:
         self.last_sequence += 1
         message = StoredMessage(subject, self.last_sequence, self._now(), block, body)
         self._keep(message)
+        self._note_guard(message)
         self._to_apply.append((message.stored_at, message.sequence))
         self._apply()
         self._note_identity(block, message.sequence, message.stored_at)
@@ -284,6 +302,12 @@ class MemoryStream:
         expired_at = self._now() - self._window
         while self._identities and self._identities[oldest := next(iter(self._identities))][1] <= expired_at:
             del self._identities[oldest]
+
+    def _note_guard(self, message: StoredMessage) -> None:
+        if self.behind and header_value(message.block, b"Nats-Expected-Last-Subject-Sequence"):
+            named = header_value(message.block, b"Nats-Expected-Last-Subject-Sequence-Subject")
+            subject = named.decode("utf-8", "surrogateescape") if named else message.subject
+            self._guarded[subject] = message.sequence
 
     def _limit_age(self, message: StoredMessage) -> None:
         ttl = _ttl(message.block) if self.rules.allow_msg_ttl and self.guard else 0

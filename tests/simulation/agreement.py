@@ -42,6 +42,10 @@ class Agreement:
         self._applied_at = max(self._applied_at, self._timeline.now + self.takes)
         self.when_applied(lambda: conclude(self._stream.publish(target, block, body, is_proposed=True)))
 
+    def change_leader(self) -> None:
+        """Let the leader change while the replicas agree: what it has accepted is stored, and not known until then."""
+        self._stream.change_leader()
+
     def when_applied(self, then: Callable[[], None]) -> None:
         """Do something when everything is applied that was received before."""
         self._timeline.after(max(self._applied_at - self._timeline.now, 0), then)

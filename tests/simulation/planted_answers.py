@@ -15,6 +15,7 @@ from nats_scheduler.engine.identities import Identities
 from nats_scheduler.engine.inactive import Inactive
 from nats_scheduler.engine.inputs import ContentRead, Input
 from nats_scheduler.engine.intake import Intake
+from nats_scheduler.engine.proposals import Proposals
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import engine_basis
 from nats_scheduler.testing.memory_contact import MemoryContact
@@ -108,6 +109,11 @@ def identity_waited_for_at_any_time() -> Changes:
     yield identities, "free_soon", lambda read, window, now: read.stored_by + window - now
 
 
+def in_flight_sent_again() -> Changes:
+    """Send a fire again although the leader may have accepted it before, and not know of it any more."""
+    yield Proposals, "is_unconcluded", lambda *_args, **_more: False
+
+
 def identity_in_process_waited_for() -> Changes:
     """Wait for an identity that is in process, although nothing can be stored under it any more."""
     yield Identities, "is_in_process", lambda *_args: False
@@ -115,6 +121,7 @@ def identity_in_process_waited_for() -> Changes:
 
 def identity_in_process_given_up_unproven() -> Changes:
     """Give up an identity that is in process without asking the leader to apply what it has accepted."""
+    yield from in_flight_sent_again()
     original = Identities.is_in_process
 
     def is_in_process(self: Identities, held: Held, flight: Flight, fire: Fire, now: int) -> bool:

@@ -118,9 +118,9 @@ def target_taken_for_one_of_the_stream() -> Changes:
 
 
 OF_SNAPSHOTS = {
-    tail_begins_too_late: ("Complete", 242),
-    replaced_schedule_survives: ("Gone", 212),
-    fire_taken_for_stored: ("Complete", 3),
+    tail_begins_too_late: ("Complete", 34),
+    replaced_schedule_survives: ("Gone", 635),
+    fire_taken_for_stored: ("Complete", 31),
     living_schedule_removed: ("Complete", 19),
     rows_not_entered: ("Complete", 19),
     history_forgotten: ("Faithful", 120),

@@ -160,9 +160,9 @@ class SimulatedContact(AgreedContact):
         if self._link.process.is_alive:
             super().end(reason)
 
-    def _begin(self, fate: Fate, request: Any) -> None:
+    def _begin(self, fate: Fate, request: Any) -> int:
         """Send a request; one on a connection that was just cut is lost."""
-        super()._begin(fate._replace(arrives=fate.arrives and not self._link.lost.done()), request)
+        return super()._begin(fate._replace(arrives=fate.arrives and not self._link.lost.done()), request)
 
     def _after(self, duration: int, event: Happening) -> None:
         self._server.timeline.after(duration, event)

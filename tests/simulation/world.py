@@ -133,6 +133,8 @@ class World:
             self._lag_now_and_again(Random(f"lags {self.scenario.seed}"))
         if self.scenario.disagrees:
             self._disagree_now_and_again(Random(f"agreements {self.scenario.seed}"))
+        if self.scenario.disagrees and self.scenario.leads_anew:
+            self._lead_anew_now_and_again(Random(f"leads {self.scenario.seed}"))
         self.timeline.after(self.scenario.breaks_every, self._break)
         self.timeline.run(self.scenario.breaks_for)
         self._heal()
@@ -173,6 +175,13 @@ class World:
             self._trace(f"server: its replicas agree after {agreement.takes / SECOND:.3f} s")
             self.history.faults.append(Fault("agreement", None, now, now + lasts + agreement.takes))
         self.timeline.after(lasts, lambda: self._disagree_now_and_again(random))
+
+    def _lead_anew_now_and_again(self, random: Random) -> None:
+        """Let another node lead while the replicas need long to agree on fires."""
+        if self.server.agreement.takes:
+            self._trace("server: another node leads its stream")
+            self.server.agreement.change_leader()
+        self.timeline.after(int(random.random() * SECOND), lambda: self._lead_anew_now_and_again(random))
 
     def _heal(self) -> None:
         self._trace("world: heals")
