@@ -10,6 +10,8 @@ same target (`TargetReading`): after an outage thousands of schedules with one t
 The rules:
 
 - A look that could not read everything has failed. To send the fire then could store it twice.
+- On a stream with replicas a fire that was sent may be accepted and not applied yet: its leader is asked first to apply
+  all that it has accepted (`jetstream.proposals`). Its acknowledgement may come later than its duplicate window ends.
 - What was removed from the stream, by its consumers or its limits, is not found.
 
 Cost: two requests a look, one if the stream is known, none if its target was read within the last second; 10 µs for
@@ -35,10 +37,12 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.combined import Combined
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.jetstream.foreign_json import integer, read_object
 from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.proposals import apply_all
 from nats_scheduler.jetstream.publish import Publisher, outcome_of
 from nats_scheduler.jetstream.target_reading import FRESH_SECONDS, TargetReading, TargetStream
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
@@ -80,6 +84,8 @@ class Looks:
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetReading] = {}
         """What was read, by the name and the creation of a stream, and by target."""
+        self._tasks = tasks
+        self._leaders: dict[str, Combined[bool]] = {}
         self._loop = asyncio.get_running_loop()
         self._clearing: asyncio.TimerHandle | None = None
         self._requests = BoundedRequests(notify, tasks, ask=self._ask, give_up=_give_up, limit=MAX_LOOKS_IN_FLIGHT)
@@ -113,6 +119,9 @@ class Looks:
         not_before = self._loop.time() if request.was_sent else -FRESH_SECONDS
         if reading is not None and reading.knows(since, not_before):
             return self._claims(reading, request)
+        if request.was_sent and integer(stream.config.get("num_replicas"), 1) > 1:
+            await self._leader_of(stream.name).answer()
+            not_before = self._loop.time()
         last = await last_on(self._api, stream.name, fire.target)
         if last is None:
             return ()
@@ -122,6 +131,10 @@ class Looks:
             reading = self._readings.setdefault(key, TargetReading(self._connection, self._api, fire.target))
         await reading.read_since(stream, since, last.sequence, not_before)
         return self._claims(reading, request)
+
+    def _leader_of(self, stream: str) -> Combined[bool]:
+        """Return what asks the leader of a stream to apply all, once for the looks of one moment."""
+        return self._leaders.setdefault(stream, Combined(self._tasks, lambda: apply_all(self._api, stream)))
 
     def _claims(self, reading: TargetReading, request: LookForFire) -> Sequence[StoredMessage]:
         """Return which of the messages that were read matter to a look."""

@@ -39,16 +39,32 @@ def proposal_waiter(
     """Return what waits for the leader of a stream."""
 
     async def ask(request: AwaitProposals) -> Input:
-        nothing = {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES}
         try:
-            await api.call(f"STREAM.PURGE.{stream}", nothing, is_repeatable=True)
+            is_applied = await apply_all(api, stream)
         except JetStreamError as error:
-            is_refused = isinstance(error, ApiError) and error.code == PURGE_FAILED
-            is_final = is_refused or isinstance(error, NotPermittedError)
-            return ProposalsUnconfirmed(request.fire, str(error), is_final)
-        return ProposalsApplied(request.fire)
+            return ProposalsUnconfirmed(request.fire, str(error))
+        if is_applied:
+            return ProposalsApplied(request.fire)
+        return ProposalsUnconfirmed(request.fire, "the stream or our permissions allow no purge", is_final=True)
 
     def give_up(request: AwaitProposals, reason: str) -> Input:
         return ProposalsUnconfirmed(request.fire, reason)
 
     return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_WAITS_IN_FLIGHT)
+
+
+async def apply_all(api: JetStreamApi, stream: str) -> bool:
+    """Return when a leader has applied all that it had accepted; False if the stream or our permissions forbid to ask.
+
+    Raises `JetStreamError` if there is no answer, or none that can be trusted.
+    """
+    try:
+        nothing = {"filter": NO_SUBJECT, "keep": KEPT_MESSAGES}
+        await api.call(f"STREAM.PURGE.{stream}", nothing, is_repeatable=True)
+    except NotPermittedError:
+        return False
+    except ApiError as error:
+        if error.code != PURGE_FAILED:
+            raise
+        return False
+    return True

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.actions import AwaitProposals
-from nats_scheduler.engine.inputs import ProposalsApplied, PublishConcluded, Refused, Stored, Unknown
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
+from nats_scheduler.engine.actions import AwaitProposals, LookForFire
+from nats_scheduler.engine.fire import FireElsewhere
+from nats_scheduler.engine.inputs import FireLookedFor, ProposalsApplied, PublishConcluded, Refused, Stored, Unknown
+from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID, header_value, with_header
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
@@ -100,6 +101,30 @@ async def test_what_was_accepted_before_is_applied_before(version: str, tmp_path
         concluded = await side.hears(PublishConcluded, 4)
         outcomes = [one.outcome for one in concluded[2:]]  # a server does not keep their order
         assert sorted(outcomes, key=str) == sorted([Stored(1), Stored(1, duplicate=True)], key=str)
+
+
+@each_version
+async def test_what_another_stream_has_accepted_is_found_although_it_is_not_applied(
+    version: str, tmp_path: Path
+) -> None:
+    async with running_cluster(version, tmp_path) as cluster, contact_with(cluster) as (side, others):
+        sent = side.fire(with_header(EMPTY_BLOCK, b"Nats-Scheduler", side.subject("schedule").encode()))
+        identity = fire_identity(sent.schedule, 1, 1).encode()
+        block = with_header(sent.block.replace(header_value(sent.block, MSG_ID) or b"", identity), b"X-Of", b"a test")
+        fire = FireElsewhere(sent.schedule, 1, 1, None, sent.target, block, b"")
+        look = LookForFire(fire, CLOCK.now(), 1, was_sent=True)
+        side.contact.look_for(look)  # from now on it is known which stream has the target
+        await side.hears(FireLookedFor)
+        try:
+            await pause(others)
+            side.contact.publish([fire])
+            side.contact.look_for(look)
+            for _ in range(3):
+                assert await side.stored() == []  # requests and their answers: time enough for a look
+        finally:
+            send(signal.SIGCONT, others)
+        [_before, found] = await side.hears(FireLookedFor, 2)
+        assert [message.sequence for message in found.found] == [1]
 
 
 @each_version
