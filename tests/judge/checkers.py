@@ -6,9 +6,10 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
   missed-fire rule: of those one make-up fire stands for all), or the version may have ended before one was.
   With policies for missed fires another rule holds (`judge.missed`).
   Only the publisher, or the fire of an `@at`, removes a schedule.
+  What the servers had acknowledged and lost is excused, if the files of every node show it (`judge.forgotten`).
 - *Unique*: no due is stored twice, no fire is stored that no due asks for, and none is made up that a later one stands
   for. Where messages are consumed, it ends beyond the duplicate window, and with a server (`judge.forgotten`).
-- *Timely*: never early, by more than the clock of an instance was ahead.
+- *Timely*: never early, by more than the clock of an instance was ahead, and while it was, if that is recorded.
 - *Faithful*: target, body, and the headers of the scheduler.
 - *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
   guard decides (2.10) and for the atomic cancel, a window is left: what was read or in flight by then.
@@ -27,7 +28,7 @@ from itertools import pairwise
 
 from tests.judge.calendars import CalendarRecord, may_except_last
 from tests.judge.contents import Contents, said
-from tests.judge.forgotten import is_forgotten
+from tests.judge.forgotten import Losses, is_forgotten
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
 from tests.judge.identities import Identities
@@ -69,6 +70,7 @@ class Case:
         self.readiness = Readiness(history)
         self.identities = Identities(history)
         self.calendars = CalendarRecord(history)
+        self.losses = Losses(history)
         self.targets = _matched_to_dues(history, self.versions)
         """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
         self.stored: dict[tuple[int, int], FireSeen] = {
@@ -82,6 +84,13 @@ class Case:
             longest = max(longest, self.readiness.longest(begin, min(end, waits_from)))
             begin = max(begin, free)
         return max(longest, self.readiness.longest(begin, end))
+
+    def ahead(self, fire: FireSeen, earliest: int) -> int:
+        """Return by how much (ns) a fire may be early that is to be sent at `earliest`."""
+        known = [fault for fault in self.history.faults if fault.ahead]
+        if not known:
+            return self.terms.clock_ahead
+        return max((f.ahead for f in known if f.begin <= fire.stored_at and earliest <= f.end), default=0)
 
     def at(self, instant: int) -> str:
         """Write an instant as seconds since the beginning."""
@@ -98,6 +107,8 @@ def complete(case: Case) -> list[Violation]:
     """Find dues that are not stored although an instance was ready, and schedules that vanished."""
     found = []
     for version in case.versions.values():
+        if version.sequence in case.losses.schedules:
+            continue
         horizon = min(version.may_end_from, case.history.end)
         dues = version.owed(horizon)
         for due, following in given_up(case, version, dues, _given_up(case, version, horizon)):
@@ -108,7 +119,8 @@ def complete(case: Case) -> list[Violation]:
                 end = min(end, version.expires - case.terms.clock_ahead)
             end = min(end, case.calendars.excepted_from(calendar, version.sent_at(due)))
             ready = case.calendars.ready(calendar, partial(case.ready_for, version, due), begin, end)
-            if (version.sequence, due) not in case.stored and ready >= needed(case, version):
+            is_lost = FireKey(version.sequence, due) in case.losses.fires
+            if (version.sequence, due) not in case.stored and ready >= needed(case, version) and not is_lost:
                 evidence = f"the fire of {case.at(due)} is not stored; an instance was ready for {ready / SECOND:.3f} s"
                 found.append(_violation("Complete", version, evidence))
         if _has_vanished(case, version):
@@ -127,6 +139,8 @@ def _has_vanished(case: Case, version: Version) -> bool:
     may_end = version.may_end_from < NEVER or version.expires <= case.history.end + case.terms.clock_ahead
     may_end |= last_is_skipped(case, version) or may_skip_last(case.history, version)
     may_end |= may_except_last(case.calendars, version, case.history)
+    is_last_lost = any(fire.schedule_sequence == version.sequence for fire in case.losses.fires)
+    may_end |= is_last_lost and not version.pattern.repeats
     return not is_done and not may_end and version.sequence not in case.history.remaining
 
 
@@ -205,7 +219,7 @@ def timely(case: Case) -> list[Violation]:
         earliest = fire.fire_time
         if version is not None and earliest is not None:
             earliest = version.sent_at(earliest)
-        if earliest is not None and fire.stored_at < earliest - case.terms.clock_ahead:
+        if earliest is not None and fire.stored_at < earliest - case.ahead(fire, earliest):
             evidence = f"early by {earliest - fire.stored_at} ns"
             found.append(Violation("Timely", fire.schedule, fire.schedule_sequence or 0, evidence))
     return found
@@ -326,6 +340,8 @@ def live(case: Case) -> list[Violation]:
             due for due in dues if case.calendars.leaves_all(version.pattern.policies.calendar, due, case.history.end)
         ]
         is_silent = all((version.sequence, due) not in case.stored for due in dues)
+        if version.sequence in case.losses.schedules:
+            continue
         if dues and version.pattern.repeats and version.may_end_from == NEVER and is_silent:
             found.append(_violation("Live", version, f"silent since {case.at(last)}, when all was well"))
     return found

@@ -173,6 +173,41 @@ class Fault:
     """Whether no heartbeat of the instance arrives meanwhile: if work is divided, others take over."""
     delays_only: bool = False
     """Whether it stops nothing that works, but delays the recovery from any other fault until it is over."""
+    ahead: int = 0
+    """By how much (ns) instances took the server's clock for ahead: until the end, no fire is due later than that."""
+
+
+class FireAnswered(NamedTuple):
+    """An answer of a server that a fire is stored, by this attempt."""
+
+    fire: FireKey
+    sequence: int
+    at: int
+    """When it was received (ns)."""
+
+
+class StoredRecord(NamedTuple):
+    """A message that is written in a store, with which fire it is, if it is one."""
+
+    stored_at: int
+    subject: str
+    identity: FireKey | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSeen:
+    """What the files of one server held of the stream in the end, removed messages included."""
+
+    node: str
+    records: dict[int, StoredRecord]
+    """By sequence."""
+    erased: frozenset[int] = frozenset()
+    """The sequences of messages whose content was overwritten, or that only the note of a removal names."""
+
+    def last(self) -> int:
+        """Return the last sequence that it ever had."""
+        return max([0, *self.records, *self.erased])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,5 +268,9 @@ class History:
     """When an instance asked how far fires are settled, and found nothing, where that was recorded."""
     calendars: list[CalendarSeen] = field(default_factory=list)
     """The edits of calendars, in order."""
+    stores: list[StoreSeen] = field(default_factory=list)
+    """What each node holds of the stream in the end, if all of them could be read."""
+    answered: list[FireAnswered] = field(default_factory=list)
+    """The answers that instances received to fires of the stream, where that was recorded."""
     hand_overs: int = 0
     """How often shards changed hands in the last seconds, in which nothing was broken."""

@@ -321,3 +321,29 @@ def test_silence_after_the_last_fault_is_neither_complete_nor_live() -> None:
 
 def test_a_candidate_is_taken_once_and_moves_on_for_another() -> None:
     assert matched({"a": [1, 2], "b": [1], "c": [1, 2]}) == {"b": 1, "a": 2}
+
+
+@pytest.mark.parametrize(
+    ("early", "is_early"),
+    [
+        (3.9, False),
+        (4.1, True),
+    ],
+)
+def test_a_fire_may_be_early_by_what_a_clock_was_ahead(early: float, *, is_early: bool) -> None:
+    assert violations_of_a_clock_ahead(8, early) == (["Timely"] if is_early else [])
+
+
+def test_no_fire_may_be_early_before_a_clock_was_ahead_or_once_it_showed_that_time_again() -> None:
+    assert violations_of_a_clock_ahead(6, 2.5) == ["Timely"]
+    assert violations_of_a_clock_ahead(10, 1) == ["Timely"]
+
+
+def violations_of_a_clock_ahead(due: float, early: float) -> list[str]:
+    """Let a fire be early where clocks were 4 s ahead from 3.8 s on, and what they showed had come by 9 s."""
+    made = history()
+    made.terms = replace(made.terms, clock_ahead=4 * SECOND)
+    made.faults = [Fault("clock", None, at(3.8), at(9), ahead=4 * SECOND)]
+    place = next(place for place, one in enumerate(made.fires) if one.fire_time == at(due))
+    made.fires[place] = fire(due, made.fires[place].sequence, late=-early)
+    return [violation.promise for violation in verdict(made)]
