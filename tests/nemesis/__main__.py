@@ -29,7 +29,7 @@ def main() -> int:
     seeds = range(given.seed, given.seed + given.rounds) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
     tally, crashed, begun = Tally(), 0, time.monotonic()
-    for number, (seed, outcome) in enumerate(_outcomes(seeds, given.jobs, folder, snapshots=given.snapshots), 1):
+    for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder), 1):
         if isinstance(outcome, str):
             crashed += 1
             print(f"round {seed} could not be played; logs in {folder / str(seed)}\n{outcome}", flush=True)
@@ -37,6 +37,8 @@ def main() -> int:
         tally.add(outcome)
         if outcome.violations or given.round_seed is not None:
             print(f"{evidence(outcome)}\n  logs in {folder / str(seed)}", flush=True)
+        elif given.each:
+            print(f"{seed} keeps every promise: {len(outcome.history.fires)} fires; {outcome.scenario}", flush=True)
         if number % TOLD_EVERY == 0:
             print(f"{number} rounds in {time.monotonic() - begun:.0f} s\n{tally.written()}", flush=True)
     print(f"{len(seeds)} rounds in {time.monotonic() - begun:.0f} s, {crashed} could not be played")
@@ -46,10 +48,10 @@ def main() -> int:
     return bool(tally.failed or crashed)
 
 
-def played(seed: int, folder: Path, *, snapshots: bool = False) -> Outcome | str:
+def played(seed: int, folder: Path, *, snapshots: bool = False, cluster: bool = False, busy: int = 0) -> Outcome | str:
     """Play one round in this process; returns its result, or the error that prevented it."""
     try:
-        outcome = asyncio.run(play(seed, folder, snapshots=snapshots))
+        outcome = asyncio.run(play(seed, folder, snapshots=snapshots, cluster=cluster, busy=busy))
     except Exception:
         return traceback.format_exc()
     if not outcome.violations:
@@ -57,14 +59,14 @@ def played(seed: int, folder: Path, *, snapshots: bool = False) -> Outcome | str
     return outcome
 
 
-def _outcomes(
-    seeds: range | list[int], jobs: int, folder: Path, *, snapshots: bool
-) -> Iterator[tuple[int, Outcome | str]]:
-    if len(seeds) == 1:
-        yield seeds[0], played(seeds[0], folder / str(seeds[0]), snapshots=snapshots)
+def _outcomes(seeds: range | list[int], given: argparse.Namespace, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
+    kind = {"snapshots": given.snapshots, "cluster": given.cluster, "busy": given.busy}
+    if len(seeds) == 1 or given.jobs == 1:
+        for seed in seeds:
+            yield seed, played(seed, folder / str(seed), **kind)
         return
-    with ProcessPoolExecutor(jobs) as processes:
-        under_way = {processes.submit(played, seed, folder / str(seed), snapshots=snapshots): seed for seed in seeds}
+    with ProcessPoolExecutor(given.jobs) as processes:
+        under_way = {processes.submit(played, seed, folder / str(seed), **kind): seed for seed in seeds}
         for done in as_completed(under_way):
             yield under_way[done], done.result()
 
@@ -75,6 +77,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="the seed of the first of them; the others count from it")
     parser.add_argument("--jobs", type=int, default=2, help="how many are played side by side")
     parser.add_argument("--round-seed", type=int, help="play the round with this seed only")
+    parser.add_argument("--cluster", action="store_true", help="play rounds of a loaded cluster")
+    parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
+    parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
     parser.add_argument("--snapshots", action="store_true", help="let sidecars keep snapshots, and begin with them")
     return parser.parse_args()
 

@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from nats_scheduler.message.identity import parse_identity
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.harness.processes import ChildProcess, clean_environment, sidecar_command
 from tests.harness.proxy import Proxy
 from tests.harness.waiting import eventually
+from tests.judge.history import SECOND, FireAnswered, FireKey
+from tests.nemesis.altered import AHEAD
 from tests.nemesis.ground import ELSEWHERE, STREAM
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import UPDATE, Strike
@@ -25,8 +29,11 @@ ALLOWED = ("--allowed-targets-elsewhere", f"{STREAM}={ELSEWHERE}>")
 STARTING = re.compile(r'^\{.*"event": ?"starting".*', re.M)
 """The first line of a sidecar's log, which says its version."""
 BEGUN_WITH_SNAPSHOT = re.compile(r'^\{.*"event": ?"snapshot_used"', re.M)
+FIRE_STORED = re.compile(r'^\{.*"event": ?"fire_stored".*', re.M)
+"""A debug line about a fire that is stored, by an answer of the server."""
 START_SECONDS = 60.0
 """Longest wait for a process to connect, on a busy machine."""
+ALTERED = (sys.executable, "-m", "tests.nemesis.altered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,21 +46,45 @@ class Program:
 
 def this_program(bug: str = "") -> Program:
     """Name the sidecar of this checkout, with a bug planted in it if `bug` names one."""
-    return Program(tuple([sys.executable, "-m", "tests.nemesis.planted", bug] if bug else sidecar_command()))
+    return Program(tuple([*ALTERED, "--bug", bug] if bug else sidecar_command()))
 
 
-HASTY_PROGRAM = Program((sys.executable, "-m", "tests.nemesis.hasty"))
+HASTY_PROGRAM = Program((*ALTERED, "--hasty"))
 """The sidecar of this checkout, which takes a snapshot after each few messages."""
+
+
+class Clock:
+    """The clocks of the processes of one sidecar, which read from a file how far they are ahead."""
+
+    def __init__(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(AHEAD.pack(0, 0))
+        self.options = ("--clock", str(file))
+        self._file = file
+
+    def set_ahead(self, seconds: float, *, wall: bool) -> None:
+        """Set the wall clock ahead, or otherwise what the sidecar takes for the server's clock."""
+        ahead = int(seconds * SECOND)
+        with self._file.open("r+b") as opened:  # in place: the processes have mapped it
+            opened.write(AHEAD.pack(0, ahead) if wall else AHEAD.pack(ahead, 0))
 
 
 class Instance:
     """A sidecar, and the faults that it can suffer."""
 
     def __init__(
-        self, name: str, servers: list[str], folder: Path, record: Record, programs: tuple[Program, ...]
+        self,
+        name: str,
+        servers: list[str],
+        folder: Path,
+        record: Record,
+        programs: tuple[Program, ...],
+        *,
+        options: tuple[str, ...] = (),
     ) -> None:
         """Make a sidecar; it runs the first of the `programs`, and each update goes on to the next one."""
         self.name = name
+        self._options = options
         self._programs = programs
         self._updates = 0
         self.is_struck = False
@@ -88,7 +119,7 @@ class Instance:
         self._record.history.found_no_checkpoint.append(self._born)  # it may have, and nothing here shows it
         links, program = self._links, self._programs[self._updates % len(self._programs)]
         self.process = ChildProcess(
-            [*program.command, "run", "--server", servers, "--log-format", "json", *ALLOWED],
+            [*program.command, "run", "--server", servers, "--log-format", "json", *ALLOWED, *self._options],
             self._folder,
             name=f"{self.name}-life-{self._lives}",
             env=clean_environment(self._folder) | {"PYTHONPATH": str(program.modules)},
@@ -190,6 +221,26 @@ class Instance:
     def begun_with_snapshots(self) -> int:
         """How many of its lives began with a snapshot, by their logs."""
         return sum(BEGUN_WITH_SNAPSHOT.search(log) is not None for log in self._logs())
+
+    def answered(self) -> Iterator[FireAnswered]:
+        """Yield what servers answered to fires that were stored, by the logs of its lives, if they say so.
+
+        That a fire is a duplicate says nothing about what is stored: no fire counts by that alone.
+        """
+        for log in self._logs():
+            for line in FIRE_STORED.finditer(log):
+                said = json.loads(line[0])
+                identity = parse_identity(said["identity"])
+                at = parse_rfc3339(said["timestamp"])
+                assert isinstance(at, int), line[0]
+                if said["stream"] == STREAM and identity is not None and not said["duplicate"]:
+                    yield FireAnswered(FireKey(identity[1], identity[2]), said["stored_as"], at)
+
+    def last_lines(self, schedule: str, count: int) -> list[str]:
+        """Return the last lines of its logs that name a schedule."""
+        named = f'"{schedule}"'
+        found = [line for log in self._logs() for line in log.splitlines() if named in line]
+        return [f"{self.name}: {line}" for line in found[-count:]]
 
     def _logs(self) -> Iterator[str]:
         """Yield the log of each life."""

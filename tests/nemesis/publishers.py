@@ -19,7 +19,7 @@ from tests.judge.requests import headers_of
 from tests.nemesis.calendars import NAMES
 from tests.nemesis.ground import ELSEWHERE, STREAM, WORKED, Ground, worker_of
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY
+from tests.nemesis.scenario import MEAN_PUBLISH_SECONDS, STEADY, Scenario
 
 SUBJECTS = [f"s.{number}" for number in range(12)]
 VERBS = [Verb.STORE] * 8 + [Verb.OVERWRITE, Verb.DELETE, Verb.DELETE, Verb.PURGE, Verb.PURGE, Verb.CANCEL, Verb.CANCEL]
@@ -45,16 +45,18 @@ def steady(number: int) -> str:
 class Publishers:
     """All publishers of a round."""
 
-    def __init__(self, ground: Ground, record: Record, seed: int, *, names_calendars: bool = True) -> None:
-        """Draw from a seed; some schedules name calendars, unless `names_calendars` is False."""
+    def __init__(self, ground: Ground, record: Record, scenario: Scenario) -> None:
+        """Draw from the seed of a scenario; some schedules name calendars, unless sidecars keep snapshots."""
         self._ground = ground
         self._record = record
-        self._names_calendars = names_calendars
+        self._scenario, seed = scenario, scenario.seed
+        self._names_calendars = not scenario.snapshots
         self._random = Random(f"publishers {seed}")
         self._treating = Random(f"policies {seed}")
         self._naming = Random(f"what names a calendar {seed}")
         self._sending = Random(f"what is elsewhere {seed}")
         self._overlapping = Random(f"what overlaps {seed}")
+        self._loading = Random(f"what loads {seed}")
         self._account: Account | None = None
         self._last: dict[str, int] = {}
         self._asking: set[asyncio.Task[None]] = set()
@@ -69,6 +71,9 @@ class Publishers:
                 if policies.calendar and not self._names_calendars:
                     continue
                 await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
+            for number in range(STEADY, self._scenario.repeating):
+                kind, seconds = self._loading.choice(["every", "cron"]), self._loading.choice([1, 1, 2, 3])
+                await self._ask(self._store(steady(number), Pattern(kind, seconds)))
         self._account = None
 
     async def connect_now_and_again(self) -> None:
@@ -78,11 +83,27 @@ class Publishers:
             try:
                 async with self._ground.account() as account:
                     self._account = account
-                    await asyncio.shield(account.connection.lost)
+                    self._ground.changed.clear()
+                    await self._until_lost_or_stopped(account)
             except (JetStreamError, OSError):  # no server answers
                 await time_reached(loop.time() + AGAIN_SECONDS)
             finally:
                 self._account = None
+
+    async def _until_lost_or_stopped(self, account: Account) -> None:
+        """Wait for the loss of a connection, or until some node is stopped, which may be the other end."""
+        async with asyncio.TaskGroup() as waits:
+            changed = waits.create_task(self._ground.changed.wait())
+            account.connection.lost.add_done_callback(lambda _lost: changed.cancel())
+
+    async def store_soon_now_and_again(self) -> None:
+        """Store the schedules of the scenario that fire once, soon, evenly while everything breaks."""
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        for number in range(self._scenario.soon):
+            await time_reached(begin + number * self._scenario.breaks_for / self._scenario.soon)
+            due = now() // SECOND + self._loading.randint(1, 4)
+            self._begin(self._store(f"s.soon.{number}", Pattern("at", due)))
 
     async def act_now_and_again(self) -> None:
         """Send requests, with pauses, whatever the outcome of the last one."""

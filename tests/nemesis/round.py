@@ -4,22 +4,27 @@ Its rule: what is judged begins when all sidecars serve, and ends when they are 
 """
 
 import asyncio
+import sys
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.processes import ChildProcess
 from tests.harness.waiting import time_reached
 from tests.judge.checkers import verdict
-from tests.judge.history import SECOND, History
+from tests.judge.forgotten import Losses
+from tests.judge.history import SECOND, FireAnswered, History, Verb
 from tests.nemesis.calendars import Editor
-from tests.nemesis.ground import BUCKET, Ground, ground_for
-from tests.nemesis.instance import HASTY_PROGRAM, Instance, Program, this_program
+from tests.nemesis.ground import BUCKET, ELSEWHERE, STREAM, Ground, ground_for
+from tests.nemesis.instance import ALTERED, HASTY_PROGRAM, Clock, Instance, Program, this_program
 from tests.nemesis.machine import Machine
 from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import BREAKS_FOR, OF_SIDECARS, Scenario, Strike, drawn, with_snapshots
+from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, with_snapshots
 from tests.nemesis.silence import longest_silence
 from tests.nemesis.workers import Workers
 
@@ -30,6 +35,9 @@ STALLS_SECONDS = 30.0
 """How long the round waits for that at most: each time the machine stalls, *Live* is excused anew."""
 HANDED_OVER_SECONDS = 1.0
 """Time between the connection of the sidecars and the first strike."""
+LAST_LINES = 12
+"""So many lines of each sidecar about a schedule that fails are shown."""
+BUSY = (sys.executable, "-c", "while True: pass")
 
 
 @dataclass(slots=True)
@@ -50,6 +58,10 @@ class Outcome:
     """How many lives of sidecars began with a snapshot."""
     versions: list[list[str]] = field(default_factory=list)
     """Of each sidecar, the versions of the program that it ran, one after the other."""
+    lost: list[str] = field(default_factory=list)
+    """What servers acknowledged and lost, by the files of all nodes."""
+    log_lines: dict[str, list[str]] = field(default_factory=dict)
+    """Of each schedule that a violation names, the last lines about it in the logs of the sidecars."""
 
 
 class Round:
@@ -64,12 +76,19 @@ class Round:
         """Errors that no sidecar should make, whatever breaks."""
         self._ground = ground
         names = [f"i{n}" for n in range(scenario.instances)]
-        self.instances = [Instance(name, ground.urls, folder, self.record, programs) for name in names]
-        self._publishers = Publishers(ground, self.record, scenario.seed, names_calendars=not scenario.snapshots)
+        self._clocks = [Clock(folder / f"{name}-clock") for name in names] if scenario.is_loaded_cluster else []
+        options: list[tuple[str, ...]]
+        options = [(*clock.options, "--log-level", "debug") for clock in self._clocks] or [()] * len(names)
+        self.instances = [
+            Instance(name, ground.urls, folder, self.record, programs, options=given)
+            for name, given in zip(names, options, strict=True)
+        ]
+        self._publishers = Publishers(ground, self.record, scenario)
         self._editor = Editor(ground, self.record, scenario.seed)
         self.workers = Workers(ground, self.record.history, scenario.seed)
         self._machine = Machine(self.record, self._processes)
         self._is_server_struck = False
+        self._are_clocks_ahead = False
 
     async def run(self) -> None:
         """Let everything happen."""
@@ -85,10 +104,14 @@ class Round:
             asyncio.create_task(self.workers.work_now_and_again()),
             asyncio.create_task(self._editor.edit_now_and_again()),
         ]
-        acting = asyncio.create_task(self._publishers.act_now_and_again())
+        acting = [
+            asyncio.create_task(self._publishers.act_now_and_again()),
+            asyncio.create_task(self._publishers.store_soon_now_and_again()),
+        ]
         try:
             await self._break()
-            acting.cancel()
+            for task in acting:
+                task.cancel()
             await self._editor.end()
             self._publishers.store_some(LATE_SCHEDULES)
             await asyncio.gather(*(instance.connected() for instance in self.instances))
@@ -96,9 +119,9 @@ class Round:
             await self._publishers.all_answered()
             self._close()
         finally:
-            for task in (acting, *beside):
+            for task in (*acting, *beside):
                 task.cancel()
-            await asyncio.gather(acting, *beside, return_exceptions=True)
+            await asyncio.gather(*acting, *beside, return_exceptions=True)
 
     def _processes(self) -> list[int]:
         """Return the ids of the processes of the round that run at the moment."""
@@ -110,7 +133,7 @@ class Round:
         async with asyncio.TaskGroup() as strikes:
             for strike in self.scenario.strikes:
                 strikes.create_task(self._strike(strike, begin + strike.after))
-            strikes.create_task(time_reached(begin + BREAKS_FOR))
+            strikes.create_task(time_reached(begin + self.scenario.breaks_for))
 
     async def _watch(self) -> None:
         """Go on until *Live* had to hold for a while: a round whose end is excused shows nothing."""
@@ -131,6 +154,8 @@ class Round:
             await self._strike_sidecar(strike)
         elif strike.kind == "bucket":
             await self._delete_bucket()
+        elif strike.kind == "clock":
+            await self._shift_clocks(strike)
         else:
             await self._strike_server(strike)
 
@@ -161,11 +186,94 @@ class Round:
         self.done.append("bucket")
         self.record.broken("bucket", None, begin)
 
+    async def _shift_clocks(self, strike: Strike) -> None:
+        """Let clocks be ahead for a while; what the wall clock of its machine says does not matter to a sidecar."""
+        if self._are_clocks_ahead:
+            return
+        self._are_clocks_ahead = True
+        begin, wall = now(), strike.way == "wall-of-all"
+        shifted = self._clocks if strike.way != "of-one" else [self._clocks[strike.victim % len(self._clocks)]]
+        self.done.append(strike.kind)
+        self.record.tell(f"{strike}", begin)
+        for clock in shifted:
+            clock.set_ahead(strike.delay, wall=wall)
+        await self._pass(strike.lasts)
+        for clock in shifted:
+            clock.set_ahead(0.0, wall=wall)
+        if not wall:  # others do not take over from one whose clock is wrong
+            self.record.broken(strike.kind, None, begin, ahead=int(strike.delay * SECOND))
+        self._are_clocks_ahead = False
+
     async def _strike_server(self, strike: Strike) -> None:
-        """End a server, and start it again; a cluster that lost one node serves again before that."""
+        """Strike servers, one strike at a time."""
         if self._is_server_struck:
             return
         self._is_server_struck = True
+        try:
+            if strike.kind in PAUSES:
+                await self._pause_nodes(strike)
+            elif strike.kind == "two-kills":
+                await self._kill_two(strike)
+            elif strike.kind == "step-down":
+                await self._step_down(strike)
+            else:
+                await self._end_servers(strike)
+        finally:
+            self._is_server_struck = False
+
+    async def _pause_nodes(self, strike: Strike) -> None:
+        """Stop nodes, and let them go on; a cluster of which one is stopped may serve again before that."""
+        nodes, begin = self._ground.nodes, now()
+        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2 if strike.kind == "two-stops" else 1)]
+        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
+        self.done.append(strike.kind)
+        for node in struck:
+            self._ground.pause(node)
+        serving = asyncio.create_task(self._ground.serves())
+        await asyncio.wait(
+            [serving, going_on := asyncio.ensure_future(self._pass(strike.lasts))], return_when="FIRST_COMPLETED"
+        )
+        if not going_on.done():
+            self.record.broken(strike.kind, None, begin)
+            await going_on
+            begin = now()
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        self._ground.resume()
+        await self._well_again(strike, begin)
+
+    async def _kill_two(self, strike: Strike) -> None:
+        """Kill two nodes, one after the other; each returns."""
+        nodes, begin = self._ground.nodes, now()
+        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2)]
+        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
+        self.done.append(strike.kind)
+
+        async def killed(node: EmbeddedServer, after: float) -> None:
+            await self._pass(after)
+            await node.kill()
+            self.record.tell(f"{node.name} is killed")
+            await self._pass(strike.lasts)
+            await node.start()
+            self.record.tell(f"{node.name} runs again")
+
+        await asyncio.gather(*(killed(node, number * strike.delay) for number, node in enumerate(struck)))
+        await self._well_again(strike, begin)
+
+    async def _step_down(self, strike: Strike) -> None:
+        """Let the leader of the stream step down, or that of the bucket."""
+        stream, begin = (STREAM, BUCKET)[strike.victim == 0], now()
+        try:
+            await self._ground.step_down(stream)
+        except (JetStreamError, OSError) as error:  # TimeoutError is one
+            self.record.tell(f"the leader of {stream} does not step down: {error!r}", begin)
+            return
+        self.done.append(strike.kind)
+        self.record.tell(f"the leader of {stream} steps down", begin)
+        await self._well_again(strike, begin)
+
+    async def _end_servers(self, strike: Strike) -> None:
+        """End servers, and start them again; a cluster that lost one node serves again before that."""
         nodes, begin = self._ground.nodes, now()
         struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2 if strike.kind == "quorum" else 1)]
         self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
@@ -178,7 +286,6 @@ class Round:
         begin = now() if strike.kind == "node-kill" else begin
         await asyncio.gather(*(node.start() for node in struck))
         await self._well_again(strike, begin)
-        self._is_server_struck = False
 
     async def _well_again(self, strike: Strike, begin: int) -> None:
         if self._ground.cluster is not None:
@@ -205,15 +312,34 @@ class Round:
             for life in history.lives
         ]
 
+    def answered(self) -> list[FireAnswered]:
+        """Return the answers of servers to fires of the stream under test, by the logs of the sidecars."""
+        here = {
+            operation.sequence
+            for operation in self.record.history.operations
+            if operation.verb is Verb.STORE and not operation.target.startswith(ELSEWHERE)
+        }
+        answers = [answer for instance in self.instances for answer in instance.answered()]
+        return [answer for answer in answers if answer.fire.schedule_sequence in here]
+
+    def last_lines(self, schedule: str) -> list[str]:
+        """Return the last lines about a schedule in the logs of the sidecars."""
+        return [line for instance in self.instances for line in instance.last_lines(schedule, LAST_LINES)]
+
     def _is_last(self, instance: str, end: int) -> bool:
         return end == max(life.end for life in self.record.history.lives if life.instance == instance)
 
 
-async def play(seed: int, folder: Path, bug: str = "", *, snapshots: bool = False) -> Outcome:
+async def play(
+    seed: int, folder: Path, bug: str = "", *, snapshots: bool = False, cluster: bool = False, busy: int = 0
+) -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
     `bug` names one of `tests.simulation.planted` to plant in all sidecars; with `snapshots` they keep some, hastily.
+    With `cluster` it is a round of a loaded cluster, and `busy` processes compute beside it.
     """
+    if cluster:
+        return await play_scenario(in_cluster(seed, busy), folder, (Program(ALTERED),))
     if snapshots:
         return await play_scenario(with_snapshots(seed), folder, (HASTY_PROGRAM,))
     return await play_scenario(drawn(seed), folder, (this_program(bug),))
@@ -223,15 +349,23 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
     """Play a round in which each sidecar runs these programs, one after the other, and judge it."""
     async with ground_for(scenario, folder) as ground:
         one = Round(scenario, ground, folder, programs)
+        history = one.record.history
         try:
-            await one.run()
+            with ExitStack() as beside:
+                for number in range(scenario.busy):
+                    beside.enter_context(ChildProcess(BUSY, folder, name=f"busy-{number}"))
+                await one.run()
             async with ground.account() as account:
-                unseen = await read_into(one.record.history, account, one.workers)
+                unseen = await read_into(history, account, one.workers)
+            if scenario.is_loaded_cluster:
+                history.stores = await ground.stores()
+                history.answered = one.answered()
         finally:
             for instance in one.instances:
                 await instance.close()
-    history = one.record.history
-    violations = [(violation.promise, str(violation)) for violation in verdict(history)]
+    broken = verdict(history)
+    violations = [(violation.promise, str(violation)) for violation in broken]
+    losses = Losses(history)
     return Outcome(
         scenario=scenario,
         history=history,
@@ -243,4 +377,6 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
         story=sorted(one.record.story),
         begun_with_snapshots=sum(instance.begun_with_snapshots for instance in one.instances),
         versions=[instance.versions for instance in one.instances],
+        lost=[*losses.schedules.values(), *losses.fires.values()],
+        log_lines={name: one.last_lines(name) for name in sorted({violation.schedule for violation in broken})},
     )

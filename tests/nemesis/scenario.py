@@ -19,9 +19,23 @@ UPDATE = "update"
 KINDS = (*STRIKES, "mixed")
 """What a round is about: one kind of strike, or all that its servers allow."""
 
+CLUSTER_KINDS = (
+    "clock",
+    "node-stop",
+    "two-stops",
+    "node-kill",
+    "two-kills",
+    "step-down",
+    "sidecars",
+    "mixed",
+)
+"""What a round of a loaded cluster is about: see `in_cluster`."""
+
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
 OF_CLUSTERS = ("node-kill", "quorum")
-OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow", UPDATE)
+FAULTS_OF_SIDECARS = ("kill", "stop", "cut", "partition", "slow")
+OF_SIDECARS = (*FAULTS_OF_SIDECARS, UPDATE)
+PAUSES = ("node-stop", "two-stops")
 
 LONGEST = {
     "kill": 4.0,
@@ -34,13 +48,26 @@ LONGEST = {
     "node-kill": 4.0,
     "quorum": 2.0,
     "bucket": 0.0,
+    "clock": 4.0,
+    "node-stop": 5.0,
+    "two-stops": 5.0,
+    "two-kills": 4.0,
+    "step-down": 0.0,
 }
 """How long (s) each lasts at most, until it is healed."""
+SHORTEST_PAUSE = 0.5
+"""How long (s) nodes of a cluster are stopped at least."""
 
 PARTITIONS = ("held", "lost", "refused", "held-answers")
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
+CLOCKS = ("of-one", "of-all", "of-all", "wall-of-all")
+"""Whose clock is ahead: what one sidecar, or all, take for the server's clock, or the wall clock of their machine."""
+MOST_AHEAD = 4.9
+"""By how many seconds at most: what is promised ends at 5 s."""
+LONGEST_GAP = 4.0
+"""Between the kills of two nodes (s)."""
 
 BREAKS_FOR = 7.0
 """Strikes begin within this time (s)."""
@@ -51,6 +78,12 @@ CONSUMES = 0.25
 """The share of rounds in which the stream is a work queue."""
 STEADY = 6
 """Schedules that fire each second from the beginning to the end."""
+CLUSTER_BREAKS_FOR = 20.0
+"""Strikes on a loaded cluster begin within this time (s)."""
+REPEATING = 130
+"""Schedules of a loaded cluster that fire from the beginning to the end, each second or less often."""
+SOON = 390
+"""Schedules of a loaded cluster that fire once, soon after they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +98,12 @@ class Strike:
     """Which sidecar or node, counted round."""
     way: str = ""
     delay: float = 0.0
+    """By how many seconds it delays, is ahead, or lets two kills follow each other."""
 
     def __str__(self) -> str:
         """Describe it in a few words."""
         how = f" {self.way}" if self.way else ""
+        how += f" by {self.delay:.2f} s" if self.delay else ""
         return f"{self.kind}{how} #{self.victim} at {self.after:.2f} s for {self.lasts:.2f} s"
 
 
@@ -86,11 +121,28 @@ class Scenario:
     strikes: tuple[Strike, ...]
     snapshots: bool = False
     """Whether the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
+    breaks_for: float = BREAKS_FOR
+    """Strikes begin within this time (s)."""
+    repeating: int = STEADY
+    """Schedules that fire from the beginning to the end."""
+    soon: int = 0
+    """Schedules that are stored while everything breaks, and fire once, soon."""
+    durable: bool = False
+    """Whether the servers write everything to the disk at once (`sync_interval: always`)."""
+    busy: int = 0
+    """How many processes compute all the time beside the round."""
+
+    @property
+    def is_loaded_cluster(self) -> bool:
+        """Whether it is a round of `in_cluster`."""
+        return self.soon > 0
 
     def __str__(self) -> str:
         """Describe it in one line."""
         where = f"{self.nodes} × {self.version}" + (", work queue" if self.consumes else "")
         where += ", snapshots" if self.snapshots else ""
+        where += ", sync always" if self.durable else ""
+        where += f", {self.busy} busy" if self.busy else ""
         return f"{self.kind}: {self.instances} sidecar(s), {where}; " + ", ".join(map(str, self.strikes))
 
     @property
@@ -103,12 +155,15 @@ class Scenario:
             window=window,
             consumed=self.consumes,
             removed_by_workers=self.consumes,
+            clock_ahead=max([0, *(int(one.delay * SECOND) for one in self.strikes if one.way in ("of-one", "of-all"))]),
         )
 
     def _in_flight(self) -> int:
         """Return how long (ns) a fire that was sent before a fault can be in transit."""
         ways = {"stop": LONGEST["stop"], "partition": LONGEST["partition"], "slow": 3 * SLOWEST / 1000}
         kinds = {strike.kind for strike in self.strikes}
+        if self.version == V2_10:  # nothing but the sidecar knows that a fire is outdated that a node holds
+            ways |= {kind: LONGEST[kind] for kind in PAUSES}
         return sum(int(longest * SECOND) for kind, longest in ways.items() if kind in kinds)
 
 
@@ -136,6 +191,33 @@ def with_snapshots(seed: int) -> Scenario:
     is_server_killed = any(strike.kind == "server-kill" for strike in strikes)
     version = V2_11 if is_server_killed else usual.version
     return replace(usual, version=version, strikes=strikes, consumes=False, snapshots=True)
+
+
+def in_cluster(seed: int, busy: int = 0) -> Scenario:
+    """Draw a round of a loaded cluster: three sidecars, streams of three replicas, many schedules, and long trouble.
+
+    Beside it `busy` processes compute all the time.
+    """
+    random = Random(f"cluster {seed}")
+    kind = CLUSTER_KINDS[seed % len(CLUSTER_KINDS)]
+    version = random.choice([V2_11, V2_11, V2_11, V2_10])
+    durable = random.random() < 0.5
+    times = sorted(random.uniform(0.5, CLUSTER_BREAKS_FOR) for _ in range(random.randint(4, 7)))
+    strikes = tuple(_cluster_strike(kind, after, random) for after in times)
+    usual = Scenario(seed, kind, version, 3, 3, False, strikes)
+    return replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
+
+
+def _cluster_strike(kind: str, after: float, random: Random) -> Strike:
+    if kind == "mixed":
+        kind = random.choice(CLUSTER_KINDS[:-1])
+    if kind == "sidecars":
+        return _strike(random.choice(FAULTS_OF_SIDECARS), after, random)
+    shortest = min(SHORTEST_PAUSE, LONGEST[kind])
+    lasts, victim = random.uniform(shortest, LONGEST[kind]), random.randrange(3)
+    if kind == "clock":
+        return Strike(kind, after, lasts, victim, random.choice(CLOCKS), random.uniform(0.5, MOST_AHEAD))
+    return Strike(kind, after, lasts, victim, delay=random.uniform(0.1, LONGEST_GAP) if kind == "two-kills" else 0.0)
 
 
 def _servers(kind: str, random: Random) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from tests.judge.history import SECOND, History
 from tests.nemesis.round import Outcome
-from tests.nemesis.scenario import KINDS
+from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, Scenario
 
 PROMISES = ("Complete", "Unique", "Timely", "Faithful", "Latest", "Gone", "Live")
 
@@ -26,6 +26,8 @@ class Line:
     silence: int = 0
     stood_still: int = 0
     unseen: int = 0
+    lost: int = 0
+    """What servers had acknowledged and lost, by the files of all nodes."""
     broken: Counter[str] = field(default_factory=Counter)
     """How many rounds broke each promise."""
 
@@ -38,6 +40,7 @@ class Line:
         self.silence = max(self.silence, outcome.silence)
         self.stood_still += outcome.stood_still
         self.unseen += outcome.unseen
+        self.lost += len(outcome.lost)
         self.broken.update({promise for promise, _evidence in outcome.violations})
 
     def written(self, kind: str) -> str:
@@ -45,7 +48,8 @@ class Line:
         others = sum(self.broken.values()) - sum(self.broken[promise] for promise in PROMISES)
         counts = [self.rounds, self.strikes, self.schedules, self.fires]
         cells = [kind, *(f"{count:,}" for count in counts), *(str(self.broken[promise]) for promise in PROMISES)]
-        return "| " + " | ".join([*cells, str(others), f"{self.silence / SECOND:.1f}", str(self.stood_still)]) + " |"
+        cells += [str(others), str(self.lost), f"{self.silence / SECOND:.1f}", str(self.stood_still)]
+        return "| " + " | ".join(cells) + " |"
 
 
 class Tally:
@@ -54,11 +58,16 @@ class Tally:
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
         self.begun_with_snapshots = 0
+        self.failures: list[tuple[Scenario, list[str]]] = []
+        """The rounds that broke promises, and which."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a round under its kind."""
         self.lines.setdefault(outcome.scenario.kind, Line()).add(outcome)
         self.begun_with_snapshots += outcome.begun_with_snapshots
+        if outcome.violations:
+            broken = Counter(promise for promise, _evidence in outcome.violations)
+            self.failures.append((outcome.scenario, [f"{name} ({count})" for name, count in broken.items()]))
 
     @property
     def failed(self) -> int:
@@ -66,34 +75,51 @@ class Tally:
         return sum(sum(line.broken.values()) for line in self.lines.values())
 
     def written(self) -> str:
-        """Write the table."""
-        names = ["round", "rounds", "faults", "schedules", "fires", *PROMISES, "other", "silence (s)", "stood still"]
+        """Write the table of the kinds, and one of the rounds that broke promises, with the violations of each."""
+        counts = ["round", "rounds", "faults", "schedules", "fires"]
+        names = [*counts, *PROMISES, "other", "lost by servers", "silence (s)", "stood still"]
         rows = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
-        rows += [self.lines[kind].written(kind) for kind in KINDS if kind in self.lines]
-        return "\n".join([*rows, _sum(self.lines.values()).written("all")])
+        kinds = dict.fromkeys((*KINDS, *CLUSTER_KINDS, *self.lines))
+        rows += [self.lines[kind].written(kind) for kind in kinds if kind in self.lines]
+        rows.append(_sum(self.lines.values()).written("all"))
+        if self.failures:
+            rows += ["", "| round | broken | repeat it |", "| --- | --- | --- |"]
+        for scenario, broken in self.failures:
+            rows.append(f"| {scenario.kind} | {', '.join(broken)} | `{command(scenario)}` |")
+        return "\n".join(rows)
 
 
 def _sum(lines: Iterable[Line]) -> Line:
     total = Line()
     for line in lines:
-        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen"):
+        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen", "lost"):
             setattr(total, name, getattr(total, name) + getattr(line, name))
         total.silence = max(total.silence, line.silence)
         total.broken.update(line.broken)
     return total
 
 
+def command(scenario: Scenario) -> str:
+    """Write the command that repeats a round."""
+    more = " --snapshots" if scenario.snapshots else ""
+    more += " --cluster" if scenario.is_loaded_cluster else ""
+    more += f" --busy {scenario.busy}" if scenario.busy else ""
+    return f"python -m tests.nemesis{more} --round-seed {scenario.seed}"
+
+
 def evidence(outcome: Outcome) -> str:
     """Print what a failed round shows, and how to repeat it."""
-    seed = outcome.scenario.seed
-    more = " --snapshots" if outcome.scenario.snapshots else ""
-    repeat = f"python -m tests.nemesis{more} --round-seed {seed}"
-    lines = [f"round {seed} fails; repeat it: {repeat}", f"  {outcome.scenario}"]
+    fails = "fails; repeat it" if outcome.violations else "keeps every promise; repeat it"
+    lines = [f"round {outcome.scenario.seed} {fails}: {command(outcome.scenario)}", f"  {outcome.scenario}"]
     lines += [f"  {text}" for _promise, text in outcome.violations]
+    lines += [f"  lost by the servers: {text}" for text in outcome.lost]
     lines += [f"    {line}" for line in outcome.story]
     names = {one.schedule for one in outcome.history.schedules}
     named = sorted(name for name in names if any(f": {name} (" in text for _promise, text in outcome.violations))
-    return "\n".join(lines + [f"    {line}" for name in named for line in _lines_of(outcome.history, name)])
+    for name in named:
+        lines += [f"    {line}" for line in _lines_of(outcome.history, name)]
+        lines += [f"    {line}" for line in outcome.log_lines.get(name, ())]
+    return "\n".join(lines)
 
 
 def _lines_of(history: History, schedule: str) -> list[str]:

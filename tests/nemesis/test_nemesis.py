@@ -10,17 +10,28 @@ import secrets
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.server_clock import ServerClock
+from tests.harness.account import account_on
+from tests.harness.servers import EMULATED_VERSIONS, running_server
 from tests.judge.checkers import verdict
-from tests.judge.history import CalendarSeen, FireSeen, History, Leaves
+from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves, Terms
+from tests.judge.reading import store_seen
+from tests.nemesis.altered import shift_clocks
 from tests.nemesis.calendars import NAMES
+from tests.nemesis.ground import STORE, STREAM
+from tests.nemesis.instance import Clock
 from tests.nemesis.publishers import steady
+from tests.nemesis.record import now
 from tests.nemesis.round import Outcome, play
-from tests.nemesis.scenario import KINDS, STRIKES, drawn
-from tests.nemesis.tally import evidence
+from tests.nemesis.scenario import CLOCKS, CLUSTER_KINDS, FAULTS_OF_SIDECARS, KINDS, SOON, STRIKES, drawn, in_cluster
+from tests.nemesis.tally import Tally, evidence
 
 USUAL = (22, 1, 14, 59, 5, 51)
 """A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
@@ -155,5 +166,75 @@ def test_the_seeds_strike_in_every_way() -> None:
     assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
 
 
+def test_the_seeds_of_loaded_clusters_break_everything_on_both_versions() -> None:
+    scenarios = [in_cluster(seed) for seed in range(200)]
+    assert {scenario.kind for scenario in scenarios} == set(CLUSTER_KINDS)
+    kinds = {strike.kind for scenario in scenarios for strike in scenario.strikes}
+    assert kinds == {*CLUSTER_KINDS[:-2], *FAULTS_OF_SIDECARS}
+    assert {strike.way for one in scenarios for strike in one.strikes if strike.kind == "clock"} == set(CLOCKS)
+    assert {(one.version[:4], one.durable) for one in scenarios} == set(product(("2.10", "2.11"), (True, False)))
+    assert {(one.nodes, one.instances, one.soon, one.busy) for one in scenarios} == {(3, 3, SOON, 0)}
+    assert {in_cluster(seed, busy=2).busy for seed in range(3)} == {2}
+
+
 def test_a_seed_is_the_same_script_each_time() -> None:
-    assert [drawn(seed) for seed in range(50)] == [drawn(seed) for seed in range(50)]
+    for draw in (drawn, in_cluster):
+        assert [draw(seed) for seed in range(50)] == [draw(seed) for seed in range(50)]
+
+
+def test_the_tally_names_each_promise_that_a_round_broke_and_the_command_that_repeats_it() -> None:
+    tally, broken = Tally(), [("Live", "late"), ("Live", "later"), ("Unique", "twice")]
+    tally.add(Outcome(in_cluster(7, busy=2), History(Terms(), 0), broken, lost=["s.1"]))
+    tally.add(Outcome(in_cluster(8), History(Terms(), 0)))
+    written = tally.written().splitlines()
+    names = [name.strip() for name in written[0].split("|")]
+    total = dict(zip(names, (cell.strip() for cell in written[4].split("|")), strict=True))
+    assert {name: total[name] for name in ("rounds", "Live", "Unique", "Complete", "lost by servers")} == {
+        "rounds": "2",
+        "Live": "1",
+        "Unique": "1",
+        "Complete": "0",
+        "lost by servers": "1",
+    }
+    command = "`python -m tests.nemesis --cluster --busy 2 --round-seed 7`"
+    assert written[-1] == f"| mixed | Live (2), Unique (1) | {command} |"
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_the_files_of_a_server_show_what_it_ever_stored(version: str, tmp_path: Path) -> None:
+    """A message that another one replaces stays written, and one that is deleted leaves a note of that."""
+    identity = fire_identity("s.1", 1, SECOND)
+    async with running_server(version, tmp_path) as server, account_on(server.url) as account:
+        await account.create(STREAM, subjects=["s.>"], max_msgs_per_subject=1, storage="file")
+        await account.publish("s.0", body=b"nothing")
+        await account.publish("s.1", {"Nats-Msg-Id": identity}, b"one")
+        await account.publish("s.1", body=b"two")
+        await account.api.call(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 3})
+        await account.publish("s.2", body=b"three")
+    seen = store_seen("n0", tmp_path / STORE)
+    found = {sequence: record[1:] for sequence, record in seen.records.items()}
+    assert found == {
+        1: ("s.0", None, b"nothing"),
+        2: ("s.1", FireKey(1, SECOND), b"one"),
+        4: ("s.2", None, b"three"),
+    }
+    assert 3 in seen.erased
+    assert seen.last() == 4
+
+
+def test_the_clocks_of_a_sidecar_are_ahead_by_what_a_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for owner in (ServerClock, SystemClock):
+        monkeypatch.setattr(owner, "now", owner.now)  # undone in the end, whatever is put there
+    clock = Clock(tmp_path / "clock")
+    shift_clocks(Path(clock.options[1]))
+    servers = ServerClock(SystemClock())
+    servers.received(now(), servers.monotonic())
+
+    def ahead() -> list[int]:
+        return [round((shown - now()) / SECOND / 100) for shown in (servers.now(), SystemClock().now())]
+
+    assert ahead() == [0, 0]
+    clock.set_ahead(300, wall=True)
+    assert ahead() == [0, 3]
+    clock.set_ahead(300, wall=False)
+    assert ahead() == [3, 0]
