@@ -272,15 +272,15 @@ MENDED: dict[Callable[[], Changes], tuple[str, int]] = {
     checkpoint_that_settles_too_much: ("Complete", 52),
     old_versions_left_over: ("Gone", 152),
     content_read_past_the_leader: ("Complete", 32),
-    idle_holders_fought: ("Divided", 5068),
+    idle_holders_fought: ("Divided", 14),
     checkpoint_of_all_shards_believed: ("Complete", 294),
-    delayed_fire_settled: ("Complete", 110),
+    delayed_fire_settled: ("Complete", 64),
     identity_changed_at_any_time: ("Unique", 7910),
     question_asked_once: ("Complete", 41616),
     past_schedule_settled: ("Complete", 5404),
     outdated_days_taken_for_known: ("Complete", 40706),
     identity_in_process_waited_for: ("Live", 66),
-    in_flight_sent_again: ("Unique", 7562),
+    in_flight_sent_again: ("Unique", 94),
 }
 """Bugs that the product once had, or that few seeds show; the promise that each breaks, and a seed that shows it."""
 
