@@ -64,6 +64,8 @@ def requested_fire(
     if is_api_subject(terms.target):
         raise NotPossibleError(f"{found.subject}: the target is one of the server's own subjects: {terms.target}")
     stamped = terms._replace(dialect=PORTABLE) if found.is_fired_by_server else terms
+    if served.rules.rolls_up_by_purge and terms.policies.target_elsewhere is None:
+        stamped = stamped._replace(rollup=False)  # the sidecar rolls up when it reads the fire
     identity = fire_identity if is_missed else beside_identity
     ours: list[Header] = [(BY, by.encode()), identity_header(identity(found.subject, found.sequence, fire_time))]
     if terms.policies.report:

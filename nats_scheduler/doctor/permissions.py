@@ -45,7 +45,7 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{api}.STREAM.LIST", _ALL),
     Row(PUBLISH, "{api}.STREAM.INFO.{stream}", _ALL),
     Row(PUBLISH, "{api}.STREAM.CREATE.KV_{bucket}", _ALL),
-    Row(PUBLISH, "{api}.STREAM.UPDATE.{stream}", (YES, YES, SPARE, SPARE)),
+    Row(PUBLISH, "{api}.STREAM.UPDATE.{stream}", (SPARE, OPTIONAL, SPARE, SPARE)),
     Row(PUBLISH, "{api}.STREAM.MSG.GET.{stream}", _ALL),
     Row(PUBLISH, "{api}.STREAM.PURGE.{stream}", (YES, YES, YES, OPTIONAL)),
     Row(PUBLISH, "{api}.STREAM.MSG.DELETE.{stream}", _FIRES),

@@ -86,15 +86,19 @@ def assembled(
     last: int | None = None,
     taken: int = 0,
     report: Sequence[Header] = (),
+    rolls_up_by_purge: bool = False,
 ) -> Fire:
     """Build the fire of a schedule from its message, `content`, or from the last message of its source.
 
     `last` is the sequence that the guard expects on the schedule's subject, the schedule's own if it is None;
-    `taken` as for `fire_identity`; `report` is what the fire says of itself.
+    `taken` as for `fire_identity`; `report` is what the fire says of itself. With `rolls_up_by_purge` it does not say
+    that it rolls up its target.
     """
     last = held.sequence if last is None else last
     identity = fire_identity(held.subject, held.sequence, fire_time, taken)
-    named = held.pattern, held.terms, held.subject, next_fire
+    is_to_roll_up = rolls_up_by_purge and held.terms.rollup
+    terms = held.terms._replace(rollup=False) if is_to_roll_up else held.terms
+    named = held.pattern, terms, held.subject, next_fire
     block = plain_fire_block(content.block, *named, identity, last) if guard and source is None and not report else None
     if block is None:
         base = as_stored_natively(content.block) if source is None else source.block
@@ -107,7 +111,7 @@ def assembled(
     stored_at = held.stored_at
     kind = FireElsewhere if held.is_elsewhere else Fire
     fire = kind(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
-    fire.taken = taken
+    fire.taken, fire.is_to_roll_up = taken, is_to_roll_up
     if held.jitters:
         fire.delay = held.send_time_of(fire_time) - fire_time
     return fire

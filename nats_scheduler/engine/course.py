@@ -73,7 +73,7 @@ class Course:
         self.overlaps = Overlaps(lifecycle, rules, emit)
         """Holds fires back until the one before is finished."""
         self.overlaps.go_ahead = self._go_ahead
-        self.firing = Firing(lifecycle, in_flight, limits, emit)
+        self.firing = Firing(lifecycle, in_flight, limits, emit, rolls_up_by_purge=rules.rolls_up_by_purge)
         """Builds and sends the fires of what this has brought so far."""
         self.drop_due: Callable[[HeldWithPolicies, int], None] = _undroppable
         """Goes on after the fires that are due and that a policy drops; set by `engine.outcomes`."""
@@ -211,7 +211,7 @@ class Course:
         self.conditions_changed(now)
         if request.filter is not None and is_literal_subject(request.filter):
             # The purges of other instances are received too, in bursts.
-            self._purges.requested_by_holder(self._lifecycle.roster.on(request.filter), request.below)
+            self._purges.requested_on(request.filter, request.below)
         elif request.sequence is not None:
             self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None)
         active = self._lifecycle.active_in(request)

@@ -33,6 +33,8 @@ class Fire:
     """How long (ns) after its fire time it is sent."""
     taken: int = 0
     """The number in its identity, 0 for the first one (`message.identity`)."""
+    is_to_roll_up: bool = False
+    """Whether the messages before it on its target are to be purged once it is stored."""
     was_stored_before: bool = False
     """Whether the acknowledgement called it a duplicate: the server had stored it before."""
 

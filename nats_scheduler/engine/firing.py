@@ -48,8 +48,15 @@ class Firing:
     """The fires of one stream's schedules, from content that was read to a fire that was handed out."""
 
     def __init__(
-        self, lifecycle: Lifecycle, in_flight: InFlight, limits: ServerLimits, emit: Callable[[Action], None]
+        self,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+        *,
+        rolls_up_by_purge: bool,
     ) -> None:
+        self._rolls_up_by_purge = rolls_up_by_purge
         self._lifecycle = lifecycle
         self._landed = lifecycle.landed
         self._in_flight = in_flight
@@ -172,7 +179,8 @@ class Firing:
         taken = flight.number_of(fire_time)
         parts = flight.content, flight.source, fire_time, next_fire
         report = _report_of(held, flight, fire_time) if held.is_treated else ()
-        fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report)
+        by_purge = self._rolls_up_by_purge and not held.is_elsewhere
+        fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report, rolls_up_by_purge=by_purge)
         flight.refusal = refusal_of(fire, self._limits)
         return fire
 

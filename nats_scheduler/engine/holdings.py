@@ -181,6 +181,7 @@ class Holdings:
         before, self._ownership.shards = self._ownership.shards, shards
         for shard in shards - before:
             self._held_since[shard] = now
+        self._purges.take_over(shards - before)
         self._outcomes.overdue.gained(shards - before, now)
         self._course.firing.proposals.gained(shards - before)
         for name, through in self._calendars.items():

@@ -26,11 +26,12 @@ from nats_scheduler.engine.outcomes import Outcomes
 from nats_scheduler.engine.paused import PausedSchedule
 from nats_scheduler.engine.purges import Purges
 from nats_scheduler.engine.rejections import rejected_message, rejected_paused
+from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.engine.sightings import Sightings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.paused import Paused
 from nats_scheduler.message.reader import MessageReader
-from nats_scheduler.message.reading import Reading, has_schedule_header
+from nats_scheduler.message.reading import Generated, Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
@@ -182,6 +183,8 @@ class Intake:
         generated = reading.generated
         if generated is not None and not self._outcomes.read_back(generated, message, self.is_live, is_acknowledged):
             reading = self._reader.read_as_published(message)
+        if reading.beside is not None and self._purges.rolls_up:
+            self._roll_up_as_requested(reading.beside, message)
         if reading.cancels is not None:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
@@ -193,6 +196,14 @@ class Intake:
         elif self._inactive.on(message.subject) is not None or self._roster.on(message.subject) is not None:
             has_landed = is_acknowledged or self._landed.may_be(reading, message)
             self._overwritten(message, has_landed=has_landed, now=now)
+
+    def _roll_up_as_requested(self, beside: Generated, message: StoredMessage) -> None:
+        """Have the target rolled up by a fire that was requested, of a schedule that is active or paused."""
+        schedule, target = beside.schedule, message.subject
+        found = self._roster.exactly(schedule, beside.sequence) or self._inactive.paused.get(schedule)
+        is_of_it = found is not None and found.sequence == beside.sequence
+        if is_of_it and found is not None and found.terms.rollup and found.terms.target == target:
+            self._purges.roll_up(target, message.sequence - 1, shard_of(schedule))
 
     def _overwritten(self, message: StoredMessage, *, has_landed: bool, now: int) -> None:
         """End the schedule on the subject of a message; one that `has_landed` leaves it alive."""

@@ -41,6 +41,7 @@ from nats_scheduler.engine.lifecycle import Lifecycle
 from nats_scheduler.engine.lifetimes import Lifetimes
 from nats_scheduler.engine.missed import dropped_between
 from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.engine.shards import shard_of
 from nats_scheduler.message.fires import following_fire
 from nats_scheduler.message.policy_values import MAKE_UP_ONCE
 from nats_scheduler.message.reading import Generated
@@ -190,6 +191,8 @@ class Outcomes:
                     refusals.stored(fire.sequence, now)
         for fire, sequence in zip(fires, stored.sequences, strict=True):
             fire.stored_as, fire.stored_at = sequence, now
+            if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
+                self._purges.roll_up(fire.target, sequence - 1, shard_of(fire.schedule))
             if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
                 self._advance_after(fire)
         self._in_flight.concluded(count)  # not before: fires that are stored together are a burst too
@@ -217,6 +220,8 @@ class Outcomes:
         held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
         is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
         fault = ""
+        if held is not None and not is_acknowledged:
+            self._roll_up_again(held, generated, message)
         # An older fire changes nothing, unless policies need the last one that is stored.
         is_news = held is not None and (held.is_treated or generated.fire_time >= held.read_back_threshold)
         if is_news and held is not None and not is_acknowledged:
@@ -233,6 +238,15 @@ class Outcomes:
                 held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self.was_fired(held, generated.fire_time, message)
         return True
+
+    def _roll_up_again(self, held: Held, generated: Generated, message: StoredMessage) -> None:
+        """Have the target rolled up by a fire whose sender may not have done it: others sent it, or it was ours before.
+
+        Anybody can write what a fire says, so an old one is judged too.
+        """
+        is_owed = self._purges.rolls_up and held.terms.rollup and not held.is_elsewhere
+        if is_owed and not fault_of_generated(held, generated, message, moved=self._moved):
+            self._purges.roll_up(message.subject, message.sequence - 1, held.shard)
 
     def take_read_back(self, fire: Fire, *, is_live: bool) -> bool:
         """Do what `read_back` does for a fire of ours, and build nothing for it but the event.

@@ -6,13 +6,18 @@ The rules:
 - A schedule of another holder is purged by that holder. It stays held until the holder's request is received on the
   API, so that memory follows what the stream holds; if none is received, it is purged here after a while, since to
   purge twice is harmless.
+- A roll-up that the fire itself cannot do (`StreamRules.rolls_up_by_purge`) is a purge of the target below the fire.
+  The schedule is purged after it: until then a restart finds the fire and its schedule, and does it again. Those of
+  other holders are kept until the holder's request is received, or until their shards are ours.
 - Purges wait while a burst lasts: fires go first, because the server purges more slowly than it stores.
 
 Cost: an entry in a queue for each purge.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
@@ -42,13 +47,35 @@ OLD_VERSIONS_RETRY_NS = 5 * SECOND
 """Wait before old versions that could not be purged are tried again, all together."""
 
 
+@dataclass(slots=True)
+class RollUp:
+    """A target that is to be rolled up by a purge."""
+
+    through: int
+    """Everything on it up to this sequence is to be purged: a fire was stored behind that."""
+    shard: int
+    """That of the schedule."""
+    is_ordered: bool = False
+    """Whether the purge waits, or was sent and has not succeeded."""
+    behind: list[PurgeSchedule] = field(default_factory=list)
+    """What is purged after it: the schedules that are done."""
+
+
 class Purges:
     """The purges of one stream."""
 
     def __init__(
-        self, lifecycle: Lifecycle, in_flight: InFlight, emit: Callable[[Action], None], *, may_return: bool
+        self,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        emit: Callable[[Action], None],
+        *,
+        may_return: bool,
+        rolls_up: bool,
     ) -> None:
         """Purge what is done; it `may_return` if a server that is killed undoes its last purges (2.10)."""
+        self.rolls_up = rolls_up
+        """Whether fires roll up their targets by purges."""
         self._lifecycle = lifecycle
         self._in_flight = in_flight
         self._emit = emit
@@ -59,6 +86,8 @@ class Purges:
         self.old_versions: dict[tuple[str, Version | None], int] = {}
         """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
+        self._roll_ups: dict[str, RollUp] = {}
+        """By target, ours and those of other holders."""
         self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
         """What other holders requested to purge last: subject, sequence, and the schedule."""
         self.outstanding = 0
@@ -99,7 +128,48 @@ class Purges:
     def purge_subject(self, held: Held) -> None:
         """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
         through = self._lifecycle.landed.last_on(held)
-        self.purge_versions(held.subject, through, Version(held.sequence, held.stored_at))
+        known = Version(held.sequence, held.stored_at)
+        roll_up = self._roll_ups.get(held.terms.target) if held.terms.rollup else None
+        if roll_up is None:
+            self.purge_versions(held.subject, through, known)
+        else:
+            roll_up.behind.append(PurgeSchedule(held.subject, through, None, known))
+            self._order(held.terms.target, roll_up)
+
+    def roll_up(self, target: str, through: int, shard: int) -> None:
+        """Have a target purged up to a sequence, since a fire of a schedule in this shard is stored behind that."""
+        if through <= 0:
+            return
+        known = self._roll_ups.get(target)
+        if known is None:
+            known = self._roll_ups[target] = RollUp(through, shard)
+        elif through > known.through:
+            known.through, known.shard, known.is_ordered = through, shard, False
+        if shard in self._lifecycle.ownership.shards or known.behind:
+            self._order(target, known)
+
+    def take_over(self, shards: AbstractSet[int]) -> None:
+        """Roll up what the earlier holders of these shards may not have rolled up."""
+        for target, roll_up in self._roll_ups.items():
+            if roll_up.shard in shards:
+                self._order(target, roll_up)
+
+    def roll_ups(self) -> Iterable[tuple[str, int, int]]:
+        """Return what may still be to be rolled up: targets, each with the last sequence to be purged, and a shard."""
+        return [(target, one.through, one.shard) for target, one in self._roll_ups.items()]
+
+    def _order(self, target: str, roll_up: RollUp) -> None:
+        if not roll_up.is_ordered:
+            roll_up.is_ordered = True
+            self.purge_versions(target, roll_up.through)
+
+    def _rolled_up(self, target: str, through: int) -> None:
+        """Purge the schedules that waited until their target was rolled up to a sequence, or cannot be."""
+        known = self._roll_ups.get(target)
+        if known is not None and through >= known.through:
+            del self._roll_ups[target]
+            self.outstanding += len(known.behind)
+            self._queue.extend(known.behind)
 
     def purge_versions(self, schedule: str, through: int, known: Version | None = None) -> None:
         """Have every version of a schedule up to sequence `through` purged, once no burst lasts.
@@ -138,6 +208,8 @@ class Purges:
         self.outstanding -= 1
         schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
         held = self._purging(schedule, through)
+        if failure is None or conclusion.refused or conclusion.denied:
+            self._rolled_up(schedule, through)
         if failure is not None:
             self._emit(Report(PurgeFailed(schedule, through, failure, conclusion.refused)))
         if held is None or held.flight is None:
@@ -158,10 +230,18 @@ class Purges:
     def _were_purged(self, purged: SchedulesPurged, now: int) -> None:
         self.outstanding -= len(purged.schedules)
         for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
+            self._rolled_up(schedule, through)
             held = self._purging(schedule, through)
             if held is not None and held.flight is not None:
                 self._keep_purged(held, now)
                 self._lifecycle.end(held, held.flight.ending)
+
+    def requested_on(self, subject: str, below: int | None) -> None:
+        """Note a request to purge a subject below this sequence, or all of it."""
+        roll_up = self._roll_ups.get(subject)
+        if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
+            self._rolled_up(subject, roll_up.through)
+        self.requested_by_holder(self._lifecycle.roster.on(subject), below)
 
     def requested_by_holder(self, held: Held | None, below: int | None) -> None:
         """End a schedule that is done, when its holder requests to purge what is below this sequence."""

@@ -99,8 +99,6 @@ class Roster:
         """How many entries are in spans."""
         self._ordered_through = 0
         """The number of the last span whose new entries are put in order at once."""
-        self.rolls_up = False
-        """Whether any schedule that was ever held rolls up its target."""
 
     def __len__(self) -> int:
         return len(self._near) + self.rows.far_count
@@ -138,8 +136,6 @@ class Roster:
             self.cancel_wake(before)
             self.rows.replace(before, held)
         self._near[held.subject] = held
-        if held.terms.rollup:
-            self.rolls_up = True
 
     def hold_far(self, new: NewSchedule) -> int | None:
         """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then."""
@@ -160,8 +156,6 @@ class Roster:
             return None
         self._places.add_hashed(hashed, place)
         self._far_agenda.add(place, wake)
-        if terms.rollup:
-            self.rolls_up = True
         return shard
 
     def remove(self, subject: str) -> Held | None:

@@ -55,8 +55,8 @@ class Rest:
     last: LastRead
     last_fired: Sequence[int]
     """By shard, the last send time (ns) of which a fire was read back."""
-    rolls_up: bool = False
-    """Whether any schedule rolls up its target."""
+    roll_ups: Sequence[tuple[str, int, int]] = ()
+    """Targets that may still be to be rolled up, with the last sequence to be purged and the schedule's shard."""
     landed: Mapping[int, int] = field(default_factory=dict)
     """The last sequence that landed on schedules, by their sequences."""
     old_versions: Sequence[OldVersion] = ()
@@ -67,7 +67,7 @@ class Rest:
     @property
     def exceptions(self) -> int:
         """How many messages and schedules are named one by one."""
-        return len(self.landed) + len(self.old_versions) + len(self.done) + len(self.to_read)
+        return sum(map(len, (self.landed, self.old_versions, self.done, self.to_read, self.roll_ups)))
 
     def document(self) -> dict[str, Any]:
         """Return it as the values of JSON."""
@@ -75,7 +75,7 @@ class Rest:
             "through": self.through,
             "last": list(self.last),
             "last_fired": list(self.last_fired),
-            "rolls_up": self.rolls_up,
+            "roll_ups": [list(one) for one in self.roll_ups],
             "landed": [list(pair) for pair in self.landed.items()],
             "old_versions": [list(one) for one in self.old_versions],
             "done": [[one.subject, one.sequence, one.ending.value] for one in self.done],
@@ -85,8 +85,8 @@ class Rest:
 
 def read_rest(document: Mapping[str, Any]) -> Rest:
     """Read what `Rest.document` returned; raises `SnapshotError`."""
-    through, rolls_up = document.get("through"), document.get("rolls_up")
-    if type(through) is not int or through <= 0 or type(rolls_up) is not bool:
+    through = document.get("through")
+    if type(through) is not int or through <= 0:
         raise SnapshotError("what belongs to the schedules does not say through which sequence it is known")
     last_fired = _numbers(document, "last_fired")
     if len(last_fired) != SHARDS:
@@ -96,7 +96,7 @@ def read_rest(document: Mapping[str, Any]) -> Rest:
         through,
         LastRead(*last),
         tuple(last_fired),
-        rolls_up,
+        tuple((row[0], row[1], row[2]) for row in _rows(document, "roll_ups", (str, int, int))),
         dict(_rows(document, "landed", (int, int))),
         tuple(OldVersion(*row) for row in _rows(document, "old_versions", (str, int, int, int))),
         tuple(Done(row[0], row[1], _ending(row[2])) for row in _rows(document, "done", (str, int, str))),

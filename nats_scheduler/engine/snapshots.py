@@ -112,7 +112,8 @@ class Snapshots:
         assert not parts.intake.last_read, "the engine has read nothing"
         self._roster.adopt(given.restoring.roster)
         self._roster.comes_to(now)
-        self._roster.rolls_up = rest.rolls_up
+        for roll_up in rest.roll_ups:
+            parts.readers.purges.roll_up(*roll_up)
         parts.intake.last_read = rest.through
         parts.intake.last_message = StoredMessage(*rest.last, block=b"", body=None)
         parts.readers.lifetimes.requests_missed(rest.through)
@@ -178,7 +179,7 @@ class Taking:
             through,
             self._last,
             tuple(parts.readers.lifecycle.ownership.last_fired),
-            self._roster.rolls_up,
+            tuple(parts.readers.purges.roll_ups()),
             parts.readers.lifecycle.landed.known(),
             tuple(_old_versions(parts).values()),
             tuple(self._done),

@@ -115,7 +115,9 @@ class StreamEngine:
         self.in_flight = InFlight()
         self.landed = Landed(self._roster, rules.subjects, moved=rules.moves_subjects)
         self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
-        self._purges = Purges(self._lifecycle, self.in_flight, emit, may_return=not limits.guard)
+        self._purges = Purges(
+            self._lifecycle, self.in_flight, emit, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge
+        )
         self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, rules, limits, emit)
         parts = self._course, self._lifecycle, self.in_flight, self._purges, self.lifetimes
         self._outcomes = Outcomes(

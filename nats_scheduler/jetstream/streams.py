@@ -6,8 +6,8 @@ An older one drops it, so there it becomes an entry of the registry, under the s
 
 The rule: the configuration is the user's, and stays as it was asked for. So a tool that repeats its creation byte for
 byte is not refused (10058).
-A setting without which a stored schedule cannot fire is switched on when it is needed, and that is reported
-(`FlaggedStreams.switch_on`).
+There is one exception: message TTLs that the registry has kept, once the server supports them
+(`FlaggedStreams.switch_on`). A stream that does not allow roll-ups is left so (`engine.purges`).
 
 Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
 again reports another instant, and so does every server that restores a backup.
@@ -47,8 +47,6 @@ TTL_FLAG = "allow_msg_ttl"
 
 METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 """The metadata key that stands for `allow_msg_ttl` if the server does not support it (2.10)."""
-
-ROLL_UPS = "allow_rollup_hdrs"
 
 MAX_CREATION_TIME_ERROR_NS = SECOND
 """A stream and its first message may get their times from two nodes; their clocks differ by so many ns at most."""
@@ -228,26 +226,31 @@ class FlaggedStreams:
 
     async def repeat(self, config: Config) -> None:
         """Ask again for what an update of the sidecar has undone; raises as `JetStreamApi.update_stream` does."""
-        await self._sent(self._api.update_stream, {**config, ROLL_UPS: True})
+        await self._sent(self._api.update_stream, {**config, TTL_FLAG: True})
 
     # -- what a schedule cannot do without -----------------------------------------------------------------------
 
-    def missing(self, state: StreamState, *, rolls_up: bool) -> Config:
+    def missing(self, state: StreamState) -> Config:
         """Return the settings that a stream needs so that its schedules can fire.
 
-        Roll-ups if a schedule `rolls_up` its target. Message TTLs if an older server did not support them, so that the
-        registry has kept them for the stream.
+        Message TTLs, if an older server did not support them, so that the registry has kept them for the stream.
         """
         if state.config.get("sealed") or state.config.get("deny_purge"):
             return {}
-        needed: Config = {ROLL_UPS: True} if rolls_up and not state.config.get(ROLL_UPS) else {}
-        if self._server.has_message_ttl and state.rules.allow_msg_ttl and not state.has_servers_ttl:
-            needed[TTL_FLAG] = True
-        return needed
+        is_due = self._server.has_message_ttl and state.rules.allow_msg_ttl and not state.has_servers_ttl
+        return {TTL_FLAG: True} if is_due else {}
 
     async def switch_on(self, state: StreamState, missing: Config) -> StreamState:
-        """Give a stream the settings that are missing; raises as `JetStreamApi.update_stream` does."""
-        updated = StreamState.from_info(await self._api.update_stream({**state.config, **missing}))
+        """Give a stream the settings that are missing; raises as `JetStreamApi.update_stream` does.
+
+        The server has no condition for an update. So the configuration is read anew before, and a request of a client
+        that arrives in between is repeated (`repeat`).
+        """
+        info = await self._api.stream(state.name)
+        if info is None:
+            return state  # it was deleted meanwhile, and that is noticed
+        current = StreamState.from_info(info)
+        updated = StreamState.from_info(await self._api.update_stream({**current.config, **missing}))
         return replace(updated, remembered=state.remembered)
 
     # -- the registry --------------------------------------------------------------------------------------------
@@ -403,16 +406,13 @@ def _key(stream: str) -> str:
 
 
 def _merged(before: StreamState, config: Config) -> Config:
-    """Return the update to `config`: metadata that it does not name stay, and so do roll-ups in use."""
+    """Return the update to `config`: metadata that it does not name stay."""
     if not config.get(FLAG):
         return config
     metadata = {**_own(before.config.get("metadata") or {}), **(config.get("metadata") or {})}
     # An empty object is not the same as none if a creation is repeated
     # (`test_a_repeated_creation_is_accepted_after_it_was_added`).
-    merged = {**config, "metadata": metadata} if metadata else dict(config)
-    if before.is_flagged and before.config.get(ROLL_UPS) and not config.get("deny_purge"):
-        merged[ROLL_UPS] = True
-    return merged
+    return {**config, "metadata": metadata} if metadata else dict(config)
 
 
 def _own(metadata: Mapping[str, str]) -> dict[str, str]:

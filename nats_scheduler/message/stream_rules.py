@@ -38,6 +38,11 @@ class StreamRules:
     schedules_enabled: bool = True
     moves_subjects: bool = False
     """Whether a message may be stored on another subject than it was published to (`subject_transform`)."""
+    rolls_up_by_purge: bool = False
+    """Whether a fire cannot say that it rolls up its target, because the stream does not allow it (10111).
+
+    Not in a stream that moves subjects: what to purge is not known there, so such a fire says it, and is refused.
+    """
     has_policies: bool = True
     """Whether policies count; not if the server itself fires, which knows none."""
     is_any: bool = False
@@ -70,6 +75,7 @@ class StreamRules:
             allow_msg_ttl=_has_ttls(config),
             schedules_enabled=schedules_enabled,
             moves_subjects=bool(config.get("subject_transform")),
+            rolls_up_by_purge=not (_is_on(config, "allow_rollup_hdrs") or config.get("subject_transform")),
             keeps_acknowledged=config.get("retention", "limits") == "limits",
             max_age=max_age,
             evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,

@@ -28,7 +28,7 @@ MAX_DELETIONS_NOTED = 256
 
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 CHANGED = (
-    "its schedules cannot fire without; write it into the stream's own configuration, "
+    "its schedules need it; write it into the stream's own configuration, "
     "since a creation that does not name it is refused from now on (10058)"
 )
 MOVED = (
@@ -118,7 +118,7 @@ class StreamFlags:
 
     async def switch_on(self, service: StreamService) -> None:
         """Switch on what the stream's schedules need, and report it: the configuration belongs to the user."""
-        name, missing = service.state.name, self._flagged().missing(service.state, rolls_up=service.rolls_up)
+        name, missing = service.state.name, self._flagged().missing(service.state)
         if not missing:
             self._not_changed.pop(name, None)
             return

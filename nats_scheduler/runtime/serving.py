@@ -199,9 +199,8 @@ class Serving:
         contacts = partial(StreamContact, self._access.connection, self._access.api)
         while not self._access.connection.is_lost:
             try:
-                needs_roll_ups = partial(self._check_soon, name)
                 access, kept = self._access, self._kept_snapshots(name)
-                await service.serve(contacts, access.registry, access.api, needs_roll_ups, kept)
+                await service.serve(contacts, access.registry, access.api, kept)
             except EngineFailedError as error:
                 self._mistrusted.add(name)
                 self._reporter.defect("engine_failed", error.cause, stream=name)
@@ -244,7 +243,3 @@ class Serving:
         finally:
             self._checked_later.discard(name)
         await self.check(name)
-
-    def _check_soon(self, name: str) -> None:
-        with suppress(asyncio.CancelledError):
-            self._background.begin(self.check(name))

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from nats_scheduler.engine.calendars import Calendars
-from nats_scheduler.engine.events import Event, FireRefused, FireStored, ScheduleAccepted, ScheduleRejected, StreamReady
+from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.figures import Figures
 from nats_scheduler.engine.flight import Failing
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
@@ -45,12 +45,6 @@ to read our checkpoint. What both fire is stored once; what neither fires is lat
 
 SILENT_ACK_LIMIT_NS = SECOND
 """Longest wait (ns) for an acknowledgement on a stream that sends none: its fires are read back, or not at all."""
-
-ROLL_UPS_NOT_ALLOWED = 10111
-"""The server's code for a message that rolls up its subject in a stream that does not allow it."""
-
-SHOWING_ROLL_UPS = frozenset((FireRefused, StreamReady, ScheduleAccepted))
-"""The events that may show that roll-ups are needed, or not allowed."""
 
 FILLING = frozenset((ScheduleAccepted, ScheduleRejected))
 """The events of messages that may take the place of older ones."""
@@ -109,8 +103,6 @@ class StreamService:
         )
         self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._shards_to_report)
         self._removals = Removals(self._engine, state, self._driver.receive)
-        self._reported_roll_ups = False
-        self._needs_roll_ups: Callable[[], object] = _ignore
 
     # -- what others may ask -------------------------------------------------------------------------------------
 
@@ -133,11 +125,6 @@ class StreamService:
     def last_read(self) -> int:
         """The sequence of the last message that was read, 0 before any."""
         return self._engine.last_read
-
-    @property
-    def rolls_up(self) -> bool:
-        """Whether any of its schedules rolls up its target, so that the stream has to allow it."""
-        return self._engine.held.rolls_up
 
     @property
     def calendars(self) -> Calendars:
@@ -273,18 +260,15 @@ class StreamService:
         contacts: Contacts,
         registry: Bucket,
         api: StreamContents,
-        needs_roll_ups: Callable[[], object] = lambda: None,
         kept: KeptSnapshots | None = None,
     ) -> None:
         """Serve the stream through one contact of one connection, until cancelled or until the contact ends.
 
-        `needs_roll_ups` is called when it turns out that the stream has to allow roll-ups. Without `kept` there is no
-        snapshot.
+        Without `kept` there is no snapshot.
         Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `JetStreamError`
         if another contact may help.
         """
         driver = self._driver
-        self._needs_roll_ups = needs_roll_ups
         try:
             async with TaskGroup() as tasks:
                 contact = self._contact(contacts, tasks)
@@ -304,7 +288,6 @@ class StreamService:
             pass
         finally:
             driver.detach("contact with the stream ended")
-            self._needs_roll_ups = _ignore
         if driver.failed.done():
             raise EngineFailedError(self.state.name, driver.failed.result())
         if driver.outdated.done():
@@ -386,19 +369,4 @@ class StreamService:
             self._checkpoints.fire_may_be_gone()
         if type(event) in FILLING and self.state.rules.evicts:
             self._removals.may_have_happened()
-        if type(event) in SHOWING_ROLL_UPS and self._shows_need_of_roll_ups(event):
-            self._needs_roll_ups()
         self._report(self._name, event)
-
-    def _shows_need_of_roll_ups(self, event: Event) -> bool:
-        """Return whether an event is the first that shows that roll-ups are needed, or that they were switched off."""
-        if isinstance(event, FireRefused):
-            return event.code == ROLL_UPS_NOT_ALLOWED
-        if self._reported_roll_ups or not self.rolls_up:
-            return False
-        self._reported_roll_ups = True
-        return True
-
-
-def _ignore() -> None:
-    """Do nothing: without contact, the need of roll-ups is checked with the next one."""

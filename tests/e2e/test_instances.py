@@ -12,7 +12,7 @@ import pytest
 from nats_scheduler.engine.events import FireStored
 from nats_scheduler.engine.shards import SHARDS
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.runtime import last_requests
 from nats_scheduler.schedule.instants import SECOND
@@ -203,9 +203,7 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
         for round_ in range(3):
             name = f"{STREAM}{round_}"
-            await account.create(name)
-            rolls_up = {"Nats-Schedule-Target": f"{name}.out", "Nats-Schedule-Rollup": "sub"}
-            await account.publish(f"{name}.s", {"Nats-Schedule": "@every 1h", **rolls_up})
+            await account.create(name, metadata={METADATA_TTL_FLAG: "true"})  # as if it came from 2.10
             await running.told_of("stream_updated", stream=name)
             adopted = (await account.api.stream(name))["config"]
             asked = {**adopted, "max_msgs": 3_000}

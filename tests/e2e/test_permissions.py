@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.jetstream.calendars import CalendarBucket
+from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
@@ -59,11 +60,9 @@ class Life:
 
     async def create_streams(self) -> None:
         for name, config in STREAMS.items():
-            # The sidecar switches roll-ups on where it fires for flagged streams, and nowhere else.
-            is_portable = self.mode == "portable"
-            await self.account.create(
-                name, allow_msg_schedules=not is_portable, allow_rollup_hdrs=is_portable, **config
-            )
+            if self.mode == "2.11" and "allow_msg_ttl" not in config:
+                config = {**config, "metadata": {METADATA_TTL_FLAG: "true"}}  # as if it came from 2.10
+            await self.account.create(name, allow_msg_schedules=self.mode != "portable", **config)
         await self._create_consumer()
 
     async def _create_consumer(self) -> None:

@@ -1,7 +1,6 @@
 """An application that creates its stream at each start is not refused.
 
 The sidecar leaves the configuration as it was asked for.
-What a schedule cannot do without is switched on when it is needed, and that is told.
 """
 
 import json
@@ -12,11 +11,15 @@ import nats
 import pytest
 from nats.js.api import StreamConfig
 
+from nats_scheduler.control.fires import fire
 from nats_scheduler.engine.events import FireStored
-from nats_scheduler.jetstream.errors import ApiError
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.control.test_connection_store import store_of
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11
@@ -92,32 +95,60 @@ async def test_a_file_of_the_sidecar_and_the_application_that_creates_it_get_on(
 # -- what a schedule cannot do without -------------------------------------------------------------------------------
 
 
-async def test_roll_ups_are_switched_on_by_the_first_schedule_that_needs_them_and_told(watched: Watched) -> None:
-    await watched.create(metadata={"team": "shop"})
-    await watched.fires()
-    await watched.config_with(allow_rollup_hdrs=False)
-    await rolls_up(watched)
-    line = await watched.line("stream_updated", switched_on="allow_rollup_hdrs")
-    assert "10058" in line["reason"]
-    await watched.config_with(allow_rollup_hdrs=True, metadata={"team": "shop"})
-    with pytest.raises(ApiError) as refused:
-        await watched.create(metadata={"team": "shop"})
-    assert refused.value.code == 10058
-    await watched.create(metadata={"team": "shop"}, allow_rollup_hdrs=True)
+async def is_rolled_up(account: Account, target: str) -> None:
+    """Wait until one message is left on a target."""
+    stream = target.split(".")[0]
+
+    async def found() -> bool:
+        return len(await account.messages(stream, target)) == 1
+
+    await eventually(found, within_seconds=SOON_SECONDS)
 
 
-async def test_roll_ups_are_switched_on_for_what_is_not_due_yet_however_it_was_found(
-    emulated_server: EmbeddedServer, account: Account, swept: str, said: list[dict[str, Any]]
+@pytest.mark.clause("generated-rollup")
+@pytest.mark.parametrize("config", [{}, {"metadata": {"team": "shop"}}])
+async def test_a_creation_is_accepted_again_after_a_fire_has_rolled_up_its_target(
+    watched: Watched, config: dict[str, Any]
 ) -> None:
-    """Before its first fire is refused for the lack of them; also where it was stored before the stream was served."""
+    """The stream refuses `Nats-Rollup`, so the fire does not have it, and is followed by a purge."""
+    made = await watched.create(**config)
+    target = f"{watched.name}.r-out"
+    for body in (b"older", b"old"):
+        await watched.account.publish(target, body=body)
+    await rolls_up(watched)
+    await is_rolled_up(watched.account, target)
+    [stored] = await watched.account.messages(watched.name, target)
+    assert b"Nats-Rollup" not in (stored.block or b"")
+    assert (await watched.create(**config))["config"] == made["config"]
+
+
+async def test_a_fire_that_was_requested_rolls_up_its_target_too(watched: Watched) -> None:
+    await watched.create()
+    target, subject = f"{watched.name}.out", f"{watched.name}.s"
+    await watched.account.publish(target, body=b"old")
+    await watched.account.publish(
+        subject, {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": target, **ROLL_UP}, b"new"
+    )
+    await watched.sidecar.ready(watched.name)
+    await fire(await store_of(watched.account), watched.name, subject)
+    await is_rolled_up(watched.account, target)
+    assert [one.body for one in await watched.account.messages(watched.name, target)] == [b"new"]
+
+
+async def test_a_roll_up_that_a_crash_prevented_is_done_at_the_next_start(
+    emulated_server: EmbeddedServer, account: Account, swept: str
+) -> None:
     await account.create(swept)
-    headers = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": f"{swept}.out", **ROLL_UP}
-    await account.publish(f"{swept}.s", headers)
-    async with sidecar_on(emulated_server.url) as running:
-        watched = Watched(account, running, swept, emulated_server.url, said)
-        await watched.create()
-        await watched.line("stream_updated")
-        await watched.config_with(allow_rollup_hdrs=True)
+    subject, target, at = f"{swept}.s", f"{swept}.out", CLOCK.now() // SECOND * SECOND
+    await account.publish(target, body=b"old")
+    headers = {"Nats-Schedule": f"@at {format_rfc3339(at)}", "Nats-Schedule-Target": target, **ROLL_UP}
+    sequence = await account.publish(subject, headers)
+    identity = fire_identity(subject, sequence, at)
+    generated = {"Nats-Scheduler": subject, "Nats-Schedule-Next": "purge", "Nats-Msg-Id": identity}
+    await account.publish(target, generated)  # by a sidecar that was killed before it could do more
+    async with sidecar_on(emulated_server.url):
+        await account.create(swept)
+        await is_rolled_up(account, target)
 
 
 @pytest.mark.clause("stream-implied")
@@ -132,19 +163,12 @@ async def test_who_rolls_up_by_hand_names_roll_ups_in_the_configuration(watched:
     await watched.account.publish_block(subject, block, b"")
 
 
-async def test_a_stream_that_allows_roll_ups_is_left_as_it_is(watched: Watched) -> None:
+async def test_a_stream_that_allows_roll_ups_has_them_done_by_the_server(watched: Watched) -> None:
     await watched.create(allow_rollup_hdrs=True)
     await rolls_up(watched)
+    [stored] = await watched.account.messages(watched.name, f"{watched.name}.r-out")
+    assert b"Nats-Rollup: sub" in (stored.block or b"")
     await watched.create(allow_rollup_hdrs=True)
-    assert not [line for line in watched.said if line["event"] == "stream_updated"]
-
-
-async def test_roll_ups_that_somebody_switched_off_are_switched_on_again(watched: Watched) -> None:
-    await watched.create()
-    await rolls_up(watched)
-    await watched.rewrite(description="rewritten", allow_msg_schedules=True)
-    await watched.config_with(description="rewritten", allow_rollup_hdrs=True)
-    await rolls_up(watched, "again")
 
 
 async def test_ttls_that_we_kept_for_2_10_are_handed_to_a_server_that_keeps_them(tmp_path: Path) -> None:

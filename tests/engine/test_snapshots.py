@@ -212,7 +212,7 @@ def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        *({key: None} for key in ("through", "last", "last_fired", "rolls_up", "landed", "to_read", "done")),
+        *({key: None} for key in ("through", "last", "last_fired", "roll_ups", "landed", "to_read", "done")),
         *({key: [[]]} for key in ("last_fired", "landed", "to_read", "done", "old_versions")),
         {"done": [["s", 1, "nothing"]]},
         {"old_versions": [["s", 1, 2]]},
@@ -237,3 +237,15 @@ def test_the_subject_of_one_that_has_expired_is_free() -> None:
     snapshot_between(before, after, again)
     assert sorted((held.subject, held.sequence) for held in after.engine.held) == [("s.1", 3), ("s.2", 2)]
     assert [held.sequence for held in map(after.engine.held.on, ("s.1", "s.2")) if held is not None] == [3, 2]
+
+
+def test_it_names_the_targets_that_are_still_to_be_rolled_up() -> None:
+    message = schedule("@every 5s", Nats_Schedule_Rollup="sub")
+    desk = Desk(message, rolls_up_by_purge=True)
+    fire = desk.in_flight(message, 5)
+    desk.concluded(fire, Stored(20))
+    desk.step(PurgeConcluded(fire.target, 19, "no answer"))
+    desk.read(stored_fire(fire, 20, desk.now))
+    later = Desk(live=False, rolls_up_by_purge=True)
+    restored(later, *taken(desk))
+    assert later.purges == [(fire.target, 19)]

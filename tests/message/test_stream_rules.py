@@ -134,7 +134,12 @@ def test_the_flag_brings_roll_ups_and_purges_along() -> None:
 def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     rules = StreamRules.from_config(config(allow_msg_ttl=True))
     assert rules == StreamRules(
-        name="T", subjects=("t.>",), allow_msg_ttl=True, schedules_enabled=True, keeps_acknowledged=True
+        name="T",
+        subjects=("t.>",),
+        allow_msg_ttl=True,
+        schedules_enabled=True,
+        rolls_up_by_purge=True,
+        keeps_acknowledged=True,
     )
 
 
