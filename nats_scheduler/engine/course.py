@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.assembly import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
+from nats_scheduler.engine.contents import size_of
 from nats_scheduler.engine.events import AttemptRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import Firing
@@ -64,6 +65,7 @@ class Course:
         self._ownership = lifecycle.ownership
         self._landed = lifecycle.landed
         self._in_flight = in_flight
+        self._contents = lifecycle.contents
         self._purges = purges
         self._lifetimes = lifetimes
         self._limits = limits
@@ -292,7 +294,11 @@ class Course:
         else:
             held.flight.content, held.flight.source = read.message, read.source
             held.flight.read_at = now
-            self._go_on(held, held.flight, now)
+            size = size_of(read.message, read.source)
+            if held.flight.fire is None and not self._contents.takes(held, held.flight, size):
+                self.read(held)  # its size was not known: its turn comes when there is room for it
+            else:
+                self._go_on(held, held.flight, now)
         return None
 
     def content_unread(self, unread: ContentUnread, now: int) -> None:
@@ -300,6 +306,7 @@ class Course:
         held = self._lifecycle.in_stage(unread.schedule, unread.sequence, Stage.READING)
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return
+        self._contents.drop(held.flight)
         if self._ownership.is_ours(held):
             if unread.denied:
                 self._ownership.deny(held, unread.reason, now)
@@ -322,6 +329,7 @@ class Course:
         self._lifecycle.move(held, Stage.KEPT)
         assert held.flight is not None, "what is in progress has a flight"
         held.flight.content = content
+        self._contents.use(held.flight, size_of(content))
         if self._in_flight.count <= BURST_IN_FLIGHT:
             self.firing.make_ready(held, held.flight)
         else:
@@ -344,15 +352,29 @@ class Course:
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
         is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
-        flight.content = None
-        flight.reads += 1
+        flight.content = flight.source = None
+        self._contents.drop(flight)
         source = held.terms.source
         # A covered one is read below what landed: if that is gone, the guard refuses, or it does no harm.
         is_covered = is_covered or (is_first and self._landed.covers(held))
         by_sequence = is_first and source is None and self.firing.is_guarded(held)
         flight.by_sequence = is_covered or by_sequence
         flight.above = self._landed.last_on(held) if is_covered else 0
-        self._emit(ReadContent(held.subject, held.sequence, source, by_sequence, flight.above, may_wait))
+        flight.may_wait = may_wait and (flight.may_wait or not flight.waits_for_room)
+        if not flight.waits_for_room and self._contents.begins(held, flight):
+            self._ask(held, flight)
+
+    def read_what_has_room(self) -> None:
+        """Ask for the contents that waited for room, as far as there is room now."""
+        for held in self._contents.granted():
+            assert held.flight is not None, "what is read has a flight"
+            self._ask(held, held.flight)
+
+    def _ask(self, held: Held, flight: Flight) -> None:
+        flight.reads += 1
+        is_plain = flight.by_sequence and not flight.above
+        asked = held.terms.source, is_plain, flight.above, flight.may_wait
+        self._emit(ReadContent(held.subject, held.sequence, *asked))
 
     def _recheck(self, doubtful: Iterable[Held]) -> None:
         for held in doubtful:
@@ -371,7 +393,7 @@ class Course:
     def _is_outdated(self, flight: Flight) -> bool:
         """Count an answer to a read, and return whether the content was asked for again since."""
         flight.reads -= 1
-        return flight.reads > 0
+        return flight.reads > 0 or flight.waits_for_room
 
     # -- retries -------------------------------------------------------------------------------------------------
 

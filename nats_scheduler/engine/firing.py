@@ -189,6 +189,7 @@ class Firing:
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Have a fire that was refused built and sent again when the turn of its schedule comes."""
         flight.fire = flight.content = None
+        self._lifecycle.contents.drop(flight)
         if outcome.code == NOT_PERMITTED:
             self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
         self._lifecycle.move(held, Stage.BACKING_OFF)

@@ -2,7 +2,7 @@
 
     stage           what happens in it
     WAITING         nothing: the agenda says when to look at the schedule
-    READING         the content was asked for
+    READING         the content was asked for, or waits until there is room for it
     KEPT            the content of the fire before is kept, and the next fire is not built yet
     READY           the fire is built and waits for its due time
     HELD_BACK       the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
@@ -150,6 +150,10 @@ class Flight:
     source: StoredMessage | None = None
     read_at: int = 0
     """When (ns) the content was read."""
+    content_size: int = 0
+    """Bytes that count for it (`engine.contents`)."""
+    waits_for_room: bool = False
+    """Whether the content is asked for once there is room for it."""
     fire: Fire | None = None
     refusal: Refused | None = None
     """Why `fire` is not sent at all, None if it may be."""
@@ -159,6 +163,8 @@ class Flight:
     """Reads whose answers are outstanding; only the last one counts, because it was asked for after the re-check."""
     by_sequence: bool = False
     """Whether the last read was for what lies under the sequence, and not for the last message on the subject."""
+    may_wait: bool = False
+    """Whether the last read may wait for others that follow."""
     above: int = 0
     """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
     was_rechecked: bool = False

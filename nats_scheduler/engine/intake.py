@@ -165,6 +165,7 @@ class Intake:
         if self._misnaming.noted:
             self._misnaming.covered(message)
         if (definition := self._reader.cached(message)) is not None:
+            self._lifecycle.contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
             if self._expiry is not None or not self._admission.hold_far(definition, message):
                 self._accept(definition, message, expires, now)
@@ -188,6 +189,7 @@ class Intake:
         if reading.cancels is not None:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
+            self._lifecycle.contents.note(message)
             self._accept(reading.definition, message, expires, now)
         elif reading.paused is not None:
             self._pause(reading.paused, message, expires)

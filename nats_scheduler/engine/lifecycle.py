@@ -11,6 +11,7 @@ Cost: two dictionary entries for each schedule in progress.
 from collections.abc import Callable
 
 from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.contents import Contents
 from nats_scheduler.engine.events import Ending, FiresDropped, FiresSkipped, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.flight import IN_PROGRESS, Flight, Stage
@@ -26,8 +27,17 @@ from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 class Lifecycle:
     """The stages of one stream's schedules."""
 
-    def __init__(self, roster: Roster, ownership: Ownership, landed: Landed, emit: Callable[[Action], None]) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        ownership: Ownership,
+        landed: Landed,
+        emit: Callable[[Action], None],
+        contents: Contents,
+    ) -> None:
         self.roster = roster
+        self.contents = contents
+        """The bytes of what was read for fires, and what waits for room."""
         self.ownership = ownership
         self.landed = landed
         """What landed on the subjects of schedules, which is forgotten with them."""
@@ -94,6 +104,7 @@ class Lifecycle:
             self._emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
         self._clear(held)
         self.landed.forget(held)
+        self.contents.forget(held.sequence)
 
     def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
         """Return whether a fire that waited for the one before is not sent any more."""
@@ -102,6 +113,8 @@ class Lifecycle:
 
     def _clear(self, held: Held) -> None:
         sequence = held.sequence
+        if held.flight is not None:
+            self.contents.leave(held.flight)
         self._active.pop(sequence, None)
         self._unready.pop(sequence, None)
         if sequence in self.refusals.held:

@@ -200,6 +200,9 @@ class Outcomes:
             self._expect(fires)
         for fire in fires:
             fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
+            held = self._lifecycle.active(fire.sequence)
+            if held is not None and held.flight is not None and held.flight.fire is fire:
+                self._lifecycle.contents.drop(held.flight)
 
     def is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
         """Advance the schedule of a fire that is stored."""
@@ -296,7 +299,8 @@ class Outcomes:
             self._lifecycle.move(held, Stage.WAITING)
             held.fire_time = next_fire
             is_protected = self._firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
-            if kept is not None and pause <= CONTENT_KEPT_NS and is_protected and held.may_fire:
+            is_near = pause <= CONTENT_KEPT_NS and held.may_fire
+            if kept is not None and is_near and is_protected and self._lifecycle.contents.may_keep(kept):
                 self._course.keep_content(held, kept, pause)
             else:
                 self._course.await_due(held)

@@ -182,6 +182,7 @@ class Overlaps:
         """Wait until an instant (ns), or until the fire before is timed out, and keep no content meanwhile."""
         before.waited = True
         flight.content = flight.source = flight.fire = None
+        self._lifecycle.contents.drop(flight)
         self._lifecycle.held_back[held.sequence] = held
         timeout = held.terms.policies.timeout
         self._lifecycle.roster.wake(held, until if timeout is None else min(until, before.stored_at + timeout))

@@ -12,8 +12,8 @@ What every implementation promises:
   `FinishUnchecked`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be
   answered together, by one `FiresStored`, unless their targets are in other streams; what was purged, by one
   `SchedulesPurged`.
-- Fires are sent in the order in which they were given. A fire answered `Stored` is in the stream; one answered
-  `Refused` is not and never will be; one answered `Unknown` may be or not.
+- Fires are sent in the order in which they were given, but small ones may pass large ones. A fire answered `Stored`
+  is in the stream; one answered `Refused` is not and never will be; one answered `Unknown` may be or not.
 - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
   nothing.
 - A fire whose target is in another stream (`Fire.is_elsewhere`) is sent in the order of these fires alone. `Stored`

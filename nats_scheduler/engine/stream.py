@@ -23,6 +23,7 @@ from nats_scheduler.engine.admission import Admission, Collaborators
 from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.backlog import Backlog
 from nats_scheduler.engine.calendars import Calendars
+from nats_scheduler.engine.contents import ContentMemory, Contents
 from nats_scheduler.engine.course import Course
 from nats_scheduler.engine.elsewhere import Elsewhere
 from nats_scheduler.engine.events import StreamReady
@@ -101,10 +102,12 @@ class StreamEngine:
         *,
         removes_expired: bool = False,
         reads_all: bool = True,
+        memory: ContentMemory | None = None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
-        `reads_all` is False if messages may be gone, or under others, before they are read.
+        `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
+        engines of a process, None if there is only one.
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
@@ -114,7 +117,8 @@ class StreamEngine:
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
         self.in_flight = InFlight()
         self.landed = Landed(self._roster, rules.subjects, moved=rules.moves_subjects)
-        self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit)
+        self.contents = Contents(ContentMemory() if memory is None else memory)
+        self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit, self.contents)
         self._purges = Purges(
             self._lifecycle, self.in_flight, emit, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge
         )
@@ -159,11 +163,13 @@ class StreamEngine:
             self._clock_stepped_back(self._now - now)
         self._now = now
         self._roster.comes_to(now)
+        self.contents.comes_to(now)
         self.steps += 1
         for given in inputs:
             self._take(given, now)
         if self._places.is_limited:
             self._admission.fill_places(now)
+        self._course.read_what_has_room()
         if self._course.firing.is_open:
             self._wake(now)
         if self._do_what_waited(now):
@@ -373,7 +379,7 @@ class StreamEngine:
 
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
-        instant = self._roster.next_wake()
+        instant = _earlier(self._roster.next_wake(), self.contents.next_look())
         if self._expiry is None and not (self.inactive.checks or self._purges.old_versions):
             return instant
         is_full = self._outstanding > BURST_IN_FLIGHT
@@ -406,3 +412,7 @@ class StreamEngine:
 
     def _emit(self, action: Action) -> None:
         self._actions.append(action)
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return one if other is None or (one is not None and one <= other) else other

@@ -2,7 +2,8 @@
 
 Every fire is concluded exactly once: stored, refused, or unknown.
 The window is limited because the server silently drops messages when more than 10,000 are in flight to one stream. What
-does not fit waits here, in order.
+does not fit waits here, in order. So do large fires beyond `MAX_BYTES_IN_FLIGHT`, and small ones pass by them; a fire
+that is larger than that goes alone.
 Acknowledgements come to one inbox for all streams of a connection (`jetstream.acknowledgements`); the last token is the
 fire's number.
 
@@ -26,6 +27,12 @@ from nats_scheduler.jetstream.acknowledgements import Acknowledgements
 from nats_scheduler.jetstream.api import TEMPORARY_STATUS
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+
+MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024
+"""Most bytes of large fires in flight: what is small, and comes later, is behind no more than these on the way."""
+
+MIN_LARGE_BYTES = 16 * 1024
+"""A fire with a larger body is large."""
 
 ID_IN_PROCESS = 10158
 """The server's code for an identity that it knows, but not whether its message is stored.
@@ -63,6 +70,9 @@ class Publisher:
         self._ack_timeout = ack_timeout
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Fire] = deque()
+        self._waiting_large: deque[Fire] = deque()
+        self._large_in_flight = 0
+        """Bytes of the large fires that are in flight."""
         self._in_flight: dict[bytes, Fire] = {}
         """By number, in the order in which they were sent."""
         self._deadlines: deque[tuple[float, int]] = deque()
@@ -81,7 +91,8 @@ class Publisher:
             for fire in fires:
                 self._concluded(PublishConcluded(fire, Unknown("the connection has ended")))
             return
-        self._waiting.extend(fires)
+        for fire in fires:
+            (self._waiting_large if len(fire.body) > MIN_LARGE_BYTES else self._waiting).append(fire)
         self._fill()
 
     @property
@@ -101,25 +112,43 @@ class Publisher:
         self._ended = True
         self._acknowledgements.leave(self._key)
         in_flight, self._in_flight = self._in_flight, {}
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._waiting_large]
+        self._waiting.clear()
+        self._waiting_large.clear()
         for fire in (*in_flight.values(), *waiting):
             self._concluded(PublishConcluded(fire, Unknown(reason)))
 
     def _fill(self) -> None:
-        count = min(len(self._waiting), self._window - len(self._in_flight))
-        if count <= 0:
+        fires = self._next_to_send()
+        if not fires:
             return
         if not self._in_flight:
             self._deadlines.clear()
         frames: list[bytes] = []
-        for number in range(self._number + 1, self._number + count + 1):
-            fire = self._waiting.popleft()
+        for number, fire in enumerate(fires, self._number + 1):
             self._in_flight[b"%d" % number] = fire
             frames.append(frame(fire.target, f"{self._inbox}.{number}", fire.block, fire.body))
-        self._number += count
+        self._number += len(fires)
         self._connection.write(b"".join(frames))
         self._deadlines.append((self._loop.time() + self._ack_timeout, self._number))
         self._acknowledgements.expect(self._key)
+
+    def _next_to_send(self) -> list[Fire]:
+        """Take what may be sent now, what is small first."""
+        room = self._window - len(self._in_flight)
+        fires = [self._waiting.popleft() for _ in range(min(len(self._waiting), room))]
+        while self._waiting_large and len(fires) < room:
+            size = len(self._waiting_large[0].body)
+            if self._large_in_flight and self._large_in_flight + size > MAX_BYTES_IN_FLIGHT:
+                break
+            self._large_in_flight += size
+            fires.append(self._waiting_large.popleft())
+        return fires
+
+    def _count_out(self, *fires: Fire) -> None:
+        """Count large fires as in flight no more; to be called before their bodies are dropped."""
+        if self._large_in_flight:
+            self._large_in_flight -= sum(len(fire.body) for fire in fires if len(fire.body) > MIN_LARGE_BYTES)
 
     def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
         """Conclude one fire."""
@@ -128,7 +157,9 @@ class Publisher:
         outcome = self.outcome(block, body)
         if outcome is None:
             return  # a subscriber to the target may have answered; wait for the server's own answer
-        self._concluded(PublishConcluded(self._in_flight.pop(number), outcome))
+        fire = self._in_flight.pop(number)
+        self._count_out(fire)
+        self._concluded(PublishConcluded(fire, outcome))
         if isinstance(outcome, Stored) and not outcome.duplicate:
             self._notify_stored((outcome.sequence,))
         self._fill_soon()
@@ -141,6 +172,7 @@ class Publisher:
         """Do what `acknowledged` does, for acknowledgements that each say that something was stored anew."""
         popped = [self._in_flight.pop(number, None) for number in numbers]
         fires = [fire for fire in popped if fire is not None]
+        self._count_out(*fires)
         self._notify_stored(sequences)
         if len(fires) != len(popped):  # some came too late
             sequences = [sequence for fire, sequence in zip(popped, sequences, strict=True) if fire is not None]
@@ -149,7 +181,7 @@ class Publisher:
 
     def _fill_soon(self) -> None:
         """Send what waits, after all acknowledgements of this chunk."""
-        if self._waiting and not self._is_to_fill:
+        if (self._waiting or self._waiting_large) and not self._is_to_fill:
             self._is_to_fill = True
             self._connection.after_this_chunk(self._fill_up)
 
@@ -164,6 +196,7 @@ class Publisher:
             if denials[fire.target] > 0:
                 denials[fire.target] -= 1
                 del self._in_flight[token]
+                self._count_out(fire)
                 outcome = Refused(NOT_PERMITTED, NOT_PERMITTED, "the sidecar's user may not publish to the target")
                 self._concluded(PublishConcluded(fire, outcome))
         self._fill()
@@ -175,6 +208,7 @@ class Publisher:
             _deadline, late_through = self._deadlines.popleft()
         for token in list(takewhile(lambda token: int(token) <= late_through, self._in_flight)):
             fire = self._in_flight.pop(token)
+            self._count_out(fire)
             self._concluded(PublishConcluded(fire, Unknown(f"no acknowledgement within {self._ack_timeout} s")))
         self._fill()
 

@@ -188,6 +188,7 @@ class StreamDriver:
         self._wakes.detach(self)
         self._is_urgent = False
         self._stopped = True
+        self.engine.contents.end()
         self._idle.set()
 
     def _fail(self, error: Exception) -> None:

@@ -6,6 +6,7 @@ The rule: what an engine is given once, and cannot be notified of, is compared h
 from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.consumers import reads_all
@@ -39,8 +40,8 @@ class EngineBasis:
         """Whether expired messages may be stored that following does not deliver."""
         return self.removes_expired and not self.reads_all
 
-    def new_engine(self, settings: SidecarSettings) -> StreamEngine:
-        """Return an engine that has read nothing."""
+    def new_engine(self, settings: SidecarSettings, memory: ContentMemory | None = None) -> StreamEngine:
+        """Return an engine that has read nothing; `memory` is that of the process, None if there is only one engine."""
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
         known = guard, self.server.max_payload, settings.look_ahead, blocks
@@ -51,6 +52,7 @@ class EngineBasis:
             limits,
             removes_expired=self.removes_expired,
             reads_all=self.reads_all,
+            memory=memory or ContentMemory(settings.content_memory),
         )
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from nats_scheduler.engine.calendars import Calendars
+from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.figures import Figures
 from nats_scheduler.engine.flight import Failing
@@ -79,8 +80,9 @@ class StreamService:
         report: Callable[[str, Event], None],
         wakes: Wakes | None = None,
         pace: Pace | None = None,
+        memory: ContentMemory | None = None,
     ) -> None:
-        """Hold no shards; `wakes` and `pace` are shared by the streams of a process, None if there is only one."""
+        """Hold no shards; the last three are shared by the streams of a process, None if there is only one."""
         self.state = state
         """What the server said of the stream last."""
         self.mode = mode
@@ -90,7 +92,7 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._basis = basis_of(state, mode, server)
-        self._engine = self._basis.new_engine(settings)
+        self._engine = self._basis.new_engine(settings, memory)
         self._report = report
         self._driver = StreamDriver(self._engine, clock, self._reported, wakes, is_guarded=server.has_guard)
         self._driver.receive(ShardsHeld(frozenset()))

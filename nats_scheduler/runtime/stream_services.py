@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 from types import MappingProxyType
 
+from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
 from nats_scheduler.jetstream.capabilities import Capabilities
@@ -24,7 +25,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 
 
 class StreamServices:
-    """The services of one process, and what they share: wakes, and turns to write."""
+    """The services of one process, and what they share: wakes, turns to write, and memory for contents."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class StreamServices:
         self._are_calendars_followed = False
         self.calendars_named = asyncio.Event()
         """Set when a schedule of some stream names a calendar, for ever."""
-        self._shared: tuple[Wakes, Pace] | None = None
+        self._shared: tuple[Wakes, Pace, ContentMemory] | None = None
         """Made with the first service, since they belong to an event loop."""
         self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
         """The services by stream name, as they are at the moment of each access."""
@@ -70,7 +71,8 @@ class StreamServices:
     ) -> StreamService:
         """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
         if self._shared is None:
-            self._shared = Wakes(self._clock, self._report_lateness), Pace()
+            memory = ContentMemory(self._settings.content_memory)
+            self._shared = Wakes(self._clock, self._report_lateness), Pace(), memory
         return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
 
     def read_calendars(self, known: KnownCalendars) -> None:

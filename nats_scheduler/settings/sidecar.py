@@ -116,6 +116,16 @@ class SidecarSettings(BaseModel):
             "With a server of 2.10, which cannot refuse a stale fire, it is at most 50ms."
         ),
     )
+    content_memory: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1024 * 1024,
+        le=2**40,
+        description=(
+            "Memory for the contents (headers and bodies) of fires that are being prepared or are in flight, of all "
+            "streams together: 1048576 to 1099511627776 bytes. What does not fit waits until there is room, and what "
+            "is small passes by what is large; a content that is larger than three quarters of it goes alone."
+        ),
+    )
     late_after: Annotated[int, DurationRange(10 * MILLISECOND, 24 * HOUR)] = Field(
         default=SECOND,
         description=(

@@ -16,6 +16,7 @@ from nats_scheduler.engine.actions import (
     WakeAt,
 )
 from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
@@ -58,6 +59,9 @@ def stored_fire(fire: Fire, sequence: int, stored_at: int) -> StoredMessage:
 class Desk:
     """One engine; `now` only moves when a test moves it."""
 
+    memory: ContentMemory | None = None
+    """What the engine shares with others, if it does."""
+
     def __init__(
         self,
         *messages: StoredMessage,
@@ -88,7 +92,9 @@ class Desk:
             duplicate_window=duplicate_window,
         )
         limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, replicated, silent)
-        self.engine = StreamEngine(rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all)
+        self.engine = StreamEngine(
+            rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all, memory=self.memory
+        )
         self.now = START
         self.actions: list[Action] = []
         """The actions of the last step."""

@@ -7,6 +7,7 @@ import pytest
 
 from nats_scheduler.engine import flight
 from nats_scheduler.engine.actions import Action
+from nats_scheduler.engine.contents import ContentMemory, Contents
 from nats_scheduler.engine.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
 from nats_scheduler.engine.held import Held
 from nats_scheduler.engine.landed import Landed
@@ -40,7 +41,8 @@ def test_each_stage_waits_is_in_progress_or_is_done() -> None:
 def lifecycle_with(stage: Stage) -> tuple[Lifecycle, Held]:
     actions: list[Action] = []
     roster = Roster()
-    lifecycle = Lifecycle(roster, Ownership(reads_all=True), Landed(roster, (">",), moved=False), actions.append)
+    landed, contents = Landed(roster, (">",), moved=False), Contents(ContentMemory())
+    lifecycle = Lifecycle(roster, Ownership(reads_all=True), landed, actions.append, contents)
     desk = Desk(schedule("@every 5s"))
     held = desk.engine.held.on("s.one")
     assert held is not None

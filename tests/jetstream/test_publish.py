@@ -6,7 +6,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import FiresStored, PublishConcluded, Stored, Unknown
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.denied import Denial
-from nats_scheduler.jetstream.publish import Publisher
+from nats_scheduler.jetstream.publish import MAX_BYTES_IN_FLIGHT, Publisher
 from nats_scheduler.jetstream.wire import RunReader, Sink
 from tests.harness.waiting import eventually
 
@@ -90,6 +90,32 @@ async def test_a_run_is_told_in_one_word_and_in_its_order() -> None:
     course.wire.acknowledge(2, 1, 4, at_once=True)
     assert course.received == [FiresStored([fires[1], fires[0], fires[3]], [102, 101, 104])]
     assert (course.acknowledged, course.publisher.in_flight) == ([102, 101, 104], 1)
+
+
+async def test_large_fires_are_in_flight_up_to_a_limit_and_small_ones_pass_by() -> None:
+    course = Course()
+    body = b"x" * (MAX_BYTES_IN_FLIGHT // 4)
+    large = [Fire("s", number, number, None, "out", b"NATS/1.0\r\n\r\n", body) for number in range(1, 10)]
+    course.publisher.publish(large)
+    assert course.publisher.in_flight == 4
+    course.publish(3)
+    assert course.publisher.in_flight == 7
+    course.wire.acknowledge(1, 2, 5, at_once=True)
+    assert course.publisher.in_flight == 6
+    course.wire.acknowledge(3, at_once=False)
+    assert course.publisher.in_flight == 6
+    course.publisher.end("the end")
+    assert len([one for one in course.received if isinstance(one, PublishConcluded)]) == 9
+
+
+async def test_a_fire_that_is_larger_than_the_limit_goes_alone() -> None:
+    course = Course()
+    body = b"x" * (MAX_BYTES_IN_FLIGHT + 1)
+    fires = [Fire("s", number, number, None, "out", b"NATS/1.0\r\n\r\n", body) for number in (1, 2)]
+    course.publisher.publish(fires)
+    assert course.publisher.in_flight == 1
+    course.wire.acknowledge(1, at_once=False)
+    assert course.publisher.in_flight == 1
 
 
 async def test_what_is_acknowledged_again_is_passed_over() -> None:

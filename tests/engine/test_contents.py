@@ -1,0 +1,169 @@
+"""Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
+
+from nats_scheduler.engine.actions import ReadContent
+from nats_scheduler.engine.contents import ContentMemory
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import ContactLost, ContentRead, Stored
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import Desk, schedule
+from tests.harness.blocks import block_with
+
+LIMIT = 1 << 20
+LARGE = 100_000
+SMALL = 100
+
+
+class SharingDesk(Desk):
+    """An engine that has its memory in common with others."""
+
+    def __init__(self, memory: ContentMemory) -> None:
+        self.memory = memory
+        super().__init__(max_payload=1 << 24)
+
+
+class Loaded:
+    """Engines with one memory, whose reads and fires are answered one by one; it checks the limit after each step."""
+
+    def __init__(self, *loads: list[StoredMessage], limit: int = LIMIT, has_sizes: bool = True) -> None:
+        self.memory = ContentMemory(limit)
+        self.stored = [{message.sequence: message for message in load} for load in loads]
+        self.desks = [SharingDesk(self.memory) for _load in loads]
+        self.most = 0
+        self.fired: list[int] = []
+        for desk, load in zip(self.desks, loads, strict=True):
+            desk.read(*(self._as_followed(message) if has_sizes else message._replace(body=None) for message in load))
+        self.reads: list[tuple[int, ReadContent]] = []
+        self.fires: list[tuple[int, Fire]] = []
+
+    @staticmethod
+    def _as_followed(message: StoredMessage) -> StoredMessage:
+        size = b"Nats-Msg-Size: %d\r\n\r\n" % len(message.body or b"")
+        return message._replace(block=message.block[:-2] + size, body=None)
+
+    def _collect(self, number: int) -> None:
+        desk = self.desks[number]
+        self.reads += [(number, one) for one in desk.asked(ReadContent)]
+        self.fires += [(number, one) for one in desk.fires]
+        in_use = sum(desk.engine.contents.used for desk in self.desks)
+        assert in_use == self.memory.small + self.memory.large
+        self.most = max(self.most, in_use)
+
+    def to(self, seconds: float) -> None:
+        """Let all engines step at an instant."""
+        for number, desk in enumerate(self.desks):
+            desk.at(seconds)
+            self._collect(number)
+
+    def answer_a_read(self) -> None:
+        """Answer the oldest read."""
+        number, request = self.reads.pop(0)
+        message = self.stored[number][request.sequence]
+        self.desks[number].step(ContentRead(request.schedule, request.sequence, message, None))
+        self._collect(number)
+
+    def answer_a_fire(self) -> None:
+        """Have the oldest fire stored."""
+        number, fire = self.fires.pop(0)
+        self.fired.append(fire.sequence)
+        self.desks[number].concluded(fire, Stored(1_000_000 + len(self.fired)))
+        self._collect(number)
+
+    def run(self, until: float, step: float = 0.02) -> None:
+        """Answer everything, an answer a step."""
+        seconds = (self.desks[0].now - START) / 1e9
+        while seconds < until:
+            seconds += step
+            self.to(seconds)
+            for _ in range(3):
+                if self.reads:
+                    self.answer_a_read()
+                if self.fires:
+                    self.answer_a_fire()
+
+
+def load(count: int, size: int, *, seconds: float = 5, first: int = 1, pattern: str = "") -> list[StoredMessage]:
+    """Make schedules of one size for one instant."""
+    pattern = pattern or f"@at {format_rfc3339(START + int(seconds * SECOND))}"
+    return [schedule(pattern, number, f"s.{number}", body=b"x" * size) for number in range(first, first + count)]
+
+
+def test_large_contents_are_read_as_far_as_there_is_room() -> None:
+    world = Loaded(load(40, LARGE))
+    world.to(4.5)
+    assert 1 <= len(world.reads) <= 7
+    world.run(10)
+    assert sorted(world.fired) == [*range(1, 41)]
+    assert world.most <= LIMIT
+
+
+def test_repeating_schedules_with_large_contents_stay_below_the_limit_and_all_fire() -> None:
+    world = Loaded(load(30, LARGE, pattern="@every 5s"))
+    world.run(12)
+    assert all(world.fired.count(number) >= 2 for number in range(1, 31))
+    assert world.most <= LIMIT
+
+
+def test_small_contents_pass_by_large_ones() -> None:
+    world = Loaded(load(40, LARGE) + load(20, SMALL, first=101))
+    world.to(4.5)
+    assert {request.sequence for _number, request in world.reads} >= {*range(101, 121)}
+
+
+def test_small_contents_of_another_stream_pass_by_large_ones() -> None:
+    world = Loaded(load(40, LARGE), load(20, SMALL))
+    world.to(4.5)
+    assert sum(1 for number, _request in world.reads if number == 1) == 20
+
+
+def test_large_contents_of_two_streams_take_turns() -> None:
+    world = Loaded(load(60, LARGE), load(2, LARGE, first=101))
+    world.run(5.6)
+    assert {101, 102} <= {*world.fired}
+
+
+def test_small_contents_are_bounded_too_and_a_large_one_comes_to_its_turn() -> None:
+    many = [message for second in range(2, 9) for message in load(400, 7_000, seconds=second, first=second * 1_000)]
+    world = Loaded([*many, *load(1, 3 * LIMIT // 4 - 300, seconds=4, first=1)])
+    world.run(7)
+    assert 1 in world.fired
+    assert world.most <= LIMIT
+
+
+def test_a_content_that_is_larger_than_the_memory_goes_alone() -> None:
+    size = 3 * LIMIT
+    world = Loaded(load(3, size) + load(5, SMALL, first=101))
+    world.run(8)
+    assert sorted(world.fired) == [1, 2, 3, *range(101, 106)]
+    assert world.most <= size + 300 + LIMIT // 4
+
+
+def test_contents_of_unknown_size_are_dropped_if_there_is_no_room_and_read_again() -> None:
+    world = Loaded(load(40, LARGE), has_sizes=False)
+    world.run(10)
+    assert sorted(world.fired) == [*range(1, 41)]
+    assert world.most <= LIMIT
+
+
+def test_an_answer_to_a_read_before_a_re_check_does_not_count_while_the_schedule_waits_for_room() -> None:
+    world = Loaded(load(40, LARGE), has_sizes=False)
+    world.to(4.5)
+    world.desks[0].step(ContactLost("the connection was cut"))
+    assert world.memory.large + world.memory.small <= LIMIT
+
+
+def test_what_ends_leaves_its_room() -> None:
+    world = Loaded(load(40, LARGE))
+    world.to(4.5)
+    desk = world.desks[0]
+    desk.read(*(StoredMessage(f"s.{number}", 1_000 + number, START, block_with(), b"") for number in range(1, 41)))
+    assert (world.memory.small, world.memory.large) == (0, 0)
+
+
+def test_an_engine_that_steps_no_more_leaves_its_room() -> None:
+    world = Loaded(load(40, LARGE))
+    world.to(4.5)
+    world.desks[0].engine.contents.end()
+    assert (world.memory.small, world.memory.large) == (0, 0)
