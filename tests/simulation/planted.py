@@ -318,6 +318,7 @@ BUGS: dict[Callable[[], Changes], tuple[str, int]] = {
     duplicate_not_read: ("Complete", 30),
     purge_reported_and_not_sent: ("Gone", 5),
     expired_message_not_removed: ("Gone", 20),
+    waiting_read_forgotten: ("Complete", 20),
     woken_late: ("Live", 10),
     start_forgotten: ("Unique", 40),
     end_forgotten: ("Faithful", 300),

@@ -9,6 +9,7 @@ checkpoints that claim too much are planted; `tests/runtime/test_checkpoints.py`
 from dataclasses import replace
 
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, ReadDuplicate, RemoveExpired, WakeAt
+from nats_scheduler.engine.contents import Contents
 from nats_scheduler.engine.inputs import CheckpointLoaded, Input, PurgeConcluded
 from nats_scheduler.engine.shards import ALL_SHARDS
 from nats_scheduler.runtime import checkpoints
@@ -74,3 +75,8 @@ def checkpoint_of_all_shards_believed() -> Changes:
 def _pass_on(driver: StreamDriver, given: Input) -> None:
     driver._inputs.add(given)
     driver._soon()
+
+
+def waiting_read_forgotten() -> Changes:
+    """Never read what had to wait for room."""
+    yield Contents, "granted", lambda _self: iter(())

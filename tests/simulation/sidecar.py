@@ -19,6 +19,7 @@ from nats_scheduler.engine.actions import (
     ReadDuplicate,
     RemoveExpired,
 )
+from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.finish import CheckFinished
 from nats_scheduler.engine.fire import Fire
@@ -66,6 +67,9 @@ FOLLOWS_ANEW_SECONDS = 1.0
 
 RECONNECT_AFTER = 500 * MILLISECOND
 """Longest wait (ns) between two attempts to connect."""
+
+CONTENT_MEMORIES = (64 << 20, 64 << 20, 256)
+"""Bytes; in the smallest one every content is large, and goes alone."""
 
 SETTINGS = SidecarSettings(allowed_targets_elsewhere=(f"SIM={ELSEWHERE}>",))
 
@@ -189,6 +193,8 @@ class Sidecar:
         self._memory = memory
         self._able = V2_11 if server.stream.guard else V2_10
         self._leases = Leases(name)
+        # Drawn from the state, and not the generator, so that the worlds of existing seeds do not change.
+        self._content_memory = Random(f"contents {name} {random.getstate()}").choice(CONTENT_MEMORIES)
         self._clock = clock
         self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
@@ -329,7 +335,8 @@ class Sidecar:
             tasks.create_task(self._hold_everything(bucket, api))
 
     def _new_service(self, state: StreamState) -> StreamService:
-        service = StreamService(state, Mode.EMULATED, self._able, SETTINGS, self._clock, self._report)
+        process = self._able, SETTINGS, self._clock, self._report
+        service = StreamService(state, Mode.EMULATED, *process, memory=ContentMemory(self._content_memory))
         service.read_calendars(self._calendars, is_followed=False)
         return service
 
