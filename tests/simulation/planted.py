@@ -93,6 +93,7 @@ from tests.simulation.planted_runtime import (
     expired_message_not_removed,
     last_fire_of_a_burst_not_sent,
     purge_reported_and_not_sent,
+    waiting_read_forgotten,
     woken_late,
 )
 
