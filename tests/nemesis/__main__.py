@@ -14,9 +14,11 @@ import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import count, islice
 from pathlib import Path
 
 from tests.nemesis.round import Outcome, play
+from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, drawn, in_cluster
 from tests.nemesis.tally import Tally, evidence
 
 TOLD_EVERY = 50
@@ -26,7 +28,7 @@ TOLD_EVERY = 50
 def main() -> int:
     """Run the command line."""
     given = _arguments()
-    seeds = range(given.seed, given.seed + given.rounds) if given.round_seed is None else [given.round_seed]
+    seeds = _seeds(given) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
     tally, crashed, begun = Tally(), 0, time.monotonic()
     for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder), 1):
@@ -59,7 +61,7 @@ def played(seed: int, folder: Path, *, snapshots: bool = False, cluster: bool = 
     return outcome
 
 
-def _outcomes(seeds: range | list[int], given: argparse.Namespace, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
+def _outcomes(seeds: list[int], given: argparse.Namespace, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
     kind = {"snapshots": given.snapshots, "cluster": given.cluster, "busy": given.busy}
     if len(seeds) == 1 or given.jobs == 1:
         for seed in seeds:
@@ -71,6 +73,12 @@ def _outcomes(seeds: range | list[int], given: argparse.Namespace, folder: Path)
             yield under_way[done], done.result()
 
 
+def _seeds(given: argparse.Namespace) -> list[int]:
+    """Return the seeds of the rounds to play, those of one kind if that is given."""
+    draw = in_cluster if given.cluster else drawn
+    return list(islice((n for n in count(given.seed) if given.kind in (None, draw(n).kind)), given.rounds))
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.nemesis")
     parser.add_argument("--rounds", type=int, default=20, help="how many rounds to play")
@@ -78,6 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="how many are played side by side")
     parser.add_argument("--round-seed", type=int, help="play the round with this seed only")
     parser.add_argument("--cluster", action="store_true", help="play rounds of a loaded cluster")
+    parser.add_argument("--kind", choices=sorted({*KINDS, *CLUSTER_KINDS}), help="play rounds of this kind only")
     parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
     parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
     parser.add_argument("--snapshots", action="store_true", help="let sidecars keep snapshots, and begin with them")

@@ -20,8 +20,8 @@ from nats_scheduler.cli.main import main
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.server_clock import ServerClock
 
-AHEAD = struct.Struct("=qq")
-"""How far (ns) what it takes for the server's clock is ahead, and its wall clock."""
+AHEAD = struct.Struct("=qqq")
+"""How far (ns) what it takes for the server's clock is ahead, its wall clock, and its monotonic clock."""
 
 
 def shift_clocks(file: Path) -> None:
@@ -29,11 +29,12 @@ def shift_clocks(file: Path) -> None:
     with file.open("rb") as opened:
         said = mmap.mmap(opened.fileno(), AHEAD.size, access=mmap.ACCESS_READ)
 
-    def shifted(now: Callable[[Any], int], place: int) -> Callable[[Any], int]:
-        return lambda clock: now(clock) + AHEAD.unpack(said)[place]
+    def shifted(clock: Callable[[Any], int], place: int) -> Callable[[Any], int]:
+        return lambda self: clock(self) + AHEAD.unpack(said)[place]
 
     ServerClock.now = shifted(ServerClock.now, 0)  # type: ignore[assignment, method-assign]
     SystemClock.now = shifted(SystemClock.now, 1)  # type: ignore[assignment, method-assign]
+    SystemClock.monotonic = shifted(SystemClock.monotonic, 2)  # type: ignore[assignment, method-assign]
 
 
 def _option(name: str) -> str:

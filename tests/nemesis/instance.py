@@ -58,15 +58,16 @@ class Clock:
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(AHEAD.pack(0, 0))
+        file.write_bytes(bytes(AHEAD.size))
         self.options = ("--clock", str(file))
         self._file = file
 
-    def set_ahead(self, seconds: float, *, wall: bool) -> None:
-        """Set the wall clock ahead, or otherwise what the sidecar takes for the server's clock."""
+    def set_ahead(self, seconds: float, way: str) -> None:
+        """Set the clocks ahead that the way of a strike names."""
         ahead = int(seconds * SECOND)
+        servers, wall, monotonic = (way.startswith(kinds) for kinds in ("servers", ("wall", "machine"), "machine"))
         with self._file.open("r+b") as opened:  # in place: the processes have mapped it
-            opened.write(AHEAD.pack(0, ahead) if wall else AHEAD.pack(ahead, 0))
+            opened.write(AHEAD.pack(servers * ahead, wall * ahead, monotonic * ahead))
 
 
 class Instance:

@@ -191,16 +191,16 @@ class Round:
         if self._are_clocks_ahead:
             return
         self._are_clocks_ahead = True
-        begin, wall = now(), strike.way == "wall-of-all"
-        shifted = self._clocks if strike.way != "of-one" else [self._clocks[strike.victim % len(self._clocks)]]
+        begin = now()
+        shifted = self._clocks if strike.way.endswith("of-all") else [self._clocks[strike.victim % len(self._clocks)]]
         self.done.append(strike.kind)
         self.record.tell(f"{strike}", begin)
         for clock in shifted:
-            clock.set_ahead(strike.delay, wall=wall)
+            clock.set_ahead(strike.delay, strike.way)
         await self._pass(strike.lasts)
         for clock in shifted:
-            clock.set_ahead(0.0, wall=wall)
-        if not wall:  # others do not take over from one whose clock is wrong
+            clock.set_ahead(0.0, strike.way)
+        if strike.puts_ahead:  # others do not take over from one whose clock is wrong
             self.record.broken(strike.kind, None, begin, ahead=int(strike.delay * SECOND))
         self._are_clocks_ahead = False
 

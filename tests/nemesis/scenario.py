@@ -62,8 +62,9 @@ PARTITIONS = ("held", "lost", "refused", "held-answers")
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
-CLOCKS = ("of-one", "of-all", "of-all", "wall-of-all")
-"""Whose clock is ahead: what one sidecar, or all, take for the server's clock, or the wall clock of their machine."""
+CLOCKS = ("servers-of-all", "machine-of-one", "machine-of-all", "machine-of-all", "wall-of-all")
+"""Which clocks are ahead, and of which sidecars: the server's, as they know it; all of their machine, the monotonic one
+too; or only the wall clock of their machine."""
 MOST_AHEAD = 4.9
 """By how many seconds at most: what is promised ends at 5 s."""
 LONGEST_GAP = 4.0
@@ -99,6 +100,11 @@ class Strike:
     way: str = ""
     delay: float = 0.0
     """By how many seconds it delays, is ahead, or lets two kills follow each other."""
+
+    @property
+    def puts_ahead(self) -> bool:
+        """Whether a sidecar takes the server's clock for ahead: its machine's wall clock does not matter."""
+        return self.kind == "clock" and not self.way.startswith("wall")
 
     def __str__(self) -> str:
         """Describe it in a few words."""
@@ -155,7 +161,7 @@ class Scenario:
             window=window,
             consumed=self.consumes,
             removed_by_workers=self.consumes,
-            clock_ahead=max([0, *(int(one.delay * SECOND) for one in self.strikes if one.way in ("of-one", "of-all"))]),
+            clock_ahead=max([0, *(int(one.delay * SECOND) for one in self.strikes if one.puts_ahead)]),
         )
 
     def _in_flight(self) -> int:

@@ -223,18 +223,23 @@ async def test_the_files_of_a_server_show_what_it_ever_stored(version: str, tmp_
 
 
 def test_the_clocks_of_a_sidecar_are_ahead_by_what_a_file_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for owner in (ServerClock, SystemClock):
-        monkeypatch.setattr(owner, "now", owner.now)  # undone in the end, whatever is put there
-    clock = Clock(tmp_path / "clock")
+    for owner, name in ((ServerClock, "now"), (SystemClock, "now"), (SystemClock, "monotonic")):
+        monkeypatch.setattr(owner, name, getattr(owner, name))  # undone in the end, whatever is put there
+    clock, ours = Clock(tmp_path / "clock"), SystemClock()
     shift_clocks(Path(clock.options[1]))
-    servers = ServerClock(SystemClock())
+    servers, begun = ServerClock(ours), ours.monotonic() - now()
     servers.received(now(), servers.monotonic())
 
     def ahead() -> list[int]:
-        return [round((shown - now()) / SECOND / 100) for shown in (servers.now(), SystemClock().now())]
+        shown = (servers.now(), ours.now(), ours.monotonic() - begun)
+        return [round((instant - now()) / SECOND / 100) for instant in shown]
 
-    assert ahead() == [0, 0]
-    clock.set_ahead(300, wall=True)
-    assert ahead() == [0, 3]
-    clock.set_ahead(300, wall=False)
-    assert ahead() == [3, 0]
+    assert ahead() == [0, 0, 0]
+    clock.set_ahead(300, "wall-of-all")
+    assert ahead() == [0, 3, 0]
+    clock.set_ahead(300, "servers-of-all")
+    assert ahead() == [3, 0, 0]
+    clock.set_ahead(300, "machine-of-one")
+    assert ahead() == [3, 3, 3], "until the server reports its time"
+    servers.received(now(), servers.monotonic())
+    assert ahead() == [0, 3, 3]
