@@ -36,7 +36,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import Published, Served, StoredFires
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
+from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import header_value, without_headers
 from nats_scheduler.message.paused import paused_name
 from nats_scheduler.message.placing import with_effective_headers
@@ -228,6 +228,10 @@ def _outcome(subject: str, answer: Object) -> Published:
     if error is None:
         return Published(whole(answer.get("seq")), answer.get("duplicate") is True)
     code, text = whole(inner(error).get("err_code")), str(inner(error).get("description"))
+    if code in UNDECIDED:
+        raise NoAnswerError(f"{subject}: {text} ({code}): nothing was stored")
+    if code in NOT_AVAILABLE:
+        raise UnknownOutcomeError(f"{subject}: {text} ({code})")
     if code in WRONG_LAST_SEQUENCE:
         last = _LAST_SEQUENCE(text)
         raise ConflictError(f"{subject}: another client stored something there first", int(last[1]) if last else None)

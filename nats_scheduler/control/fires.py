@@ -19,7 +19,13 @@ from dataclasses import replace
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, opened
-from nats_scheduler.control.errors import ConflictError, NotPossibleError, ScheduleError, UnknownOutcomeError
+from nats_scheduler.control.errors import (
+    ConflictError,
+    NoAnswerError,
+    NotPossibleError,
+    ScheduleError,
+    UnknownOutcomeError,
+)
 from nats_scheduler.control.port import Published, ScheduleStore, Served
 from nats_scheduler.control.requested import RequestedFire, definition_of, requested_fire
 from nats_scheduler.control.settled import plan
@@ -63,7 +69,7 @@ async def fire(
     change = Change(Kind.FIRED, stream, subject, sequence, sequence, author, now, (fire_time,), notes)
     if dry_run:
         return change
-    published = await _stored(store, await _stream_of(store, stream, found), requested)
+    published = await _stored(store, stream, found, await _stream_of(store, stream, found), requested)
     if published.is_duplicate:
         return replace(change, kind=Kind.UNCHANGED, fires=(), notes=(STORED_ALREADY,))
     return await recorded(store, change)
@@ -116,7 +122,7 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
         for time in change.fires:
             is_missed = is_own and time > stored_at
             requested = requested_fire(found, served, source, time, "backfill", is_missed=is_missed)
-            if (await _stored(store, target_stream, requested)).is_duplicate:
+            if (await _stored(store, stream, found, target_stream, requested)).is_duplicate:
                 known += 1
             else:
                 done.append(time)
@@ -131,21 +137,31 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
     return await recorded(store, change) if done else replace(change, kind=Kind.UNCHANGED)
 
 
-async def _stored(store: ScheduleStore, stream: str, fire: RequestedFire) -> Published:
-    """Store a fire once; one that was stored by an attempt that was not answered counts as stored now."""
+async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, fire: RequestedFire) -> Published:
+    """Store a fire once; one that was stored by an attempt that was not answered counts as stored now.
+
+    `home` is the stream of the schedule, `stream` that of the target. A leader that is behind may
+    refuse the guard although nobody changed the schedule.
+    """
     unanswered: UnknownOutcomeError | None = None
+    refused: ConflictError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
             published = await store.publish(stream, fire.target, fire.block, fire.body, expected=None)
             return published if unanswered is None else Published(published.sequence)
         except UnknownOutcomeError as error:
             unanswered = error
-        except ConflictError:
-            if unanswered is None:
+        except ConflictError as error:
+            if unanswered is not None:
+                break  # the schedule was changed; the fire may have been stored before
+            last = await store.last(home, found.subject)
+            if last is None or last.sequence != found.sequence:
                 raise
-            break  # the schedule was changed; the fire may have been stored before
+            refused = error
         except ScheduleError as error:
             raise unanswered or error from None
+    if unanswered is None and refused is not None:
+        raise NoAnswerError(f"{found.subject}: nobody changed it, and the leader of the stream does not know that yet")
     assert unanswered is not None, "an attempt ends with a result, an error or no answer"
     raise unanswered
 

@@ -14,6 +14,7 @@ Limit: on a stream with `no_ack` no publish is answered, so each is `Unknown`. I
 look and the delete, a message with the same sequence would be deleted.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
@@ -30,7 +31,7 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
+from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import without_headers
 from nats_scheduler.message.placing import with_effective_headers
 from nats_scheduler.message.subjects import is_literal_subject
@@ -41,6 +42,9 @@ EXPECTED_PREFIX = b"Nats-Expected-"
 CONDITION_HIDDEN = Refused(
     400, 400, "header names in the values of the message would hide its conditions from the server"
 )
+
+UNDECIDED_WAITS_SECONDS = (0.05, 0.1, 0.2, 0.4, 0.8)
+"""Waits while the server cannot say what the last message on the subject is."""
 
 _UNANSWERED = (NoAnswerError, ConnectionLostError, UnreadableAnswerError, LeaderBehindError)
 
@@ -94,15 +98,22 @@ class ScheduleMessages:
 
     async def publish_as_it_is(self, subject: str, block: bytes, body: bytes) -> Published:
         """Store a message with the conditions that its block contains, such as the guard of a fire."""
-        try:
-            reply = await self._connection.request(subject, body, block)
-        except NotPermittedError as error:
-            return Refused(NOT_PERMITTED, NOT_PERMITTED, str(error))
-        except NoJetStreamError as error:
-            return Unknown(str(error), may_be_stored=False)
-        except _UNANSWERED as error:
-            return Unknown(str(error))
-        outcome = outcome_of(self._stream, reply.block, reply.body)
+        for wait in (*UNDECIDED_WAITS_SECONDS, 0):
+            try:
+                reply = await self._connection.request(subject, body, block)
+            except NotPermittedError as error:
+                return Refused(NOT_PERMITTED, NOT_PERMITTED, str(error))
+            except NoJetStreamError as error:
+                return Unknown(str(error), may_be_stored=False)
+            except _UNANSWERED as error:
+                return Unknown(str(error))
+            outcome = outcome_of(self._stream, reply.block, reply.body)
+            if not isinstance(outcome, Refused) or outcome.code not in UNDECIDED:
+                break
+            await asyncio.sleep(wait)
+        if isinstance(outcome, Refused) and outcome.code in UNDECIDED | NOT_AVAILABLE:
+            reason = f"{outcome.description} (server code {outcome.code})"
+            return Unknown(reason, may_be_stored=outcome.code in NOT_AVAILABLE)
         if isinstance(outcome, Refused) and outcome.code in WRONG_LAST_SEQUENCE:
             return Changed()
         return outcome or Unknown(f"{subject}: the answer is not one of stream {self._stream}")
@@ -126,6 +137,8 @@ class ScheduleMessages:
         except NotPermittedError as error:
             return Refused(NOT_PERMITTED, NOT_PERMITTED, str(error))
         except ApiError as error:
+            if error.code in NOT_AVAILABLE:  # what was asked for before it may be done
+                return Unknown(str(error))
             return Refused(error.status, error.code, error.description)
         except _UNANSWERED as error:
             return Unknown(str(error))

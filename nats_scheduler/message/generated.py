@@ -36,6 +36,16 @@ EXPECTED_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
 WRONG_LAST_SEQUENCE = frozenset({10071, 10164})
 """The server's codes if another message is the last one on the subject, or is being stored there by other nodes."""
 
+UNDECIDED = frozenset({10063, 10163, 10164})
+"""The server's codes if it cannot say yet what the last message is: nothing is stored, and an attempt soon after is.
+
+Another message is being stored on the subject, which may not be stored in the end if the leader changes (10164, 10163);
+or the leader has numbered the message as one before it led (10063).
+"""
+
+NOT_AVAILABLE = frozenset({10008, 10009})
+"""The server's codes while a cluster elects a leader: what was asked for may have been done before."""
+
 _STRIPPED_NAMES = (MSG_ID, MSG_TTL, MSG_ROLLUP)
 _STRIPPED_PREFIXES = (ADR51.schedule, b"Nats-Expected-")
 _PORTABLE_PREFIXES = (PORTABLE.schedule, *_STRIPPED_PREFIXES)

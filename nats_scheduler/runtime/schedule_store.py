@@ -41,6 +41,7 @@ from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing
 from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
+from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.paused import paused_name
@@ -228,6 +229,8 @@ def _translated() -> Iterator[None]:
     except ApiError as error:
         if error.code == STREAM_NOT_FOUND:
             raise StreamNotFoundError(str(error)) from None
+        if error.code in NOT_AVAILABLE:
+            raise NoAnswerError(str(error)) from None
         raise RefusedError(str(error), error.code) from None
     except JetStreamError as error:
         raise NoAnswerError(str(error)) from None

@@ -51,6 +51,7 @@ class Fault(Enum):
 
     REFUSED = "the server refuses it"
     FORBIDDEN = "the user lacks the permission"
+    BEHIND = "a leader that is behind refuses its condition, and nobody has changed anything"
     NO_ANSWER = "the server does not answer, and nothing is stored"
     UNKNOWN_DONE = "it is done, and the answer is lost"
     UNKNOWN_NOT_DONE = "it is lost on the way"
@@ -200,6 +201,7 @@ class MemorySchedules:
 _ERRORS: Mapping[Fault, Callable[[], ScheduleError]] = {
     Fault.REFUSED: lambda: RefusedError("insufficient resources", 10023),
     Fault.FORBIDDEN: lambda: ForbiddenError("the user may not publish there"),
+    Fault.BEHIND: lambda: ConflictError("wrong last sequence"),
     Fault.NO_ANSWER: lambda: NoAnswerError("no answer"),
     Fault.UNKNOWN_DONE: lambda: UnknownOutcomeError("the answer is lost"),
     Fault.UNKNOWN_NOT_DONE: lambda: UnknownOutcomeError("the answer is lost"),

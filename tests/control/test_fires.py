@@ -8,6 +8,7 @@ from nats_scheduler.control.advisories import change_advisory
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.errors import (
     ConflictError,
+    NoAnswerError,
     NotPossibleError,
     RejectedError,
     UnknownOutcomeError,
@@ -102,6 +103,18 @@ async def test_a_fire_whose_answer_is_lost_is_stored_once(lost: Fault, times: in
     change = await fire(world.store, "S", SUBJECT)
     assert (change.kind, len(fires_in(world))) == (Kind.FIRED, 1)
     assert world.store.recorded == [change]
+
+
+@pytest.mark.parametrize("times", range(1, MAX_ATTEMPTS))
+async def test_a_leader_that_is_behind_is_not_another_client(times: int) -> None:
+    world = World()
+    world.put(block())
+    world.store.faults.extend([Fault.BEHIND] * times)
+    assert (await fire(world.store, "S", SUBJECT)).kind is Kind.FIRED
+    world.store.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
+    with pytest.raises(NoAnswerError, match="nobody changed it"):
+        await fire(world.store, "S", SUBJECT)
+    assert len(fires_in(world)) == 1
 
 
 async def test_a_request_that_is_repeated_is_stored_once() -> None:

@@ -1,6 +1,7 @@
 """An edit of a schedule that somebody else has changed does nothing, and no concurrent edit is lost."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from random import Random
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import Refused, Stored, Unknown
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.schedule_messages import (
     CONDITION_HIDDEN,
     Changed,
@@ -99,6 +101,34 @@ async def test_what_was_deleted_meanwhile_is_not_replaced(stream: Edited) -> Non
     assert await stream.delete(first) == Deleted()
     assert await stream.messages.publish(stream.subject, block(), b"", expected=first) == Changed()
     assert await stream.last() is None
+
+
+def refusal(code: int) -> bytes:
+    error = {"code": 400, "err_code": code, "description": "not now"}
+    return json.dumps({"error": error, "stream": "ELSEWHERE", "seq": 0}).encode()
+
+
+@pytest.mark.parametrize(
+    ("codes", "outcome"),
+    [
+        ([10164, 10163, 10063], Stored(7)),
+        ([10164, 10071], Changed()),
+        ([10164] * 9, Unknown("not now (server code 10164)", may_be_stored=False)),
+        ([10008], Unknown("not now (server code 10008)")),
+        ([10077], Refused(400, 10077, "not now")),
+    ],
+)
+async def test_what_the_server_cannot_say_yet_is_no_change_of_another_client(
+    account: Account, stream_name: str, codes: list[int], outcome: object
+) -> None:
+    answers = [*map(refusal, codes), b'{"stream": "ELSEWHERE", "seq": 7}']
+
+    def answer(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        account.connection.write(frame(reply.decode(), "", b"", answers.pop(0)))
+
+    account.connection.subscribe(f"{stream_name}.s", answer)
+    messages = ScheduleMessages(account.connection, account.api, {"name": "ELSEWHERE"})
+    assert await messages.publish(f"{stream_name}.s", block(), b"", expected=3) == outcome
 
 
 async def test_conditions_of_an_earlier_publish_do_not_count(stream: Edited) -> None:
