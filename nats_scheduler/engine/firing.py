@@ -146,6 +146,7 @@ class Firing:
         self._lifecycle.roster.cancel_wake(held)
         flight.fire = fire if flight.may_be_stored else None
         flight.content = flight.source = None  # it is read again
+        self._lifecycle.contents.drop(flight)
         self.proposals.wait(held, fire, now)
 
     def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
