@@ -1,7 +1,7 @@
 """When a schedule is due, found naively: every second is checked.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
-Limit: patterns that fire on whole seconds, and bounds on whole seconds.
+Limit: patterns that repeat fire on whole seconds, and bounds are whole seconds.
 """
 
 from collections.abc import Iterable
@@ -108,6 +108,8 @@ class Pattern:
     """The instant of `at` in seconds; the interval of `every`; `cron` fires if the second divides by it."""
     policies: Policies = NO_POLICIES
     """Only for patterns that repeat, but for the jitter."""
+    thousandths: int = 0
+    """How many milliseconds after that instant `at` is due."""
 
     @property
     def repeats(self) -> bool:
@@ -118,7 +120,8 @@ class Pattern:
     def text(self) -> str:
         """The pattern as a publisher writes it."""
         if self.kind == "at":
-            return f"@at {written(self.number * SECOND)}"
+            fraction = f".{self.thousandths:03d}Z" if self.thousandths else "Z"
+            return f"@at {written(self.number * SECOND).removesuffix('Z')}{fraction}"
         return f"@every {self.number}s" if self.kind == "every" else f"*/{self.number} * * * * *"
 
     @property
@@ -129,7 +132,7 @@ class Pattern:
     def dues(self, stored_at: int, until: int) -> list[int]:
         """List the instants (ns) up to `until` at which a schedule stored at `stored_at` is due; all that `at` has."""
         if self.kind == "at":
-            return [self.number * SECOND]
+            return [self.number * SECOND + self.thousandths * (SECOND // 1000)]
         return [second * SECOND for second in self.policies.left(self._seconds(stored_at, until // SECOND))]
 
     def _seconds(self, stored_at: int, last: int) -> Iterable[int]:

@@ -31,6 +31,10 @@ WITH_POLICIES = (
     ("elsewhere", f"{ELSEWHERE}steady", NO_POLICIES),
 )
 """Schedules that no publisher changes either, with what each needs of its policies."""
+JITTERS = (None, 700, 950)
+"""By how many milliseconds the fires of a loaded cluster are late at most: some are in flight at any time."""
+SOON_SECONDS = (0.02, 3.0)
+"""When a schedule is due that fires once, soon."""
 ANSWER_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 UNAVAILABLE = 503
@@ -73,7 +77,8 @@ class Publishers:
                 await self._ask(self._store(f"s.steady.{name}", Pattern("every", 1, policies), target))
             for number in range(STEADY, self._scenario.repeating):
                 kind, seconds = self._loading.choice(["every", "cron"]), self._loading.choice([1, 1, 2, 3])
-                await self._ask(self._store(steady(number), Pattern(kind, seconds)))
+                policies = Policies(jitter=self._loading.choice(JITTERS))
+                await self._ask(self._store(steady(number), Pattern(kind, seconds, policies)))
         self._account = None
 
     async def connect_now_and_again(self) -> None:
@@ -102,8 +107,9 @@ class Publishers:
         begin = loop.time()
         for number in range(self._scenario.soon):
             await time_reached(begin + number * self._scenario.breaks_for / self._scenario.soon)
-            due = now() // SECOND + self._loading.randint(1, 4)
-            self._begin(self._store(f"s.soon.{number}", Pattern("at", due)))
+            due = now() + int(self._loading.uniform(*SOON_SECONDS) * SECOND)
+            second, rest = divmod(due, SECOND)
+            self._begin(self._store(f"s.soon.{number}", Pattern("at", second, thousandths=rest * 1000 // SECOND)))
 
     async def act_now_and_again(self) -> None:
         """Send requests, with pauses, whatever the outcome of the last one."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.processes import ChildProcess
-from tests.harness.waiting import time_reached
+from tests.harness.waiting import instant_reached, time_reached
 from tests.judge.checkers import verdict
 from tests.judge.forgotten import Losses
 from tests.judge.history import SECOND, FireAnswered, History, Verb
@@ -25,12 +25,15 @@ from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
 from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, with_snapshots
-from tests.nemesis.silence import longest_silence
+from tests.nemesis.silence import longest_silence, ready_time
 from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
 WATCHES_SECONDS = 2.5
 """How long the round goes on once *Live* must hold again."""
+WATCHES_CLUSTER_SECONDS = 8.0
+"""How long that of a loaded cluster does."""
+AMID_SECONDS = 0.1
 STALLS_SECONDS = 30.0
 """How long the round waits for that at most: each time the machine stalls, *Live* is excused anew."""
 HANDED_OVER_SECONDS = 1.0
@@ -51,6 +54,8 @@ class Outcome:
     strikes: list[str] = field(default_factory=list)
     """The kinds of the strikes that were done."""
     silence: int = 0
+    ready: int = 0
+    """How long (ns) a sidecar was ready, so that no fault excused anything."""
     stood_still: int = 0
     unseen: int = 0
     story: list[str] = field(default_factory=list)
@@ -146,10 +151,13 @@ class Round:
     def _watched(self) -> int:
         """Return how long (ns) the round goes on after the last fault, by what the machine allowed so far."""
         terms = self._machine.allowed(self.scenario.terms)
-        return terms.resumes_within + int(WATCHES_SECONDS * SECOND) + terms.slack - self.scenario.terms.slack
+        watches = WATCHES_CLUSTER_SECONDS if self.scenario.is_loaded_cluster else WATCHES_SECONDS
+        return terms.resumes_within + int(watches * SECOND) + terms.slack - self.scenario.terms.slack
 
     async def _strike(self, strike: Strike, time: float) -> None:
         await time_reached(time)
+        if self.scenario.is_loaded_cluster and strike.kind not in OF_SIDECARS:
+            await self._amid_fires(strike)
         if strike.kind in OF_SIDECARS:
             await self._strike_sidecar(strike)
         elif strike.kind == "bucket":
@@ -158,6 +166,10 @@ class Round:
             await self._shift_clocks(strike)
         else:
             await self._strike_server(strike)
+
+    async def _amid_fires(self, strike: Strike) -> None:
+        """Wait until up to 0.1 s after a whole second, when most fires are in flight."""
+        await instant_reached((now() // SECOND + 1) * SECOND + int(strike.after % AMID_SECONDS * SECOND), now)
 
     async def _strike_sidecar(self, strike: Strike) -> None:
         instance = self.instances[strike.victim % len(self.instances)]
@@ -251,6 +263,8 @@ class Round:
 
         async def killed(node: EmbeddedServer, after: float) -> None:
             await self._pass(after)
+            if after:
+                await self._amid_fires(strike)
             await node.kill()
             self.record.tell(f"{node.name} is killed")
             await self._pass(strike.lasts)
@@ -372,6 +386,7 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
         violations=violations + [("Process", line) for line in one.surprises],
         strikes=one.done,
         silence=longest_silence(history),
+        ready=ready_time(history),
         stood_still=one.record.stood_still,
         unseen=unseen,
         story=sorted(one.record.story),

@@ -28,3 +28,12 @@ def longest_silence(history: History) -> int:
             after = min((instant for instant in instants if instant >= begin), default=end)
             longest = max(longest, min(after, end) - begin)
     return longest
+
+
+def ready_time(history: History) -> int:
+    """Return how long (ns) some sidecar was ready."""
+    total = covered = 0
+    for begin, end in sorted(Readiness(history).stretches):
+        total += max(0, end - max(begin, covered))
+        covered = max(covered, end)
+    return total

@@ -24,6 +24,7 @@ class Line:
     fires: int = 0
     strikes: int = 0
     silence: int = 0
+    ready: int = 0
     stood_still: int = 0
     unseen: int = 0
     lost: int = 0
@@ -38,6 +39,7 @@ class Line:
         self.fires += len(outcome.history.fires)
         self.strikes += len(outcome.strikes)
         self.silence = max(self.silence, outcome.silence)
+        self.ready += outcome.ready
         self.stood_still += outcome.stood_still
         self.unseen += outcome.unseen
         self.lost += len(outcome.lost)
@@ -48,7 +50,8 @@ class Line:
         others = sum(self.broken.values()) - sum(self.broken[promise] for promise in PROMISES)
         counts = [self.rounds, self.strikes, self.schedules, self.fires]
         cells = [kind, *(f"{count:,}" for count in counts), *(str(self.broken[promise]) for promise in PROMISES)]
-        cells += [str(others), str(self.lost), f"{self.silence / SECOND:.1f}", str(self.stood_still)]
+        times = [f"{self.ready / SECOND:,.0f}", f"{self.silence / SECOND:.1f}"]
+        cells += [str(others), str(self.lost), *times, str(self.stood_still)]
         return "| " + " | ".join(cells) + " |"
 
 
@@ -77,7 +80,7 @@ class Tally:
     def written(self) -> str:
         """Write the table of the kinds, and one of the rounds that broke promises, with the violations of each."""
         counts = ["round", "rounds", "faults", "schedules", "fires"]
-        names = [*counts, *PROMISES, "other", "lost by servers", "silence (s)", "stood still"]
+        names = [*counts, *PROMISES, "other", "lost by servers", "ready (s)", "silence (s)", "stood still"]
         rows = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
         kinds = dict.fromkeys((*KINDS, *CLUSTER_KINDS, *self.lines))
         rows += [self.lines[kind].written(kind) for kind in kinds if kind in self.lines]
@@ -92,7 +95,7 @@ class Tally:
 def _sum(lines: Iterable[Line]) -> Line:
     total = Line()
     for line in lines:
-        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen", "lost"):
+        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen", "lost", "ready"):
             setattr(total, name, getattr(total, name) + getattr(line, name))
         total.silence = max(total.silence, line.silence)
         total.broken.update(line.broken)
