@@ -147,7 +147,7 @@ def test_contents_of_unknown_size_are_dropped_if_there_is_no_room_and_read_again
     assert world.most <= LIMIT
 
 
-def test_an_answer_to_a_read_before_a_re_check_does_not_count_while_the_schedule_waits_for_room() -> None:
+def test_a_lost_contact_does_not_exceed_the_limit() -> None:
     world = Loaded(load(40, LARGE), has_sizes=False)
     world.to(4.5)
     world.desks[0].step(ContactLost("the connection was cut"))
