@@ -23,6 +23,14 @@ TOOLS = {
 }
 """What stands in for the programs that the script runs: they write down how they were called."""
 
+COMMANDS = [
+    "pip install --quiet --editable .[test]",
+    "pytest",
+    "pip install --quiet --require-hashes --requirement docs/site/requirements.lock",
+    "pytest -n 1 tests/site/test_site.py",
+]
+"""How it calls them in the end, whatever was installed before."""
+
 
 def run(folder: Path, *, user: int, apt_code: int) -> tuple[list[str], str]:
     """Run a copy of the script with these programs; returns the calls, and what was printed as a warning."""
@@ -65,19 +73,19 @@ def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
         *("prometheus", "chromium", "chromium-driver", "fish", "jq"),
         *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
     ]
-    assert calls[-2:] == ["pip install --quiet --editable .[test]", "pytest"]
+    assert calls[-4:] == COMMANDS
     assert warnings == ""
 
 
 @pytest.mark.server
 def test_ci_goes_on_where_packages_cannot_be_installed(tmp_path: Path) -> None:
     calls, warnings = run(tmp_path, user=0, apt_code=100)
-    assert calls[-1] == "pytest"
+    assert calls[-4:] == COMMANDS
     assert "prometheus could not be installed: the tests that need it are skipped" in warnings.splitlines()
 
 
 @pytest.mark.server
 def test_ci_installs_nothing_for_a_user_who_is_not_root(tmp_path: Path) -> None:
     calls, warnings = run(tmp_path, user=1000, apt_code=0)
-    assert calls == ["pip install --quiet --editable .[test]", "pytest"]
+    assert calls == COMMANDS
     assert warnings == ""

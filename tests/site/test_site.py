@@ -14,6 +14,7 @@ from tests.harness.browser import Browser, browser_in
 from tests.house.sources import ROOT
 
 pytestmark = pytest.mark.server
+pytest.importorskip("mkdocs", reason="no mkdocs: CONTRIBUTING.md says how to install it")
 BUILD_SECONDS = 240.0
 PARTS = ("docs", "deploy", "examples", "mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 LOADED = re.compile(
