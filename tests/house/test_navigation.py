@@ -16,6 +16,10 @@ from tests.house.test_documents import shell_blocks
 
 PAGE = TESTS / "README.md"
 FAST_TIER = '.venv/bin/pytest -n 2 -m "not server and not slow"'
+SITE_LOCK = ROOT / "docs" / "site" / "requirements.lock"
+OF_THE_SITE = {"mkdocs"}
+"""What builds the site: the page installs it from the lock file, and the tests do without it."""
+
 ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.+) \|$", re.M)
 
 
@@ -57,8 +61,12 @@ def test_each_command_of_the_contributors_page_exists() -> None:
     programs = [part.split()[0] for line in lines for part in line.split(" && ")]
     known = {"git", "python3", "cd"}
     tools = {program.removeprefix(".venv/bin/") for program in programs if program not in known}
-    assert tools == {"pip", "pytest", "ruff", "mypy", "lint-imports"}
-    assert all((ROOT / ".venv" / "bin" / tool).exists() for tool in tools) or not (ROOT / ".venv").exists()
+    assert tools == {"pip", "pytest", "ruff", "mypy", "lint-imports", *OF_THE_SITE}
+    installed = tools - OF_THE_SITE
+    assert all((ROOT / ".venv" / "bin" / tool).exists() for tool in installed) or not (ROOT / ".venv").exists()
+    locked = SITE_LOCK.read_text("utf-8")
+    assert all(re.search(rf"^{tool}==", locked, re.M) for tool in OF_THE_SITE)
+    assert any(SITE_LOCK.relative_to(ROOT).as_posix() in line.split() for line in lines)
 
 
 def test_the_set_up_is_that_of_the_readme() -> None:
