@@ -48,14 +48,13 @@ FROM_WITHIN = {
     Code.SCHEDULE_INVALID,
     Code.CALENDAR_MISSING,
     Code.HEADERS_MISNAMED,
-    Code.DEFECT_QUEUE_EMPTIED,
     Code.DEFECT_COPIES_STALL,
     Code.SHORT_DUPLICATE_WINDOW,
     Code.NO_GUARD,
     Code.AT_ONLY,
     Code.COPIED,
 }
-"""What a sidecar finds by what it holds."""
+"""What a sidecar finds by what it holds; all that has a scene, which the releases of a defect have not."""
 
 
 def codes(answer: dict[str, Any]) -> set[str]:
