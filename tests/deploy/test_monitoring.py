@@ -22,7 +22,7 @@ RUNBOOKS = dict(re.findall(r"^### (NatsScheduler\w+)\n\n(.*?)(?=^##)", TEXT, re.
 PARTS = ("- **Users notice**: ", "- **Look at**: ", "- **Do**: ")
 
 STREAMS_OF_OURS = {"nats_scheduler_failures", "nats_scheduler_canary"}
-OF_OTHERS = {"max_age", "deny_delete", "rule_files", "max_msgs", "max_bytes"}
+OF_OTHERS = {"allow_msg_schedules", "max_age", "deny_delete", "rule_files", "max_msgs", "max_bytes"}
 """Words of NATS and of Prometheus with an underscore."""
 
 
