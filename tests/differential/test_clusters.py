@@ -98,7 +98,7 @@ async def on_the_cluster(cluster: Cluster, node: int, name: str) -> dict[str, An
         await asyncio.gather(*(ready.wait() for ready in started))
         try:
             async with account_on(user.url) as account:
-                await account.create(name, num_replicas=3, allow_msg_ttl=True)
+                await account.create(name, num_replicas=3, allow_msg_ttl=True, allow_rollup_hdrs=True)
                 stream = FlaggedStream(account, name)
                 await stream.schedule_soon("served", "@at 2020-01-01T00:00:00Z", target="canary.served")
                 await stream.wait_for("canary.served")
