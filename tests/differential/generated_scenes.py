@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nats_scheduler.jetstream.publish import MIN_LARGE_BYTES
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -116,7 +117,10 @@ class Scene:
         return await asyncio.gather(*(self._target(number) for number in range(len(self.schedules))))
 
     async def order(self, due: int) -> list[int]:
-        """Return which cases of the plain stream fired, in this order, of those without a source due at an instant."""
+        """Return which cases of the plain stream fired, in this order, of those due at an instant.
+
+        Without those with a source or a large body.
+        """
         name = self.stream("plain")
         fires = await self.account.messages(name, f"{name}.o.*")
         fired = [int(fire.subject.rsplit(".", 1)[1]) for fire in fires if b"Nats-Scheduler" in fire.block]
@@ -124,7 +128,7 @@ class Scene:
 
     def _is_plain(self, number: int, due: int) -> bool:
         case, _sequence, fire_time = self.schedules[number]
-        return case.source is None and fire_time == due
+        return case.source is None and len(case.body) <= MIN_LARGE_BYTES and fire_time == due
 
     async def _target(self, number: int) -> list[Told]:
         case, sequence, fire_time = self.schedules[number]
