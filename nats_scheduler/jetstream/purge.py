@@ -49,7 +49,11 @@ MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
 
 PURGE_GROUP_SECONDS = 0.05
-"""Purges that follow each other within so long are sent together: nothing depends on them but what is stored."""
+"""Purges that follow each other within so long are sent together: each write wakes the server.
+
+Nothing depends on them but what is stored: if the sidecar dies before, the next one reads the fire and its schedule,
+and purges. On streams whose consumers remove fires there may be no fire to read, so there no purge waits.
+"""
 
 MAX_GROUPED_PURGES = 32
 """So many do not wait for more."""
@@ -77,8 +81,9 @@ class Purger:
         self._api = api
         self._config = config
         self._tasks = tasks
-        self._group_seconds = group_seconds
-        self._may_be_joint = stands_alone(connection, api) and reads_all(config)
+        keeps_fires = reads_all(config)
+        self._group_seconds = group_seconds if keeps_fires else 0.0
+        self._may_be_joint = stands_alone(connection, api) and keeps_fires
         self._joint: JointPurge | None = None
         self._joint_after = 0.0
         """When (of the loop's clock) many may be purged jointly again."""

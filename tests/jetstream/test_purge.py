@@ -60,17 +60,19 @@ async def a_turn() -> None:
 
 
 @asynccontextmanager
-async def scene(url: str, stream: str, seconds: float = LONG_SECONDS, *, create: bool = True) -> AsyncIterator[Scene]:
+async def scene(
+    url: str, stream: str, seconds: float = LONG_SECONDS, *, create: bool = True, **config: Any
+) -> AsyncIterator[Scene]:
     """Open a purger on a stream that is empty, or not there."""
     connection = await Dialer(ConnectionSettings(servers=(url,))).dial()
     api = JetStreamApi(connection)
     made = Scene()
     try:
         if create:
-            await api.create_stream({"name": stream, "subjects": [f"{stream}.>"]})
+            await api.create_stream({"name": stream, "subjects": [f"{stream}.>"], **config})
         async with asyncio.TaskGroup() as tasks:
             reach = LeaderReach(api, stream, tasks, may_lag=False)
-            made.purger = Purger(connection, api, {"name": stream}, made.inputs.append, tasks, reach, seconds)
+            made.purger = Purger(connection, api, {"name": stream, **config}, made.inputs.append, tasks, reach, seconds)
             yield made
             made.purger.end("the test is over")
     finally:
@@ -92,6 +94,14 @@ async def test_the_first_is_sent_at_once_and_those_that_follow_wait_for_each_oth
         at.purge(MAX_GROUPED_PURGES + 1)  # they are as many as need not wait
         await at.until_done(MAX_GROUPED_PURGES + 1)
         assert len(at.done) == MAX_GROUPED_PURGES + 1
+
+
+@pytest.mark.parametrize("config", [{"retention": "workqueue"}, {"retention": "interest"}, {"max_consumers": 1}])
+async def test_where_consumers_may_remove_fires_none_waits(url: str, stream_name: str, config: dict[str, Any]) -> None:
+    async with scene(url, stream_name, **config) as at:
+        for number in (1, 2, 3):
+            at.purge(number)
+            await at.until_done(number)
 
 
 async def test_one_more_costs_the_same_however_many_wait(url: str, stream_name: str) -> None:
