@@ -120,7 +120,10 @@ class FireReadBack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FireUnknown:
-    """The outcome of a fire is unknown: it is repeated with the same identity after `retry_after` ns."""
+    """The outcome of an attempt to store a fire is unknown; the next one comes after `retry_after` ns.
+
+    It has the same identity, unless nothing can be stored under that any more.
+    """
 
     fire: Fire
     reason: str

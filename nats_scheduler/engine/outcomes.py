@@ -142,6 +142,7 @@ class Outcomes:
             if not outcome.in_process:
                 flight.in_process = None  # this attempt may have been received by another leader
             elif self.identities.is_in_process(held, flight, fire, now):
+                self._emit(Report(FireUnknown(fire, outcome.reason, 0)))
                 return
             wait = self._firing.back_off(held, flight, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine import identities
 from nats_scheduler.engine.actions import AwaitProposals
-from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.events import FireStored, FireUnknown
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -136,6 +136,7 @@ class TestAnIdentityInProcess:
         assert question.fire is scene.fire
         assert identity() in scene.given(ProposalsApplied(scene.fire))
         assert scene.fails() == []
+        assert scene.desk.reported(FireUnknown) == [FireUnknown(scene.fire, IN_PROCESS.reason, 0)]
         scene.fire = scene.desk.fire
         assert identity(1) in scene.fire.block
         scene.desk.concluded(scene.fire, Stored(5))
