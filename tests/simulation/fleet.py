@@ -75,10 +75,10 @@ class SimulatedFleet:
         """Return how many instances fire for each shard."""
         return Counter(shard for instance in self._instances for shard in instance.held)
 
-    def store(self, subject: str, pattern: str) -> None:
+    def store(self, subject: str, pattern: str, *, reports: bool = False) -> None:
         """Store a schedule."""
         headers = [(b"Nats-Schedule", pattern.encode()), (b"Nats-Schedule-Target", b"t." + subject[2:].encode())]
-        self._store(subject, headers)
+        self._store(subject, headers + [(b"Nats-Schedule-X-Report", b"true")] * reports)
 
     def store_for_elsewhere(self, subject: str, pattern: str) -> None:
         """Store a schedule whose target is in the other stream."""

@@ -117,13 +117,13 @@ def target_taken_for_one_of_the_stream() -> Changes:
     yield restoring, "HeldElsewhere", HeldWithPolicies
 
 
-OF_SNAPSHOTS = {
-    tail_begins_too_late: ("Complete", 34),
-    replaced_schedule_survives: ("Gone", 635),
-    fire_taken_for_stored: ("Complete", 31),
-    living_schedule_removed: ("Complete", 19),
-    rows_not_entered: ("Complete", 19),
-    history_forgotten: ("Faithful", 120),
-    target_taken_for_one_of_the_stream: ("Complete", 158),
-}
-"""Each bug, the promise that it breaks, and a seed that shows it."""
+OF_SNAPSHOTS = (
+    tail_begins_too_late,
+    replaced_schedule_survives,
+    fire_taken_for_stored,
+    living_schedule_removed,
+    rows_not_entered,
+    history_forgotten,
+    target_taken_for_one_of_the_stream,
+)
+"""Those that a start with a snapshot shows, in a world made by hand; few seeds show them."""
