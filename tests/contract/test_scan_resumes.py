@@ -13,7 +13,7 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, FiresStored, Input, MessagesRead, PublishConcluded
-from nats_scheduler.jetstream import hints
+from nats_scheduler.jetstream import hints, scan
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import StreamContact
@@ -159,6 +159,15 @@ async def test_after_lost_contact_only_what_was_stored_since_is_looked_at(queue:
         assert [message.sequence for message in queue.read] == since[:2]
         assert queue.caught_up[-1].through == since[-1]
         assert queue.looked_up < FEW
+
+
+async def test_much_that_is_read_is_passed_on_in_parts(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MAX_DELIVERED_AT_ONCE", 50)
+    await queue.store_all(300)
+    async with queue.following():
+        parts = [len(given.messages) for given in queue.inputs if isinstance(given, MessagesRead)]
+        assert parts == 6 * [50]
+        assert sorted(queue.sequences) == [message.sequence for message in queue.read]
 
 
 async def test_a_schedule_and_a_cancel_that_others_have_covered_meanwhile_are_told(queue: FollowedQueue) -> None:
