@@ -12,7 +12,7 @@ The rules:
 
 - A publish that was received is a hint, and only the look-up counts.
 - `CaughtUp` carries the sequence up to which everything was read. After contact was lost, a look-up failed, or there
-  were more hints than are kept, what was stored after that sequence is read, and no more.
+  were more hints than are kept, what was stored after that sequence is read, in parts, and no more.
 - What was received and not found may be stored later: then everything after that sequence is read, too.
 - A removed schedule is detected by the read before each fire, which the engine asks for anyway.
 - A fire of this sidecar that waits for its acknowledgement is known, and not looked up.
@@ -59,6 +59,9 @@ SCAN_RETRY_INTERVAL_SECONDS = 0.1
 
 MAX_LEADER_LAG_SECONDS = 2.0
 """Longest time until a new leader has what the one before had acknowledged."""
+
+MAX_READ_AT_ONCE = 4_096
+"""Sequences that are read before it is noted that they were: a lost contact has no more than that read again."""
 
 MAX_DELIVERED_AT_ONCE = 512
 """Messages that are passed on at a time: each takes some 10 µs, on a busy machine 100, and nothing fires meanwhile."""
@@ -140,25 +143,42 @@ class ScanFollower:
 
     # -- what is stored ------------------------------------------------------------------------------------------
 
-    async def _catch_up(self) -> None:
-        """Deliver what was stored since everything was read, then `CaughtUp`."""
-        await self._read_all(await self._lookups.state())
+    async def _catch_up(self, *, is_live: bool = False) -> None:
+        """Deliver what was stored since everything was read, then `CaughtUp`; after each part if contact `is_live`."""
+        await self._read_all(await self._lookups.state(), is_live=is_live)
         self._notify(CaughtUp(self._through))
 
-    async def _read_all(self, state: StreamNumbers) -> None:
+    async def _read_all(self, state: StreamNumbers, *, is_live: bool) -> None:
         """Deliver what is stored after what was read, in the cheaper of two ways."""
         last = state.last_sequence
         if last < self._through:
             self._went_back(last)
         behind = min(last - self._through, state.messages)
         if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
-            found = await self._lookups.of_all_subjects(self._through, self._holds)
+            await self._pass_on(await self._lookups.of_all_subjects(self._through, self._holds))
         else:
-            found = await self._lookups.between(self._through, last, self._holds)
+            await self._read_in_parts(last, is_live=is_live)
+        self._through, self._behind_since = last, None
+
+    async def _read_in_parts(self, last: int, *, is_live: bool) -> None:
+        """Deliver what is stored up to a sequence; what was delivered is not read again if a later part fails."""
+        schedules: set[str] = set()
+        while self._through < last:
+            through = min(self._through + MAX_READ_AT_ONCE, last)
+            found = await self._lookups.between(
+                self._through, through, lambda subject: subject in schedules or self._holds(subject)
+            )
+            schedules.update(message.subject for message in found if message.block)
+            await self._pass_on(found)
+            self._through = through
+            if is_live:
+                self._notify(CaughtUp(through))
+
+    async def _pass_on(self, found: Sequence[StoredMessage]) -> None:
+        """Deliver messages, a moment's work at a time."""
         for first in range(0, len(found), MAX_DELIVERED_AT_ONCE):
             self._notify(MessagesRead(found[first : first + MAX_DELIVERED_AT_ONCE]))
             await asyncio.sleep(DELIVERY_PAUSE_SECONDS)
-        self._through, self._behind_since = last, None
 
     def _went_back(self, last: int) -> None:
         """Read everything again if the stream went back; raises `NoAnswerError` while a new leader may catch up."""
@@ -216,7 +236,7 @@ class ScanFollower:
         await asyncio.sleep(wait_seconds)
         self._was_not_found = False
         self._hints.overflowed.clear()
-        await self._catch_up()
+        await self._catch_up(is_live=True)
 
     async def _confirm(self, hint: Hint) -> None:
         """Deliver the published message once it is found stored; else it was refused, or has a later one after it.

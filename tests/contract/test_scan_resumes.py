@@ -81,7 +81,7 @@ class FollowedQueue:
         """Store a schedule on a subject that the stream did not have when the following began."""
         config = (await self._account.api.stream(self._name))["config"]
         elsewhere = f"elsewhere-{self._name}"
-        await self._account.api.update_stream({**config, "subjects": [*config["subjects"], elsewhere]})
+        await self._account.api.update_stream({**config, "subjects": sorted({*config["subjects"], elsewhere})})
         return await self._account.publish_block(elsewhere, SCHEDULE, b"")
 
     async def refused(self, name: str) -> None:
@@ -90,7 +90,7 @@ class FollowedQueue:
         await self._account.connection.request(f"{self._name}.{name}", b"", block)
 
     @asynccontextmanager
-    async def following(self, after: int = 0) -> AsyncIterator[None]:
+    async def following(self, after: int = 0, notify: Callable[[Input], None] | None = None) -> AsyncIterator[None]:
         """Follow behind a sequence; the block begins when all that is stored was delivered."""
         self.inputs.clear()
         self.gate.asked.clear()
@@ -102,7 +102,7 @@ class FollowedQueue:
                 self._account.connection,
                 api,
                 config,
-                self.inputs.append,
+                notify or self.inputs.append,
                 tasks,
                 holds=lambda subject: subject.removeprefix(f"{self._name}.") in self.held,
                 window=256,
@@ -238,6 +238,39 @@ async def test_a_burst_of_more_hints_than_are_kept_loses_none(
     async with queue.following():
         await queue.store_all(300)
         await queue.reached(lambda: len(queue.sequences) == 300)
+
+
+async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 2)
+    await queue.store_all(10)
+    async with queue.following():
+        unseen = [await queue.store_unseen() for _ in range(6)]
+        await queue.refused("s")
+        await queue.reached(lambda: queue.caught_up[-1].through == unseen[-1])
+        assert set(unseen[1::2]) <= {given.through for given in queue.caught_up}
+
+
+async def test_a_part_that_was_read_is_not_read_again_after_a_failure(
+    queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await queue.store("s.0")
+    async with queue.following():
+        through = queue.caught_up[-1].through
+    await queue.store_all(300, 1)
+    await queue.store("s.250", b"", b"not a schedule")
+    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 100)
+
+    def fail_in_the_second_part(given: Input) -> None:
+        queue.inputs.append(given)
+        if isinstance(given, ContactLost):
+            queue.gate.refuses = 0
+        elif len(queue.read) == 100:
+            queue.gate.refuses = 1_000
+
+    async with queue.following(through, fail_in_the_second_part):
+        assert any(isinstance(given, ContactLost) for given in queue.inputs)
+        sequences = [message.sequence for message in queue.read]
+        assert sequences == list(range(2, 303)), "each once, and what ends a schedule of an earlier part"
 
 
 async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: FollowedQueue) -> None:
