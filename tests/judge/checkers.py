@@ -298,12 +298,13 @@ def _stale(case: Case) -> list[Violation]:
             is_covered = (case.terms.lands_unguarded or is_deleted) and _has_landing(case, version, fire)
             is_unguarded = fire.elsewhere or is_covered
             is_guarded = case.terms.guard and not is_unguarded
-            window = 0 if is_guarded else case.terms.window
+            in_flight = case.terms.window + (case.terms.held_elsewhere if fire.elsewhere else 0)
+            window = 0 if is_guarded else in_flight
             outrun = is_guarded and fire.sequence > version.replaced_at_sequence
             if outrun or late > window:
                 evidence = f"stored at {case.at(fire.stored_at)}, {late / SECOND:.3f} s after its end was acknowledged"
                 found.append(_violation("Latest" if replaced else "Gone", version, evidence))
-            elif fire.stored_at - version.cancelled_by > case.terms.window:
+            elif fire.stored_at - version.cancelled_by > in_flight:
                 evidence = f"stored at {case.at(fire.stored_at)}, cancelled at {case.at(version.cancelled_by)}"
                 found.append(_violation("Gone", version, evidence))
     return found

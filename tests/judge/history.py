@@ -225,6 +225,8 @@ class Terms:
     window: int = SECOND // 20
     """How long (ns) after the end of a schedule a fire may still be stored if no guard decides: what was read or in
     flight by then."""
+    held_elsewhere: int = 0
+    """How much longer (ns) that may be for a fire into another stream: a node that pauses holds what it was sent."""
     clock_ahead: int = 0
     """How far (ns) a clock of an instance was ahead of the server's at most."""
     clock_behind: int = 0

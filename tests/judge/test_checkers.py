@@ -64,6 +64,21 @@ def was_stored_in_the_window_without_a_guard(made: History) -> None:
     made.remaining = set()
 
 
+def was_held_by_a_node_on_its_way_to_another_stream(made: History) -> None:
+    made.terms = replace(made.terms, guard=True, held_elsewhere=5 * SECOND)
+    asked(made, Verb.PURGE, 7)
+    made.faults.append(Fault("node-stop", None, at(5.5), at(9.5)))
+    held = fire(6, 1_000_016, late=3)
+    headers = tuple((f"X-{name}", value) for name, value in held.headers)
+    made.fires = [fire(4, 14), replace(held, headers=headers, elsewhere=True)]
+    made.remaining = set()
+
+
+def was_held_by_a_node_and_is_guarded(made: History) -> None:
+    was_held_by_a_node_on_its_way_to_another_stream(made)
+    made.fires[1] = fire(6, 16, late=3)
+
+
 def was_stored_in_the_window_on_what_had_landed(made: History) -> None:
     """Another schedule fires onto it; on streams with replicas there is no guard from then on."""
     was_stored_in_the_window_without_a_guard(made)
@@ -133,6 +148,7 @@ def was_taken_over_when_that_could_be_written(made: History) -> None:
         was_repeated_after_it_was_consumed,
         has_no_identity,
         was_stored_in_the_window_without_a_guard,
+        was_held_by_a_node_on_its_way_to_another_stream,
         was_stored_in_the_window_on_what_had_landed,
         ended_with_its_last_fire,
     ],
@@ -275,6 +291,7 @@ def is_stored_after_its_last_fire(made: History) -> None:
 @pytest.mark.parametrize(
     ("change", "promise"),
     [
+        (was_held_by_a_node_and_is_guarded, "Gone"),
         (was_stored_in_the_window_although_nothing_had_landed, "Gone"),
         (fired_beyond_its_last_fire, "Unique"),
         (fired_before_its_start, "Unique"),

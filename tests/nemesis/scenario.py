@@ -159,6 +159,7 @@ class Scenario:
             guard=self.version != V2_10,
             slack=LATE,
             window=window,
+            held_elsewhere=self._held(),
             consumed=self.consumes,
             removed_by_workers=self.consumes,
             clock_ahead=max([0, *(int(one.delay * SECOND) for one in self.strikes if one.puts_ahead)]),
@@ -171,6 +172,11 @@ class Scenario:
         if self.version == V2_10:  # nothing but the sidecar knows that a fire is outdated that a node holds
             ways |= {kind: LONGEST[kind] for kind in PAUSES}
         return sum(int(longest * SECOND) for kind, longest in ways.items() if kind in kinds)
+
+    def _held(self) -> int:
+        """Return how long (ns) a node can hold a fire into another stream, where no guard shows that it is outdated."""
+        kinds = {strike.kind for strike in self.strikes}
+        return sum(int(LONGEST[kind] * SECOND) for kind in PAUSES if kind in kinds)
 
 
 def drawn(seed: int) -> Scenario:
