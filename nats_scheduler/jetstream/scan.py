@@ -61,7 +61,7 @@ MAX_LEADER_LAG_SECONDS = 2.0
 """Longest time until a new leader has what the one before had acknowledged."""
 
 MAX_READ_AT_ONCE = 4_096
-"""Sequences that are read before it is noted that they were: a lost contact has no more than that read again."""
+"""So many messages, some more or fewer, are read before that is noted: then a failure has no more read again."""
 
 MAX_DELIVERED_AT_ONCE = 512
 """Messages that are passed on at a time: each takes some 10 µs, on a busy machine 100, and nothing fires meanwhile."""
@@ -157,14 +157,18 @@ class ScanFollower:
         if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
             await self._pass_on(await self._lookups.of_all_subjects(self._through, self._holds))
         else:
-            await self._read_in_parts(last, is_live=is_live)
+            await self._read_in_parts(last, behind, is_live=is_live)
         self._through, self._behind_since = last, None
 
-    async def _read_in_parts(self, last: int, *, is_live: bool) -> None:
-        """Deliver what is stored up to a sequence; what was delivered is not read again if a later part fails."""
+    async def _read_in_parts(self, last: int, count: int, *, is_live: bool) -> None:
+        """Deliver what is stored up to a sequence, some `count` messages.
+
+        What was delivered is not read again if a later part fails.
+        """
         schedules: set[str] = set()
+        size = -(-(last - self._through) // max(-(-count // MAX_READ_AT_ONCE), 1))
         while self._through < last:
-            through = min(self._through + MAX_READ_AT_ONCE, last)
+            through = min(self._through + size, last)
             found = await self._lookups.between(
                 self._through, through, lambda subject: subject in schedules or self._holds(subject)
             )

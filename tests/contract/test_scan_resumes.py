@@ -13,7 +13,7 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, FiresStored, Input, MessagesRead, PublishConcluded
-from nats_scheduler.jetstream import hints, scan
+from nats_scheduler.jetstream import hints, lookups, scan
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import StreamContact
@@ -83,6 +83,10 @@ class FollowedQueue:
         elsewhere = f"elsewhere-{self._name}"
         await self._account.api.update_stream({**config, "subjects": sorted({*config["subjects"], elsewhere})})
         return await self._account.publish_block(elsewhere, SCHEDULE, b"")
+
+    async def empty(self, name: str) -> None:
+        """Remove what is stored on a subject, which may have a wildcard."""
+        await self._account.api.call(f"STREAM.PURGE.{self._name}", {"filter": f"{self._name}.{name}"})
 
     async def refused(self, name: str) -> None:
         """Publish a schedule that the server does not store."""
@@ -250,14 +254,27 @@ async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatc
         assert set(unseen[1::2]) <= {given.through for given in queue.caught_up}
 
 
+async def test_gaps_make_no_parts(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    await queue.store_all(10)
+    async with queue.following():
+        through = queue.caught_up[-1].through
+    await queue.store_all(200, 10)
+    await queue.empty("s.1*")
+    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 100)
+    monkeypatch.setattr(lookups, "MAX_RANGE_READERS", 2)
+    async with queue.following(through):
+        asked, left = queue.looked_up, len(queue.read)
+    assert asked <= left + 2 * 2, "a request for each message, and one at the end of each range"
+
+
 async def test_a_part_that_was_read_is_not_read_again_after_a_failure(
     queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await queue.store("s.0")
     async with queue.following():
         through = queue.caught_up[-1].through
-    await queue.store_all(300, 1)
-    await queue.store("s.250", b"", b"not a schedule")
+    await queue.store_all(299, 1)
+    await queue.store("s.50", b"", b"not a schedule")
     monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 100)
 
     def fail_in_the_second_part(given: Input) -> None:
@@ -265,12 +282,12 @@ async def test_a_part_that_was_read_is_not_read_again_after_a_failure(
         if isinstance(given, ContactLost):
             queue.gate.refuses = 0
         elif len(queue.read) == 100:
-            queue.gate.refuses = 1_000
+            queue.held, queue.gate.refuses = {"s.50"}, 1_000
 
     async with queue.following(through, fail_in_the_second_part):
         assert any(isinstance(given, ContactLost) for given in queue.inputs)
         sequences = [message.sequence for message in queue.read]
-        assert sequences == list(range(2, 303)), "each once, and what ends a schedule of an earlier part"
+        assert sequences == list(range(2, 302)), "each once, and what ends a schedule of an earlier part"
 
 
 async def test_a_look_up_that_fails_is_made_again_and_nothing_else(queue: FollowedQueue) -> None:
