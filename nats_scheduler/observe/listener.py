@@ -7,7 +7,8 @@ The rules:
 
 - The head of a request has a deadline of its own, from its first byte to its last: a deadline for each read would let
   a client hold a connection with one byte at a time.
-- If there are too many connections, the one that has waited longest for a head is closed, and not the newest.
+- If there are too many connections, the oldest of those is closed that wait for their clients, to send the rest of a
+  request or to read an answer, and not the newest. If none waits for its client, it is the oldest of all.
 
 Cost: the memory of at most `Limits.connections` connections. Limit: no TLS; a proxy adds it.
 """
@@ -46,21 +47,20 @@ SHUTDOWN_SECONDS = 3
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request on it takes too long, or if it has waited longest of too many."""
+    """A connection that is closed if a request on it takes too long, or to make room for another one."""
 
     limits = Limits()
     _begun = 0.0
     _has_begun = True
     """Whether a request has begun; a new connection counts as one."""
+    _is_unread = False
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request; make room if there are too many connections."""
         super().connection_made(transport)
         self._begun = self.loop.time()
-        if len(self.connections) > self.limits.connections:
-            waiting = [one for one in self.connections if isinstance(one, _Connection) and one._awaits_head]
-            min(waiting, key=lambda one: one._begun).transport.abort()
+        self._make_room()
         self._check()
 
     def data_received(self, data: bytes) -> None:
@@ -80,9 +80,31 @@ class _Connection(H11Protocol):
         self._has_begun, self._begun = False, self.loop.time()
         super().on_response_complete()
 
+    def pause_writing(self) -> None:
+        """Note that the client does not read."""
+        self._is_unread = True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again."""
+        self._is_unread = False
+        super().resume_writing()
+
     @property
     def _awaits_head(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def _awaits_client(self) -> bool:
+        return self._awaits_head or self.cycle.more_body or self._is_unread
+
+    def _make_room(self) -> None:
+        """Close the oldest of the other connections that wait for their clients, or of all, if there are too many."""
+        others = [one for one in self.connections if isinstance(one, _Connection) and one is not self]
+        open_ones = [one for one in others if not one.transport.is_closing()]
+        if len(open_ones) >= self.limits.connections:
+            waiting = [one for one in open_ones if one._awaits_client]
+            min(waiting or open_ones, key=lambda one: one._begun).transport.abort()
 
     def _check(self) -> None:
         """Close the connection if its time is over, and check that once more when it would be."""

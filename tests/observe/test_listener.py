@@ -4,11 +4,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import repeat
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from nats_scheduler.observe.address import ListenError, bound, is_loopback, url_of
@@ -18,7 +21,18 @@ from nats_scheduler.web.pages import healthz
 from nats_scheduler.web.running import TokenError, token_of
 from tests.harness.account import WAIT_SECONDS
 
-APP = Starlette(routes=[Route("/healthz", healthz)])
+
+async def form(request: Request) -> PlainTextResponse:
+    """Read a whole request."""
+    return PlainTextResponse(str(len(await request.body())))
+
+
+async def large(_request: Request) -> StreamingResponse:
+    """Answer more than any socket buffers, in parts."""
+    return StreamingResponse(repeat(bytes(100_000), 200))
+
+
+APP = Starlette(routes=[Route("/healthz", healthz), Route("/form", form, methods=["POST"]), Route("/large", large)])
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -98,6 +112,40 @@ async def test_hundreds_of_slow_clients_keep_nobody_from_an_answer(part: bytes) 
         for reader, writer in slow:  # a byte now and then keeps none of them open
             assert await is_closed(reader)
             writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /form HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n1",
+        b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    ],
+    ids=["half a body", "an answer that is not read"],
+)
+async def test_clients_that_stop_in_the_middle_of_a_request_keep_nobody_from_an_answer(sent: bytes) -> None:
+    async with listener(Limits(connections=4)) as url, httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+        held = []
+        for _ in range(3):
+            for _ in range(4):
+                held.append(await connected(url))
+                held[-1][1].write(sent)
+                await asyncio.sleep(0)
+            assert (await client.get(f"{url}/healthz", headers={"Connection": "close"})).status_code == 200
+        for _reader, writer in held:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("part", [b"G", b"GET /healthz HTTP/1.1\r\nX: "])
+async def test_a_byte_now_and_then_holds_no_connection_open(part: bytes) -> None:
+    async with listener(Limits(head_seconds=0.5)) as url:
+        reader, writer = await connected(url)
+        writer.write(part)
+        closed = asyncio.create_task(is_closed(reader))
+        while not closed.done():  # a deadline for each read would never end
+            writer.write(b"x")
+            await asyncio.wait([closed], timeout=0.1)
+        assert closed.result()
+        writer.close()
 
 
 async def test_a_connection_is_used_again_and_each_head_has_the_same_time() -> None:
