@@ -15,13 +15,18 @@ SCHEMES = ("nats", "tls")
 DEFAULT_PORT = 4222
 """The port of an address without one."""
 
+MASK = "***"
+"""What stands for a secret."""
+
 EXPECTED_URL = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
 
-_BEHIND_HOST = re.compile(r"(?P<host>://[^/?#,\s]*)(?P<mark>[/?#])[^,\s]+")
-_QUERY = re.compile(r"\?[^,\s]*=[^,\s]*")
-"""What may be a query behind a host without a scheme."""
+_NEXT_ADDRESS = re.compile(r",(?=\s*[A-Za-z][\w+.-]*://)")
+_ENDS_WITH_SCHEME = re.compile(r"(?:^|\s)[A-Za-z][\w+.-]*\Z")
+_MARK = re.compile(r"[/?#]")
+"""What ends a host and its port."""
 
-_USERINFO = re.compile(r"(?P<before>^|//|,)(?P<userinfo>[^/,\s]*(?:/(?!/)[^/@,\s]*)*)@")
+_BARE = re.compile(r"[^/?#\s]*[?#]|[^/?#\s]*:\d+/|\w+:/+[^/?#]*[/?#]")
+"""The beginning of an address without a scheme, or with a wrong one, up to what may hold a secret; of no path."""
 
 
 def split_servers(text: str) -> tuple[str, ...]:
@@ -54,10 +59,28 @@ def masked_url(text: str) -> str:
     """Return an address, or a comma-separated list, with its password or token replaced by `***`.
 
     A user without a password is a token for the server, so it is masked too; and so is a path, a query or a fragment.
+    A secret may contain anything, also blanks, commas and marks: what may be a part of one is masked.
     """
+    return ",".join(map(_masked_address, _NEXT_ADDRESS.split(text)))
 
-    def mask(match: re.Match[str]) -> str:
-        user, colon, _ = match["userinfo"].partition(":")
-        return f"{match['before']}{user}:***@" if colon else f"{match['before']}***@"
 
-    return _QUERY.sub("?***", _BEHIND_HOST.sub(r"\g<host>\g<mark>***", _USERINFO.sub(mask, text)))
+def _masked_address(text: str) -> str:
+    before, separator, address = text.partition("://")
+    if separator:
+        return before + separator + _masked(address) if _ENDS_WITH_SCHEME.search(before) else MASK
+    if "@" in text:
+        return _masked(text)
+    bare = _BARE.match(text)
+    return text if bare is None or bare.end() == len(text) else bare[0] + MASK
+
+
+def _masked(address: str) -> str:
+    """Return an address without a scheme, masked."""
+    userinfo, at, host = address.rpartition("@")
+    if _MARK.search(userinfo):
+        return MASK  # a password with a mark, or a query with an `@`: nothing shows where the host is
+    mark = _MARK.search(host)
+    if mark is not None and mark.end() < len(host):
+        host = host[: mark.end()] + MASK
+    user, colon, _password = userinfo.partition(":")
+    return (f"{user}:" if colon else "") + (MASK + at if at else "") + host
