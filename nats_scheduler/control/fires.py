@@ -21,7 +21,6 @@ from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, opened
 from nats_scheduler.control.errors import (
     ConflictError,
-    NoAnswerError,
     NotPossibleError,
     ScheduleError,
     UnknownOutcomeError,
@@ -29,7 +28,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import Published, ScheduleStore, Served
 from nats_scheduler.control.requested import RequestedFire, definition_of, requested_fire
 from nats_scheduler.control.settled import plan
-from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded
+from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
 from nats_scheduler.message.stored import StoredMessage
 
 DEFAULT_BACKFILL = 100
@@ -144,7 +143,7 @@ async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, 
     refuse the guard although nobody changed the schedule.
     """
     unanswered: UnknownOutcomeError | None = None
-    refused: ConflictError | None = None
+    behind: ScheduleError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
             published = await store.publish(stream, fire.target, fire.block, fire.body, expected=None)
@@ -154,16 +153,12 @@ async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, 
         except ConflictError as error:
             if unanswered is not None:
                 break  # the schedule was changed; the fire may have been stored before
-            last = await store.last(home, found.subject)
-            if last is None or last.sequence != found.sequence:
-                raise
-            refused = error
+            behind = await unseen(error, store, home, found.subject, found.sequence)
         except ScheduleError as error:
             raise unanswered or error from None
-    if unanswered is None and refused is not None:
-        raise NoAnswerError(f"{found.subject}: nobody changed it, and the leader of the stream does not know that yet")
-    assert unanswered is not None, "an attempt ends with a result, an error or no answer"
-    raise unanswered
+    failure = unanswered or behind
+    assert failure is not None, "an attempt ends with a result, an error or no answer"
+    raise failure
 
 
 async def _sample(store: ScheduleStore, stream: str, found: Current) -> StoredMessage | None:

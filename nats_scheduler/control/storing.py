@@ -6,6 +6,8 @@ The rules:
   another client is never lost.
 - If an attempt is not answered, the last message on the subject is read. If that is the one that was there before,
   the attempt is repeated; if it is what was to be stored, it is done. Any other error after that leaves it unknown.
+- A refusal is another client's change only if that is seen: a leader that is behind refuses too, and the attempt is
+  repeated.
 - Nothing is reported as stored that a stream with interest retention has acknowledged and not stored.
 
 Cost: one request, two on a work queue or interest stream; two more for each attempt that is not answered.
@@ -21,6 +23,7 @@ from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.errors import (
     ConflictError,
+    NoAnswerError,
     NotFoundError,
     NotPossibleError,
     RejectedError,
@@ -49,14 +52,16 @@ async def replace_message(
 ) -> int:
     """Store a message in place of the one with the sequence `expected`, 0 for none; return its sequence."""
     unanswered: UnknownOutcomeError | None = None
+    behind: ScheduleError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
             published = await store.publish(stream, subject, block, body, expected=expected)
         except UnknownOutcomeError as error:
             unanswered = error
-        except ConflictError:
+        except ConflictError as error:
             if unanswered is None:
-                raise
+                behind = await unseen(error, store, stream, subject, expected)
+                continue
         except ScheduleError as error:
             raise unanswered or error from None
         else:
@@ -68,8 +73,27 @@ async def replace_message(
             return last.sequence
         if (0 if last is None else last.sequence) != expected:
             break
-    assert unanswered is not None, "an attempt ends with a result, an error or no answer"
-    raise unanswered
+    failure = unanswered or behind
+    assert failure is not None, "an attempt ends with a result, an error or no answer"
+    raise failure
+
+
+async def unseen(
+    refused: ConflictError, store: ScheduleStore, stream: str, subject: str, expected: int
+) -> ScheduleError:
+    """Return what a refusal is if it is not repeated any more; raise it if another client's message is seen.
+
+    A leader that is behind refuses although `expected` is the last sequence, or does not have that message yet. Then it
+    has no later message, which a message that was removed does not have either.
+    """
+    last = await store.last(stream, subject)
+    found = 0 if last is None else last.sequence
+    if found == expected:
+        return NoAnswerError(f"{subject}: nobody changed it, and the leader of the stream does not know that yet")
+    seen = ConflictError(str(refused), found)
+    if found > expected:
+        raise seen from None
+    return seen
 
 
 async def delete_message(store: ScheduleStore, stream: str, message: StoredMessage) -> None:

@@ -20,6 +20,7 @@ from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule
 from nats_scheduler.control.switch import pause
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block
 
@@ -68,6 +69,52 @@ async def test_a_lost_race_is_a_conflict_and_loses_no_edit(operation: object) ->
         await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
     assert world.store.recorded == []
+
+
+@pytest.mark.parametrize("times", range(1, MAX_ATTEMPTS))
+@pytest.mark.parametrize("operation", [edit, pause])
+async def test_a_leader_that_is_behind_is_not_another_client(operation: object, times: int) -> None:
+    world = World()
+    world.put(block())
+    more = (SET,) if operation is edit else ()
+    world.store.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
+    with pytest.raises(NoAnswerError, match="nobody changed it"):
+        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+    assert world.store.recorded == []
+    world.store.faults.extend([Fault.BEHIND] * times)
+    assert (await operation(world.store, "S", SUBJECT, *more)).after == world.last().sequence  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("operation", [edit, pause, fire])
+async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict(operation: object) -> None:
+    world = World()
+    world.put(block())
+    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    more = (SET,) if operation is edit else ()
+    with pytest.raises(ConflictError) as raised:
+        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+    assert raised.value.sequence == 0
+    assert world.store.recorded == []
+
+
+@pytest.mark.parametrize("operation", [edit, pause, fire])
+async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_client(
+    operation: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World()
+    world.put(block())
+    more = (SET,) if operation is edit else ()
+    last, reads = world.store.last, 0
+
+    async def behind(stream: str, subject: str) -> StoredMessage | None:
+        nonlocal reads
+        reads += 1
+        return None if reads == 2 else await last(stream, subject)
+
+    monkeypatch.setattr(world.store, "last", behind)
+    world.store.faults.append(Fault.BEHIND)
+    assert (await operation(world.store, "S", SUBJECT, *more)).kind is not Kind.UNCHANGED  # type: ignore[operator]
+    assert reads == 2
 
 
 @pytest.mark.parametrize(
