@@ -9,9 +9,10 @@ from nats_scheduler.doctor.defects import empties_queues, refuses_discard_new, v
 from nats_scheduler.doctor.examination import examine
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on
-from tests.doctor.scenes import copied
-from tests.harness.account import account_on
-from tests.harness.servers import V2_14
+from tests.doctor.scenes import copied, schedule
+from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.servers import V2_14, V2_15
+from tests.harness.waiting import eventually
 
 
 @pytest.mark.parametrize(
@@ -67,3 +68,25 @@ async def test_a_copy_of_a_work_queue_is_reported_for_the_releases_that_empty_it
 @pytest.mark.parametrize("version", [(2, 12, 8), (2, 14, 6), (2, 15, 0), (2, 15, 1)])
 def test_other_releases_remove_only_what_is_copied(version: tuple[int, int, int]) -> None:
     assert not empties_queues(version)
+
+
+@pytest.mark.parametrize("version", [V2_14, V2_15])
+async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out(
+    shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    """A server that fails this has the defect: its release belongs into `empties_queues`."""
+    server, target = await shared_server(version), f"{stream_name}.out"
+    async with account_on(server.url) as account:
+        await copied("workqueue", part="out")(account, stream_name)
+        for between in ("a", "b"):
+            await account.publish(target)
+            await account.publish(f"{stream_name}.{between}", schedule(stream_name))
+        await account.publish(target)
+        await account.wait_for(f"{stream_name}-copy", target, 3)
+
+        async def is_copied() -> bool:
+            return await account.messages(stream_name, target) == []
+
+        await eventually(is_copied, within_seconds=WAIT_SECONDS, describe="what is copied is removed")
+        kept = [one.subject for one in await account.messages(stream_name, ">")]
+        assert kept == [f"{stream_name}.{rest}" for rest in ("s", "a", "b")]

@@ -1,12 +1,13 @@
 """Who fires which headers: the server on its flagged streams, the sidecar everywhere else, and never both."""
 
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireStored
+from nats_scheduler.engine.events import FireRefused, FireStored
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.stored import StoredMessage
@@ -18,7 +19,7 @@ from tests.harness.account import Account, Running, account_on, in_seconds, side
 from tests.harness.blocks import block_to_send
 from tests.harness.log_lines import capture_logs
 from tests.harness.processes import sidecar
-from tests.harness.servers import ALL_VERSIONS, V2_12, V2_14, V2_15
+from tests.harness.servers import ALL_VERSIONS, V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 SOON_SECONDS = 30.0
@@ -237,6 +238,38 @@ async def test_portable_cron_runs_on_a_flagged_stream_of_a_server_that_knows_onl
     await native.portable("cron", "*/1 * * * * *", "out.cron")
     assert len(await native.wait_for("out.every", 2)) >= 2
     assert len(await native.wait_for("out.cron", 2)) >= 2
+
+
+@pytest.mark.parametrize("plain", [V2_11, V2_15], indirect=True)
+async def test_portable_schedules_fire_into_a_full_stream_with_discard_new_once_it_has_room(
+    plain: Beside,
+) -> None:
+    name, account = plain.name, plain.account
+    await account.api.call(
+        f"STREAM.UPDATE.{name}",
+        {"name": name, "subjects": [f"{name}.>"], "storage": "memory", "discard": "new", "max_msgs": 2},
+    )
+    await account.publish(f"{name}.filler")
+    await plain.portable("s", f"@at {in_seconds(0.3)}", "out")
+    await eventually(
+        lambda: 10077 in [event.code for event in plain.sidecar.of(name, FireRefused)], within_seconds=SOON_SECONDS
+    )
+    assert len(await plain.messages("s")) == 1
+    await account.api.call(f"STREAM.PURGE.{name}", {"filter": f"{name}.filler"})
+    assert len(await plain.wait_for("out")) == 1
+
+
+@pytest.mark.parametrize("plain", ALL_VERSIONS, indirect=True)
+async def test_from_2_15_on_the_server_refuses_a_publish_with_nats_stream_source(plain: Beside) -> None:
+    """Check 17, for messages and portable schedules alike, after the other checks."""
+    target, cases = f"{plain.name}.out", []
+    for more in ({}, {"X-Nats-Schedule": "@hourly", "X-Nats-Schedule-Target": target}, {"Nats-Schedule": "@often"}):
+        block = block_to_send({**more, "Nats-Stream-Source": "A 1 > >"})
+        answer = json.loads((await plain.account.connection.request(f"{plain.name}.s", b"", block)).body)
+        cases.append(answer.get("error", {}).get("err_code", 0))
+    is_refused = plain.version == V2_15
+    wrong = REFUSED_ON_PLAIN_STREAMS if plain.version in (V2_12, V2_14, V2_15) else 0
+    assert cases == [10227 if is_refused else 0, 10227 if is_refused else 0, wrong]
 
 
 # -- what the operator reads -------------------------------------------------------------------------------------------
