@@ -129,7 +129,6 @@ async def test_clients_that_stop_in_the_middle_of_a_request_keep_nobody_from_an_
             for _ in range(4):
                 held.append(await connected(url))
                 held[-1][1].write(sent)
-                await asyncio.sleep(0)
             assert (await client.get(f"{url}/healthz", headers={"Connection": "close"})).status_code == 200
         for _reader, writer in held:
             writer.transport.abort()
