@@ -152,11 +152,35 @@ def _lost(case: Case) -> list[Violation]:
     purges = [operation for operation in case.history.operations if operation.schedule == EVERYTHING]
     purged = max((NEVER if one.completed_at is None else one.completed_at for one in purges), default=-1)
     found, end = [], case.history.end + case.terms.clock_ahead
+    rolled_up = _rolled_up(case)
     for (sequence, due), fire in case.stored.items():
         version = case.versions[sequence]
         lands = version.target in case.subjects  # what lies there goes when its publisher, or a fire, says so
-        if fire.sequence not in kept and not lands and fire.stored_at > purged and version.fire_gone_at(fire) > end:
+        last = rolled_up.get(version.target)
+        goes = lands or (last is not None and fire.sequence < last.sequence)
+        if fire.sequence not in kept and not goes and fire.stored_at > purged and version.fire_gone_at(fire) > end:
             found.append(_violation("Complete", version, f"the fire of {case.at(due)} is not stored any more"))
+    return found
+
+
+def _rolled_up(case: Case, until: int = NEVER) -> dict[str, FireSeen]:
+    """Return the last fire on each target that replaces those before it, of those stored until then (ns)."""
+    rolling = [fire for (sequence, _due), fire in case.stored.items() if case.versions[sequence].rolls_up]
+    return {fire.target: fire for fire in sorted(rolling, key=lambda one: one.sequence) if fire.stored_at < until}
+
+
+def _left_over(case: Case) -> list[Violation]:
+    """Find fires that lie below one that replaces them, of a schedule that nobody has removed since."""
+    kept, found = case.history.remaining_fires or set(), []
+    rolled_up = _rolled_up(case, case.history.end - 2 * case.terms.resumes_within)
+    for fire in case.history.fires:
+        last = rolled_up.get(fire.target)
+        if last is None or fire.sequence not in kept or fire.sequence >= last.sequence or fire.elsewhere:
+            continue
+        version = case.versions[case.targets[last.sequence][0]]
+        if version.may_end_from == NEVER and version.expires >= case.history.end:
+            evidence = f"the fire of {_time(case, fire)} lies below that of {_time(case, last)}, which replaces it"
+            found.append(_violation("Faithful", version, evidence))
     return found
 
 
@@ -192,7 +216,7 @@ def _is_beyond_knowledge(case: Case, fire: FireSeen) -> bool:
     if first is None:
         return False
     version = case.versions[fire.schedule_sequence or 0]
-    may_be_gone = case.terms.consumed or version.target in case.subjects
+    may_be_gone = case.terms.consumed or version.target in case.subjects or version.rolls_up
     gone_at = first.stored_at if may_be_gone else version.fire_gone_at(first)
     is_gone = fire.stored_at >= gone_at
     if is_gone and fire.stored_at >= first.stored_at + case.terms.duplicate_window:
@@ -234,7 +258,7 @@ def faithful(case: Case) -> list[Violation]:
         if got not in wanted:
             evidence = f"the fire of {case.at(due)} is {got}, expected {' or '.join(map(str, wanted))}"
             found.append(_violation("Faithful", version, evidence))
-    return found
+    return found + _left_over(case)
 
 
 def latest(case: Case) -> list[Violation]:

@@ -44,6 +44,8 @@ class Contents:
         appended.append((f"{prefix}Nats-Schedule-Next", "purge" if following is None else written(following)))
         if version.fire_ttl:
             appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
+        if version.rolls_up and self._terms.allows_roll_ups:
+            appended.append(("Nats-Rollup", "sub"))
         return [
             Content(version.target, body, (*headers, *appended, *report))
             for body, headers in self._bases(version, due, fire)
@@ -64,7 +66,7 @@ class Contents:
         sure = [one.fire_time or 0 for one in before if one.stored_at < known_by]
         # What is in another stream is not read back, and so it is as if it was gone after a takeover.
         may_be_gone = fire.elsewhere or self._terms.consumed or bool(version.fire_ttl) or self._lands(version)
-        may_be_gone = may_be_gone or self._purges
+        may_be_gone = may_be_gone or self._purges or version.rolls_up
         named = {one.fire_time or 0 for one in before if may_be_gone or (one.fire_time or 0) >= max(sure, default=0)}
         dues = version.dues(due - 1)
         found: list[Headers] = []

@@ -62,6 +62,8 @@ class Operation:
     """How long (ns) the schedule lives."""
     fire_ttl: int = 0
     """How long (s) its fires live; 0: as long as the stream keeps them."""
+    rolls_up: bool = False
+    """Whether a fire replaces those before it on its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,8 @@ class Terms:
     removed_by_workers: bool = False
     """Whether it is the acknowledgement of a worker, which is recorded, that removes them."""
     duplicate_window: int = 120 * SECOND
+    allows_roll_ups: bool = True
+    """Whether the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
     divided: bool = False
     """Whether the instances divide the work, so that a fault of one of them concerns all."""
 

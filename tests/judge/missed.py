@@ -69,7 +69,9 @@ def _backlog_begins(case: Evidence, version: Version) -> int:
     """
     known = max((_live_after(case, at) for at in case.history.found_no_checkpoint), default=-1)
     purges = any(operation.schedule == EVERYTHING for operation in case.history.operations)
-    may_be_gone = case.terms.consumed or version.target in case.subjects or purges or version.fire_ttl
+    may_be_gone = (
+        case.terms.consumed or version.target in case.subjects or purges or version.fire_ttl or version.rolls_up
+    )
     may_be_gone = may_be_gone or any(fire.elsewhere for fire in version.fires)  # they are not read back
     times = [fire.fire_time for fire in version.fires if fire.fire_time is not None]
     return min(known, NEVER if may_be_gone else min(times, default=NEVER))

@@ -18,6 +18,8 @@ def headers_of(operation: Operation, *, elsewhere: bool) -> dict[str, str]:
         headers["Nats-TTL"] = f"{operation.ttl // SECOND}s"
     if operation.fire_ttl:
         headers["Nats-Schedule-TTL"] = f"{operation.fire_ttl}s"
+    if operation.rolls_up:
+        headers["Nats-Schedule-Rollup"] = "sub"
     return _portable(headers) if elsewhere else headers
 
 

@@ -31,6 +31,7 @@ class Version:
     headers: Headers = ()
     source: str = ""
     fire_ttl: int = 0
+    rolls_up: bool = False
     expires: int = NEVER
     """When its TTL runs out: it fires for no time from then on."""
     may_end_from: int = NEVER
@@ -98,6 +99,7 @@ def versions_of(history: History) -> dict[int, Version]:
             operation.headers,
             operation.source,
             operation.fire_ttl,
+            operation.rolls_up,
             seen.stored_at + operation.ttl,
         )
     expiring = [version for version in versions.values() if version.expires < NEVER]

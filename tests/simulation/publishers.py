@@ -57,6 +57,7 @@ class Publishers:
         self._elsewhere = Random(f"what is elsewhere {scenario.seed}")
         self._overlapping = Random(f"what overlaps {scenario.seed}")
         self._pausing = Random(f"what is paused {scenario.seed}")
+        self._rolling_up = Random(f"what rolls up {scenario.seed}")
         self._combining = Random(f"what is combined {scenario.seed}")
         """Draws a further policy of a schedule that has another one already."""
         self._trace = trace
@@ -121,7 +122,7 @@ class Publishers:
     def _sample_headers(self) -> dict[str, str]:
         """Return headers of which only the first may be found in a fire."""
         headers = {"X-Sample": str(self._fed), "Nats-Msg-Id": f"sample {self._fed}", "Nats-Trace-Dest": "elsewhere"}
-        if self._content.random() < 0.3:
+        if self._content.random() < 0.3 and not self._scenario.rolls_up:
             headers["Nats-Rollup"] = "sub"
         return headers
 
@@ -172,6 +173,11 @@ class Publishers:
             fire_ttl = self._content.choice([1, 5, 20])
             # A server of 2.10 does not act on it, and the sidecar does not either in another stream.
             operation.fire_ttl = 0 if operation.target in SHARED_TARGETS else fire_ttl
+        is_own = operation.target.startswith("t.")
+        # What is removed counts as finished, and so a policy of overlaps sees a roll-up as the end of the fire before.
+        is_held_back = operation.pattern is not None and bool(operation.pattern.policies.consumer)
+        if self._scenario.rolls_up and is_own and not is_held_back:
+            operation.rolls_up = self._rolling_up.random() < 0.6
 
     def _pattern(self) -> Pattern:
         kind = self._random.choice(["at", "at", "every", "cron"])

@@ -117,6 +117,11 @@ class Scenario:
     overlaps: bool
     """Whether some schedules hold fires back while the one before is unfinished, and workers take their time."""
 
+    rolls_up: bool = False
+    """Whether fires of some schedules replace those before them, in a stream that does not take `Nats-Rollup`.
+
+    No draw either.
+    """
     snapshots: bool = False
     """Whether instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
@@ -140,6 +145,7 @@ class Scenario:
             divided=self.divides,
             consumed=self.consumes,
             duplicate_window=self.duplicate_window,
+            allows_roll_ups=not self.rolls_up,
         )
 
     def _in_flight(self) -> int:
@@ -189,6 +195,12 @@ def drawn(seed: int) -> Scenario:
         pauses=Random(f"pausing {seed}").random() < 0.3,
         overlaps=Random(f"overlap {seed}").random() < 0.3,
     )
+
+
+def with_roll_ups(seed: int) -> Scenario:
+    """Draw the scenario of a seed in which fires are followed by purges of their targets, and instances are killed."""
+    usual = drawn(seed)
+    return replace(usual, rolls_up=True, consumes=False, kinds=tuple(dict.fromkeys((*usual.kinds, "kill", "crash"))))
 
 
 def with_snapshots(seed: int) -> Scenario:

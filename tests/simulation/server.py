@@ -82,7 +82,7 @@ class Server:
         config = {
             "name": "SIM",
             "subjects": ["s.*", "t.*", "x.>", f"{SOURCES}*"] if scenario.elsewhere else [">"],
-            "allow_rollup_hdrs": True,
+            "allow_rollup_hdrs": not scenario.rolls_up,
             "allow_msg_ttl": scenario.expires,
             "duplicate_window": scenario.duplicate_window,
             "num_replicas": 3 if scenario.lags else 1,
