@@ -32,8 +32,11 @@ DEFAULT_CONTENT_MEMORY_BYTES = 64 * 1024 * 1024
 MAX_SMALL_BYTES = 8 * 1024
 """Largest content, headers included, that is small; in a memory of less than 512 KiB a 64th of it."""
 
-LARGE_AHEAD_NS = 1 * SECOND
-"""How long before its fire a large content is read: what is due later has to leave it the room."""
+LARGE_AHEAD_NS = 250 * MILLISECOND
+"""How long before its fire a large content is read.
+
+So long at most waits a sample, which is read when it is due, for the room of what is due after it.
+"""
 
 LOOK_FOR_ROOM_INTERVAL_NS = 10 * MILLISECOND
 """How often a stream looks whether others have made room."""
