@@ -3,31 +3,226 @@
 Rule: what will be done is shown before, and is confirmed; what was shown is what is done. A schedule that another
 client has changed since is left as it is and reported, and the others are done. So an apply that failed or was killed
 is finished by running it again.
-Cost: see `cli.planning` and `control.applying`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
+Cost: see `cli.apply` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
 from typing import Any
 
 import click
 
+from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
 from nats_scheduler.cli.many import change_each
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning, printable
-from nats_scheduler.cli.plan_output import plans_document, print_plans
-from nats_scheduler.cli.planning import Wanted, plan_all, wanted_options
-from nats_scheduler.cli.progress import ProgressBar, progress_bar
-from nats_scheduler.control.applying import carrying_out
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import EXIT_FAILED, EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.cli.process import ProgressBar, progress_bar
 from nats_scheduler.control.changes import Author
+from nats_scheduler.control.declared import is_owner
 from nats_scheduler.control.each import Done
+from nats_scheduler.control.plan import Action, Difference, Step, carrying_out
 from nats_scheduler.control.port import ScheduleStore
-from nats_scheduler.files.planning import StreamPlan
-from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.files.document import Problem
+from nats_scheduler.files.planning import StreamPlan, plan_files
+from nats_scheduler.files.reading import StreamFile, read_files
+from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.policies import MAX_TEXT_CHARS
+from nats_scheduler.observe.documents import change_document, plan_document, step_document
+from nats_scheduler.observe.texts import printable
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.load import ResolvedSettings
+
+# What `diff` and `apply` print of a plan: lines for people, and a document.
+#
+# Rule: of each schedule that is changed, each header is shown before and after; nothing that stays is shown.
+# Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\udcXX`.
+
+MARKS = {Action.ADD: "+", Action.REMOVE: "-"}
+"""What a line begins with; all other changes have a `~`."""
+
+_WORDS = {
+    Action.ADD: "to add",
+    Action.REPLACE: "to change",
+    Action.PAUSE: "to pause",
+    Action.RESUME: "to resume",
+    Action.REMOVE: "to remove",
+}
+
+
+def print_plans(plans: Sequence[StreamPlan], most: int | None = None) -> None:
+    """Print what would be done in each stream, at most so many changes of each; notes go to standard error."""
+    for one in plans:
+        steps = one.plan.steps
+        shown = steps if most is None else steps[:most]
+        for step in shown:
+            click.echo("\n".join(map(printable, _lines(step, one))))
+        if len(shown) < len(steps):
+            click.echo(f"and {len(steps) - len(shown):,} more in stream {one.plan.stream}: `diff` shows all of them")
+        click.echo(printable(summary(one)))
+        for step in shown:
+            for note in step.notes:
+                print_warning(printable(f"{step.subject}: {note}"))
+
+
+def summary(one: StreamPlan) -> str:
+    """Return the numbers of one plan as one line."""
+    plan = one.plan
+    numbers = Counter(step.action for step in plan.steps)
+    parts = [f"{numbers[action]:,} {words}" for action, words in _WORDS.items() if numbers[action]]
+    parts.append(f"{plan.unchanged:,} unchanged")
+    if plan.ended:
+        parts.append(f"{len(plan.ended):,} not added, because their time has passed")
+    if plan.unlisted:
+        parts.append(f"{plan.unlisted:,} of {one.owner} in no file (--prune removes them)")
+    return f"stream {plan.stream}: {', '.join(parts)}"
+
+
+def plans_document(plans: Sequence[StreamPlan]) -> dict[str, Any]:
+    """Describe plans."""
+    return {
+        "streams": [*map(plan_document, plans)],
+        "steps": [step_document(one.plan.stream, step) for one in plans for step in one.plan.steps],
+    }
+
+
+def _lines(step: Step, one: StreamPlan) -> Iterator[str]:
+    yield f"{MARKS.get(step.action, '~')} {one.plan.stream}  {step.subject}"
+    if step.action is Action.ADD:
+        yield f"    {_described(step)}"
+    for difference in step.differences:
+        yield f"    {difference.name}: {_value(difference, difference.old)} → {_value(difference, difference.new)}"
+
+
+def _described(step: Step) -> str:
+    """Return what a new schedule is, in one line: its pattern and its target."""
+    names = (b"Nats-Schedule", b"X-Nats-Schedule", b"Nats-Schedule-X-Paused", b"X-Nats-Schedule-X-Paused")
+    found = [(name, value) for name in names if (value := header_value(step.block, name)) is not None]
+    targets = (b"Nats-Schedule-Target", b"X-Nats-Schedule-Target", b"X-Nats-Schedule-X-Target")
+    target = next((value for name in targets if (value := header_value(step.block, name)) is not None), b"")
+    name, pattern = found[0] if found else (b"", b"")
+    paused = ", paused" if name.endswith(b"Paused") else ""
+    return f"{decoded(pattern)} → {decoded(target)}{paused}"
+
+
+def _value(difference: Difference, values: Sequence[bytes]) -> str:
+    if not values:
+        return "none"
+    if difference.name == "paused":
+        return decoded(values[0])
+    return ", ".join(map(_shown, values))
+
+
+def _shown(value: bytes) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value):,} bytes"
+    return repr(text) if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]!r}… ({len(value):,} bytes)"
+
+
+# What `diff` and `apply` share: read the files, and end the command with all that is wrong with them.
+#
+# Rule: nothing is planned from files with a problem, and a command that ends because of problems names all of them:
+# those that the files have by themselves, or else those that their streams have with them. Cost: see
+# `files.planning`.
+
+SUFFIXES = (".yaml", ".yml", ".json")
+"""The files that are read of a directory."""
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was asked for: the files, and how they are compared."""
+
+    files: Sequence[StreamFile]
+    prune: bool
+    takes_over: bool
+
+
+def wanted_options(command: Command) -> Command:
+    """Give a command its files and the options that say how they are compared: it gets them as `wanted`."""
+
+    @wraps(command)
+    def run(files: tuple[Path, ...], owner: str | None, prune: bool, take_over: bool, **arguments: Any) -> Any:
+        read = _with_owner(_read(files), owner)
+        if prune and any(one.owner is None for one in read):
+            raise click.UsageError(
+                "--prune removes what carries an owner's label: expected --owner, or owner in each file"
+            )
+        return command(wanted=Wanted(read, prune, take_over), **arguments)
+
+    decorated: Command = connection_options(run)
+    for option in (
+        click.option("--take-over", is_flag=True, help="Change schedules that carry the label of another owner too."),
+        click.option("--prune", is_flag=True, help="Remove schedules with the owner's label that are in no file."),
+        click.option("--owner", metavar="NAME", help="The label, X-Owner, of all schedules in the files."),
+        click.argument(
+            "files",
+            metavar="FILE…",
+            nargs=-1,
+            required=True,
+            type=click.Path(path_type=Path, exists=True, allow_dash=True),
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated
+
+
+async def plan_all(access: Access, wanted: Wanted) -> list[StreamPlan]:
+    """Plan what the files want of each stream; end the command with 1 if a stream would not accept it."""
+    plans, problems = await plan_files(access.store, wanted.files, prune=wanted.prune, takes_over=wanted.takes_over)
+    if problems:
+        raise problems_error(problems, 1)
+    return plans
+
+
+def problems_error(problems: Iterable[Problem], exit_code: int) -> CommandError:
+    """Return the error that ends a command because of its files: one line for each problem."""
+    lines = []
+    for one in problems:
+        text = str(one)
+        has_code = one.code is None or f"code {one.code}" in text
+        lines.append(printable(text if has_code else f"{text} (server code {one.code})"))
+    return CommandError("\n".join(lines), exit_code)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def _read(paths: Sequence[Path]) -> list[StreamFile]:
+    """Read files, and those in directories; end the command with 2 and all problems if there are any."""
+    texts = [(str(path), file_content(path)) for given in paths for path in _files_of(given)]
+    files, problems = read_files(texts)
+    if problems:
+        raise problems_error(problems, EXIT_WRONG_USE)
+    return files
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.iterdir() if one.suffix in SUFFIXES and one.is_file())
+    if not found:
+        raise click.UsageError(f"{path}: expected files that end in {', '.join(SUFFIXES)}")
+    return found
+
+
+def _with_owner(files: list[StreamFile], owner: str | None) -> list[StreamFile]:
+    if owner is None:
+        return files
+    if not is_owner(owner):
+        raise click.UsageError(f"--owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
+    return [one.owned_by(owner) for one in files]
+
 
 MAX_STEPS_SHOWN = 200
 """The most changes of one stream that are shown for people."""
@@ -37,7 +232,7 @@ MAX_STEPS_SHOWN = 200
 @wanted_options
 @click.option("--yes", is_flag=True, help="Do it without a question.")
 @change_options
-def command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: How) -> None:
+def apply_command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: How) -> None:
     """Make the schedules of streams those of files.
 
     FILE is a file of schedules, a directory of such files, or - for standard input.
@@ -98,3 +293,36 @@ def _document(plans: Sequence[StreamPlan], done: Sequence[Done]) -> dict[str, An
         for subject, error in one.failures.items()
     ]
     return {"changes": [change_document(change) for one in done for change in one.changes.values()], "errors": errors}
+
+
+# `nats-scheduler diff`: what `apply` would do with these files.
+#
+# Rule: the plan is the one that `apply` carries out. The exit codes are those of `diff(1)`: 1 is a difference.
+
+EXIT_DIFFERENT = 1
+
+
+@click.command("diff")
+@wanted_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def diff_command(resolved: ResolvedSettings, wanted: Wanted, as_json: bool) -> None:
+    """Show what `apply` would do with files of schedules.
+
+    FILE is a file of schedules, a directory of such files, or - for standard input.
+    Exit codes: 0 no difference, 1 differences, 2 wrong use, a file that is wrong or that a stream would not accept, or
+    the server refuses or is not reached.
+    """
+    plans = _planned(resolved, wanted)
+    differ = any(one.plan.steps for one in plans)
+    if as_json:
+        print_json({"differences": differ, **plans_document(plans)})
+    else:
+        print_plans(plans)
+    raise click.exceptions.Exit(EXIT_DIFFERENT if differ else 0)
+
+
+def _planned(resolved: ResolvedSettings, wanted: Wanted) -> list[StreamPlan]:
+    try:
+        return in_store(resolved, lambda access: plan_all(access, wanted))
+    except CommandError as error:
+        raise CommandError(error.message, EXIT_WRONG_USE) from None

@@ -17,20 +17,22 @@ import click
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.completion import complete_calendar
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, printable
+from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, wide_option
-from nats_scheduler.jetstream.calendars import CalendarBucket, CalendarText
+from nats_scheduler.jetstream.buckets import CalendarBucket, CalendarText
+from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
     NAME_GRAMMAR,
     Calendar,
+    Days,
+    days_text,
     is_calendar_name,
     read_calendar,
+    read_days,
     with_days,
     without_days,
 )
-from nats_scheduler.schedule.days import Days, days_text, read_days
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 

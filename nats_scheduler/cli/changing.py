@@ -10,29 +10,91 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, TypeVar
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
-from nats_scheduler.cli.changed import print_change
+from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, printable
-from nats_scheduler.cli.past import check_schedule
-from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
-from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
+from nats_scheduler.cli.output import CommandError, print_json
+from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.port import ScheduleStore
-from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.texts import printable, time_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.load import ResolvedSettings
+
+# What the commands that change schedules print for people: a line for each change.
+#
+# Rule: a dry run prints the same lines with `would be`.
+
+MAX_FIRES_SHOWN = 20
+"""The most fire times of one change that are printed for people; JSON has all."""
+
+
+def print_change(change: Change, *, dry_run: bool) -> None:
+    """Print a change, one line, and below it the fire times that were stored, and what to know of it."""
+    click.echo(printable(change_text(change, dry_run=dry_run)))
+    for fire in change.fires[:MAX_FIRES_SHOWN] if change.kind is Kind.BACKFILLED else ():
+        click.echo(f"  {time_text(fire)}")
+    if change.kind is Kind.BACKFILLED and len(change.fires) > MAX_FIRES_SHOWN:
+        click.echo(f"  and {len(change.fires) - MAX_FIRES_SHOWN:,} more")
+    for note in change.notes:
+        click.echo(f"  {printable(note)}")
+
+
+def change_text(change: Change, *, dry_run: bool) -> str:
+    """Return what was done, or would be done, as one line."""
+    return f"{change.subject} {_WORDS[change.kind](change, 'would be ' if dry_run else '')}"
+
+
+def _replaced(change: Change, would: str) -> str:
+    if would or change.after is None:
+        return f"{would}{change.kind.value}"
+    return f"{change.kind.value}: sequence {change.after} in place of {change.before}"
+
+
+def _added(change: Change, would: str) -> str:
+    return "would be added" if would else f"added: sequence {change.after}"
+
+
+def _unchanged(change: Change, _would: str) -> str:
+    return f"unchanged: sequence {change.before}"
+
+
+def _removed(change: Change, would: str) -> str:
+    return f"{would}removed: it {'is' if would else 'was'} sequence {change.before}"
+
+
+def _fired(change: Change, would: str) -> str:
+    times = ", ".join(map(time_text, change.fires))
+    return f"{would}fired once, beside its schedule, with the fire time {times}"
+
+
+def _backfilled(change: Change, would: str) -> str:
+    number = len(change.fires)
+    return f"{would}backfilled: {number:,} fire{'' if number == 1 else 's'}"
+
+
+_WORDS: Mapping[Kind, Callable[[Change, str], str]] = {
+    Kind.ADDED: _added,
+    Kind.UNCHANGED: _unchanged,
+    Kind.EDITED: _replaced,
+    Kind.PAUSED: _replaced,
+    Kind.RESUMED: _replaced,
+    Kind.REMOVED: _removed,
+    Kind.FIRED: _fired,
+    Kind.BACKFILLED: _backfilled,
+}
+
 
 T = TypeVar("T")
 Command = Callable[..., Any]

@@ -21,19 +21,25 @@ from nats_scheduler.cli.output import (
     CommandError,
     print_json,
     print_warning,
-    printable,
     rejection_error,
 )
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, check_create
-from nats_scheduler.observe.checks import ANY_STREAM_RULES, DEFAULT_SUBJECT, is_valid, pattern_reading, reading_document
 from nats_scheduler.observe.documents import CheckedDocument
+from nats_scheduler.observe.explanations import (
+    ANY_STREAM_RULES,
+    DEFAULT_SUBJECT,
+    is_valid,
+    pattern_reading,
+    reading_document,
+)
 from nats_scheduler.observe.message_warnings import pattern_warnings, warnings_about
+from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Syntax
-from nats_scheduler.settings.bounded_file import read_bounded
+from nats_scheduler.settings.json_files import read_bounded
 
 
 def no_schedule_error(hint: str) -> CommandError:

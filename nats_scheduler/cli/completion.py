@@ -93,7 +93,7 @@ async def _find_subjects(parameters: dict[str, Any], incomplete: str, found: set
 
 
 async def _calendar_names(parameters: dict[str, Any]) -> list[str]:
-    from nats_scheduler.jetstream.calendars import CalendarBucket
+    from nats_scheduler.jetstream.buckets import CalendarBucket
 
     resolved = _resolved(parameters)
     async with _asked(resolved) as (connection, api):

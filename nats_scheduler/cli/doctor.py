@@ -15,19 +15,15 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning
-from nats_scheduler.cli.progress import progress_bar
-from nats_scheduler.cli.session import Session, open_session
-from nats_scheduler.cli.sidecars import with_sidecars
-from nats_scheduler.cli.tables import wide_option
-from nats_scheduler.doctor.codes import Severity
-from nats_scheduler.doctor.documents import report_document
-from nats_scheduler.doctor.examination import examine
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning, wide_option
+from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.cli.session import Session, open_session, with_sidecars
+from nats_scheduler.doctor.examination import examine, report_document
 from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, Sidecar
-from nats_scheduler.doctor.finding import Finding, Report
+from nats_scheduler.doctor.finding import Finding, Report, Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
-from nats_scheduler.doctor.reach import is_inbox_denied, reach_servers
+from nats_scheduler.doctor.server import is_inbox_denied, reach_servers
 from nats_scheduler.jetstream.errors import (
     ApiError,
     ConnectError,
@@ -36,7 +32,7 @@ from nats_scheduler.jetstream.errors import (
     NoAnswerError,
     NotPermittedError,
 )
-from nats_scheduler.jetstream.reading_progress import Progress
+from nats_scheduler.jetstream.streams import Progress
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 

@@ -18,12 +18,12 @@ from nats_scheduler.cli.next import (
     instant_of,
     syntax_option,
 )
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
-from nats_scheduler.cli.tables import moment_text, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import explanation_document
+from nats_scheduler.observe.texts import moment_text
 from nats_scheduler.schedule.clock_changes import with_clock_changes
 from nats_scheduler.schedule.explain import explain_pattern
 from nats_scheduler.schedule.patterns import Pattern

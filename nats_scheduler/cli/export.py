@@ -18,9 +18,10 @@ from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.changing import Access, in_store
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_warning, printable
-from nats_scheduler.control.exporting import exported
+from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.control.declared import exported
 from nats_scheduler.files.writing import Format, stream_document, written_file
+from nats_scheduler.observe.texts import printable
 from nats_scheduler.settings.load import ResolvedSettings
 
 FORMATS: tuple[Format, ...] = ("yaml", "json")

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import click
 
+from nats_scheduler.cli.arguments import instant_of
 from nats_scheduler.cli.changing import How, change_one, change_options, one_options
-from nats_scheduler.control.fires import fire
+from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL, backfill, fire
 from nats_scheduler.settings.load import ResolvedSettings
 
 
 @click.command("fire")
 @one_options
 @change_options
-def command(resolved: ResolvedSettings, stream: str, subject: str, how: How) -> None:
+def fire_command(resolved: ResolvedSettings, stream: str, subject: str, how: How) -> None:
     """Fire a schedule once, now.
 
     It is the schedule on SUBJECT, in STREAM. The fire has the current time as its fire time; the schedule goes on.
@@ -23,4 +24,43 @@ def command(resolved: ResolvedSettings, stream: str, subject: str, how: How) -> 
     """
     change_one(
         resolved, how, lambda access: fire(access.store, stream, subject, author=how.author, dry_run=how.dry_run)
+    )
+
+
+# `nats-scheduler backfill`: store past fires of a schedule that were not stored in their time.
+#
+# Rule: see `control.fires`; what is stored already is not stored again.
+# Limit: fires that a consumer or a limit has removed from the stream are not known there.
+
+
+@click.command("backfill")
+@one_options
+@click.option("--from", "since", metavar="TIME", required=True, help="The first fire time, RFC 3339 with an offset.")
+@click.option("--to", "until", metavar="TIME", required=True, help="The last fire time, RFC 3339 with an offset.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, MAX_BACKFILL),
+    default=DEFAULT_BACKFILL,
+    help=f"Store nothing if more fires are missing: 1 to {MAX_BACKFILL:,}, {DEFAULT_BACKFILL} unless given.",
+)
+@change_options
+def backfill_command(
+    resolved: ResolvedSettings, stream: str, subject: str, since: str, until: str, limit: int, how: How
+) -> None:
+    """Store past fires of a schedule that are not stored.
+
+    It is the schedule on SUBJECT, in STREAM; its fire times between --from and --to count, both included.
+    Exit codes: 0 done, also if none is missing, 1 there is no schedule, or the server refuses or is not reached,
+    2 wrong use or settings.
+    """
+    first, last = instant_of("--from", since), instant_of("--to", until)
+    if first > last:
+        raise click.UsageError(f"--from of {since!r} is later than --to of {until!r}")
+    change_one(
+        resolved,
+        how,
+        lambda access: backfill(
+            access.store, stream, subject, first, last, limit=limit, author=how.author, dry_run=how.dry_run
+        ),
     )

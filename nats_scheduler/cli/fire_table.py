@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
-from nats_scheduler.cli.tables import print_table, shortened
+from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import local_text
+from nats_scheduler.observe.texts import shortened
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND

@@ -16,14 +16,13 @@ import click
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning
-from nats_scheduler.cli.progress import progress_bar
-from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
-from nats_scheduler.cli.tables import print_table, time_text, wide_option
-from nats_scheduler.engine.graduation import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
-from nats_scheduler.jetstream.reading_progress import reading_progress
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning, wide_option
+from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
+from nats_scheduler.engine.views.graduation import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
+from nats_scheduler.observe.texts import time_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.graduation import Graduated, Graduation
 from nats_scheduler.runtime.modes import Mode

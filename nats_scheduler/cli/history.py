@@ -1,6 +1,6 @@
 """`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
 
-Rule: what is shown is what is stored in the stream (`service.fire_history`): fires of sidecars and of servers.
+Rule: what is shown is what is stored in the stream (`service.history`): fires of sidecars and of servers.
 A running sidecar is asked (`service.client`); if none answers, the stream is read here, with the same code.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
@@ -13,21 +13,20 @@ from dataclasses import dataclass
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_schedule, check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, printable
-from nats_scheduler.cli.past import check_schedule, instant_since, limit_option, since_option
+from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import past_fire_document
+from nats_scheduler.observe.texts import moment_text, printable, span_text, time_text
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.client import ask_for_fires
-from nats_scheduler.service.fire_history import DEFAULT_FIRES, MAX_FIRES, FireQuery, FoundFires, find_fires
+from nats_scheduler.service.history import DEFAULT_FIRES, MAX_FIRES, FireQuery, FoundFires, find_fires
 from nats_scheduler.settings.load import ResolvedSettings
 
 SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND

@@ -21,24 +21,31 @@ from nats_scheduler.cli.history import print_past_fires, read_fires
 from nats_scheduler.cli.listing import Listing, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, printable
+from nats_scheduler.cli.output import CommandError, fold, print_json, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
-from nats_scheduler.cli.tables import fold, moment_text, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.shards import shard_of
-from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
-from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies, schedule_words
-from nats_scheduler.observe.texts import how_to_resume
+from nats_scheduler.observe.texts import (
+    NO_SERVER_KNOWS,
+    has_ignored_policies,
+    how_to_resume,
+    moment_text,
+    printable,
+    schedule_words,
+    span_text,
+    time_text,
+)
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.fire_history import FireQuery, FoundFires
+from nats_scheduler.service.history import FireQuery, FoundFires
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000

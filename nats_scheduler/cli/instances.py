@@ -15,17 +15,16 @@ from collections.abc import Sequence
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, printable
+from nats_scheduler.cli.output import print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, wide_option
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import AnsweredInstances, ask_for_instances
+from nats_scheduler.service.client import AnsweredInstances, ask_for_instances, read_instant
 from nats_scheduler.service.instances import instance_document
-from nats_scheduler.service.read_back import read_instant
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.settings.load import ResolvedSettings
 

@@ -1,7 +1,7 @@
 """What `changes` and `failures` share: both show advisories, from the stream that keeps them.
 
 Rule: both have the same arguments and options, checked before a server is asked.
-Cost: see `service.kept_failures`. Limit: the stream exists only where a sidecar keeps failures.
+Cost: see `service.history`. Limit: the stream exists only where a sidecar keeps failures.
 """
 
 from __future__ import annotations
@@ -11,16 +11,31 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import Command, connection_options
-from nats_scheduler.cli.output import CommandError
-from nats_scheduler.cli.past import instant_since, limit_option, since_option
-from nats_scheduler.cli.session import Session
-from nats_scheduler.cli.tables import wide_option
+from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.control.changes import MAX_FIRES_NAMED, Kind
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.service.kept_failures import DEFAULT_FAILURES, MAX_FAILURES, FailureQuery
+from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.texts import moment_text, what_happened
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.client import ask_for_failures
+from nats_scheduler.service.history import (
+    DEFAULT_FAILURES,
+    MAX_FAILURES,
+    ChangeQuery,
+    FailureQuery,
+    FoundChanges,
+    FoundFailures,
+    KeptChange,
+    failure_document,
+    find_changes,
+    find_failures,
+)
+from nats_scheduler.settings.load import ResolvedSettings
 
 
 def kept_options(command: Command) -> Command:
@@ -62,3 +77,111 @@ def print_completeness(*, is_complete: bool) -> None:
     """Print that a list is not complete, if so, and how to get a complete one."""
     if not is_complete:
         click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
+
+
+# `nats-scheduler changes`: who changed schedules, when and why, newest first.
+#
+# Rule: what is shown is what those who changed schedules by commands, by the micro service or by the Python client
+# have published as advisories, as far as a stream keeps them (`service.history`). Nothing vouches for the names.
+# Cost: a few requests. Limit: a change by any other client, such as `nats pub`, is not among them.
+
+
+@click.command("changes")
+@kept_options
+def changes_command(resolved: ResolvedSettings, query: ChangeQuery, wide: bool, as_json: bool) -> None:
+    """Show who changed schedules, when and why, newest first.
+
+    Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
+    Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    kept_in = resolved.settings.failures_stream
+    found = in_session(resolved, lambda session: _read_changes(session, kept_in, query))
+    if as_json:
+        documents = [_document(change) for change in found.changes]
+        print_json({"kept_in": kept_in, "complete": found.is_complete, "changes": documents})
+    else:
+        _print_changes(found, wide=wide)
+
+
+async def _read_changes(session: Session, kept_in: str, query: ChangeQuery) -> FoundChanges:
+    return await find_changes(session.connection, session.api, await keeping_stream(session, kept_in), query)
+
+
+def _document(kept: KeptChange) -> dict[str, Any]:
+    return {"stored": format_rfc3339(kept.stored_at), "kept_as": kept.sequence, **change_document(kept.change)}
+
+
+def _print_changes(found: FoundChanges, *, wide: bool) -> None:
+    if found.changes:
+        columns = ["when (UTC)", "stream", "schedule", "what", "by", "why", "sequence"]
+        rows = [_cells(kept) for kept in found.changes]
+        print_table(columns, rows, optional=["sequence", "stream"], wide=wide)
+        number = len(found.changes)
+        click.echo(f"{number} change{'' if number == 1 else 's'}, newest first")
+    else:
+        click.echo("no change is kept")
+    print_completeness(is_complete=found.is_complete)
+
+
+def _cells(kept: KeptChange) -> list[str]:
+    change = kept.change
+    sequences = dict.fromkeys(str(one) for one in (change.before, change.after) if one is not None)
+    what = change.kind.value
+    if change.kind is Kind.BACKFILLED:
+        number = len(change.fires)
+        what += f" {number} fire{'' if number == 1 else 's'}" + (" or more" if number == MAX_FIRES_NAMED else "")
+    return [
+        moment_text(kept.stored_at),
+        change.stream,
+        change.subject,
+        what,
+        change.author.name,
+        change.author.reason,
+        " → ".join(sequences),
+    ]
+
+
+# `nats-scheduler failures`: what went wrong with schedules, newest first.
+#
+# Rule: what is shown is what sidecars published as advisories, as far as a stream keeps it (`service.history`).
+# A running sidecar is asked (`service.client`); if none answers, that stream is read here, with the same code.
+# Cost: a few requests. Limit: what went wrong while no sidecar had a connection was not published.
+
+
+@click.command("failures")
+@kept_options
+def failures_command(resolved: ResolvedSettings, query: FailureQuery, wide: bool, as_json: bool) -> None:
+    """Show what went wrong with schedules, newest first.
+
+    Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
+    A running sidecar is asked; if none answers, the stream that keeps them is read.
+    Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
+    """
+    kept_in = resolved.settings.failures_stream
+    found = in_session(resolved, lambda session: _read_failures(session, kept_in, query))
+    if as_json:
+        documents = [failure_document(failure) for failure in found.failures]
+        print_json({"kept_in": kept_in, "complete": found.is_complete, "failures": documents})
+    else:
+        _print_failures(found, wide=wide)
+
+
+async def _read_failures(session: Session, kept_in: str, query: FailureQuery) -> FoundFailures:
+    answered = await ask_for_failures(session.service, kept_in, query)
+    if answered is not None:
+        return answered
+    return await find_failures(session.connection, session.api, await keeping_stream(session, kept_in), query)
+
+
+def _print_failures(found: FoundFailures, *, wide: bool) -> None:
+    if not found.failures:
+        click.echo("nothing went wrong, as far as it is kept")
+    else:
+        rows = [
+            [moment_text(one.stored_at), one.kind, one.stream, one.schedule or "", what_happened(one.body)]
+            for one in found.failures
+        ]
+        print_table(["stored (UTC)", "kind", "stream", "schedule", "what"], rows, wide=wide)
+        number = len(found.failures)
+        click.echo(f"{number} failure{'' if number == 1 else 's'}, newest first")
+    print_completeness(is_complete=found.is_complete)

@@ -5,28 +5,102 @@ Rule: nothing is changed. Cost: a question, or all of each stream, headers only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nats_scheduler.cli.failing import FailingSchedules, with_failing
-from nats_scheduler.cli.progress import progress_bar
-from nats_scheduler.cli.session import ServedStream, Session
-from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
+from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
 from nats_scheduler.engine.events import HeadersMisnamed
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.rejections import Rejected
-from nats_scheduler.engine.view import ListedSchedule, Query, soonest_first
-from nats_scheduler.jetstream.calendars import read_calendars
-from nats_scheduler.jetstream.reading_progress import reading_progress
-from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
+from nats_scheduler.jetstream.buckets import read_calendars
+from nats_scheduler.jetstream.foreign_json import server_time
+from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.engine_basis import removes_expired
-from nats_scheduler.runtime.failing import FAILING, read_failures
+from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
 from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
+from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
+
+# The listed schedules whose fires the server refuses, as the running sidecars share it.
+#
+# Rule: a schedule fails if a sidecar that is alive says so of its sequence, unless the stream says that it is done.
+# A sidecar that answers says it itself; of the others it is read from the bucket.
+# Limit: sidecars share as many as fit (`runtime.shared`); of the others only the number is known.
+
+Row = tuple[ServedStream, ListedSchedule]
+
+DONE = frozenset({State.FIRED, State.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class FailingSchedules:
+    """The schedules that fail, of the streams that are listed."""
+
+    rows: Sequence[Row]
+    """In the order of the list."""
+    more: Mapping[str, int]
+    """How many more fail than the sidecars list, by the name of the stream."""
+    elsewhere: int
+    """How many fail on streams of which the sidecars list none; some of these streams may be listed here."""
+
+    @property
+    def unlisted(self) -> int:
+        """Return how many are known by their number alone."""
+        return sum(self.more.values()) + self.elsewhere
+
+    @property
+    def count(self) -> int:
+        """Return how many fail."""
+        return len(self.rows) + self.unlisted
+
+    def count_on(self, stream: ServedStream) -> int:
+        """Return how many fail on a stream, those that are not listed too."""
+        name = stream.state.name
+        return sum(row[0].state.name == name for row in self.rows) + self.more.get(name, 0)
+
+
+def with_failing(
+    streams: Sequence[ServedStream],
+    schedules: Sequence[Row],
+    failures: Failures,
+    answered: Collection[str] = frozenset(),
+) -> tuple[list[Row], FailingSchedules]:
+    """Return the schedules with the state of those that fail, and those that fail.
+
+    A running sidecar has `answered` for some of the streams: it names more of what fails than the bucket does.
+    """
+    shown: list[Row] = []
+    failing = []
+    for stream, listed in schedules:
+        why = listed.failing  # a running sidecar was asked
+        if why is None and listed.fired_by is FiredBy.SIDECAR and listed.state not in DONE:
+            why = failures.schedules.get(_key(stream), {}).get(listed.sequence)
+        if why is not None:
+            is_shown = listed.state in SHOWN_AS_FAILING
+            listed = replace(listed, failing=why, state=State.FAILING if is_shown else listed.state)
+            failing.append((stream, listed))
+        shown.append((stream, listed))
+    more = {one.state.name: _unlisted(one, failures, answered) for one in streams}
+    is_named = all(_key(one) in failures.schedules or one.state.name in answered for one in streams)
+    return shown, FailingSchedules(failing, more, 0 if is_named else failures.elsewhere)
+
+
+def _unlisted(stream: ServedStream, failures: Failures, answered: Collection[str]) -> int:
+    """Return how many schedules of a stream fail that are not named."""
+    more = failures.more.get(_key(stream), 0)
+    if stream.state.name not in answered:
+        return more
+    return max(more + len(failures.schedules.get(_key(stream), {})) - MAX_NAMED, 0)
+
+
+def _key(stream: ServedStream) -> str:
+    return f"{stream.mode}.{stream.state.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`nats-scheduler ls`: the schedules that are stored, when each fires next, and what is wrong with the others.
 
 Rule: the list is what the scheduler would hold if it started now (`runtime.stream_listing`), and of each schedule what
-the running sidecars say of its fires (`runtime.failing`). So everything that is listed as valid fires, unless it is
+the running sidecars say of its fires (`runtime.shared`). So everything that is listed as valid fires, unless it is
 listed as failing, and the command itself fires and removes nothing.
 Columns without a value for any listed schedule are left out; JSON always has all of them.
 A sidecar that serves the stream is asked for it (`service.client`); if none answers, the stream is read.
@@ -17,20 +17,62 @@ import click
 
 from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
-from nats_scheduler.cli.failing import FailingSchedules
-from nats_scheduler.cli.listing import Listing, read_listing
-from nats_scheduler.cli.ls_document import listing_document
+from nats_scheduler.cli.listing import FailingSchedules, Listing, read_listing
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json
+from nats_scheduler.cli.output import print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, in_session
-from nats_scheduler.cli.tables import moment_text, print_table, span_text, time_text, wide_option
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.outlook import Kind, State
-from nats_scheduler.engine.view import ListedSchedule, Query
-from nats_scheduler.observe.documents import rollup_of
-from nats_scheduler.observe.policies import NO_SERVER_KNOWS, has_ignored_policies, policies_text
+from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.view import Counts, ListedSchedule, Query
+from nats_scheduler.observe.documents import (
+    counts_document,
+    misnamed_document,
+    rejected_document,
+    rollup_of,
+    schedule_document,
+)
+from nats_scheduler.observe.texts import (
+    NO_SERVER_KNOWS,
+    has_ignored_policies,
+    moment_text,
+    policies_text,
+    span_text,
+    time_text,
+)
 from nats_scheduler.schedule.patterns import time_zone_of
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
+
+# The document that `nats-scheduler ls --json` prints: everything that is known, also what the tables leave out.
+#
+# Rule: its schedules are those of `observe.documents`, with the same keys as in every other document.
+
+
+def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:
+    """Return the whole document, with the schedules in `shown`."""
+    counts = {one.state.name: Counts() for one in listing.streams}
+    for stream, listed in listing.schedules:
+        counts[stream.state.name].add(listed.state, listed.kind)
+    streams = [
+        {
+            **listing.sidecars.stream_document(one),
+            "failing": listing.failing.count_on(one),
+            "schedules": counts_document(counts[one.state.name]),
+        }
+        for one in listing.streams
+    ]
+    return {
+        "at": format_rfc3339(listing.at),
+        "streams": streams,
+        "schedules": [schedule_document(one.state.name, one.mode, listed) for one, listed in shown],
+        "total": len(listing.schedules),
+        "failing": listing.failing.count,
+        "failing_unlisted": listing.failing.unlisted,
+        "invalid": [rejected_document(one.state.name, one.mode, rejected) for one, rejected in listing.rejected],
+        "misnamed": [misnamed_document(one.state.name, noted) for one, noted in listing.misnamed],
+        **listing.sidecars.document(),
+    }
+
 
 ALWAYS_SHOWN = frozenset({"stream", "subject", "pattern", "zone", "target", "next fire (UTC)", "sent (UTC)", "in"})
 """Columns that are shown without --wide."""

@@ -18,20 +18,20 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import check_stream, file_content
-from nats_scheduler.cli.changed import print_change
-from nats_scheduler.cli.changing import Command, How, change_options, error_about, in_store
+from nats_scheduler.cli.changing import Command, How, change_options, error_about, in_store, print_change
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, printable
-from nats_scheduler.cli.progress import progress_bar
+from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
+from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.current import Current
+from nats_scheduler.control.current import Current, matching
 from nats_scheduler.control.each import Done, Each
-from nats_scheduler.control.many import matching
+from nats_scheduler.control.edits import pause, remove, resume
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
-from nats_scheduler.observe.change_documents import change_document
+from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.texts import printable
 from nats_scheduler.settings.load import ResolvedSettings
 
 Operation = Callable[[ScheduleStore, str], Awaitable[Change]]
@@ -204,3 +204,67 @@ def _document(done: Done, how: How) -> dict[str, object]:
         {"subject": subject, "err_code": error.code, "message": str(error)} for subject, error in done.failures.items()
     ]
     return {"dry_run": how.dry_run, "changes": [*map(change_document, done.changes.values())], "errors": errors}
+
+
+# `nats-scheduler pause`: keep schedules stored and let nothing fire them, until `resume`.
+#
+# Rule: see `control.edits`; the schedule that is stored in place of the active one differs in the name of one
+# header.
+
+
+@click.command("pause")
+@many_options
+def pause_command(resolved: ResolvedSettings, chosen: Chosen, how: How) -> None:
+    """Pause schedules: they stay stored, and nothing fires them.
+
+    Pauses the schedules on each SUBJECT of STREAM; wildcards are allowed, and are confirmed.
+    Exit codes: 0 done, 1 one could not be paused, or the server refuses or is not reached, 2 wrong use or settings.
+    """
+
+    async def operation(store: ScheduleStore, subject: str) -> Change:
+        return await pause(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run)
+
+    change_many(resolved, chosen, how, Task("pause", "paused", lambda found: not found.is_paused, operation))
+
+
+# `nats-scheduler resume`: let paused schedules fire again.
+#
+# Rule: see `control.edits`; what came due while a schedule was paused is not made up, but for an `@at`, whose only
+# fire it is.
+
+
+@click.command("resume")
+@many_options
+@click.option("--drop", is_flag=True, help="Remove an @at whose time has passed, instead of firing it at once.")
+def resume_command(resolved: ResolvedSettings, chosen: Chosen, how: How, drop: bool) -> None:
+    """Resume schedules that are paused.
+
+    Resumes the schedules on each SUBJECT of STREAM; wildcards are allowed, and are confirmed.
+    Exit codes: 0 done, 1 one could not be resumed, or the server refuses or is not reached, 2 wrong use or settings.
+    """
+
+    async def operation(store: ScheduleStore, subject: str) -> Change:
+        return await resume(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run, drop=drop)
+
+    change_many(resolved, chosen, how, Task("resume", "active", lambda found: found.is_paused, operation))
+
+
+# `nats-scheduler rm`: remove schedules from their stream.
+#
+# Rule: see `control.edits`; a schedule that another client has changed meanwhile is not removed.
+
+
+@click.command("rm")
+@many_options
+def rm_command(resolved: ResolvedSettings, chosen: Chosen, how: How) -> None:
+    """Remove schedules.
+
+    Removes the schedules on each SUBJECT of STREAM; wildcards are allowed, and are confirmed.
+    Fires that are stored stay stored.
+    Exit codes: 0 done, 1 one could not be removed, or the server refuses or is not reached, 2 wrong use or settings.
+    """
+
+    async def operation(store: ScheduleStore, subject: str) -> Change:
+        return await remove(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run)
+
+    change_many(resolved, chosen, how, Task("remove", "removed", lambda _found: True, operation))

@@ -16,12 +16,12 @@ from click.shell_completion import CompletionItem
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
 from nats_scheduler.cli.fire_table import weekday_of_text
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error
-from nats_scheduler.cli.tables import moment_text, print_table, shortened, span_text, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, print_json, print_table, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document, fire_document
+from nats_scheduler.observe.texts import moment_text, shortened, span_text
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339

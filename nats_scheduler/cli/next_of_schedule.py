@@ -13,21 +13,19 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream
+from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.listing import Listing, read_listing
 from nats_scheduler.cli.next import ending_text, next_document, print_fire_times
 from nats_scheduler.cli.options import resolve_connection
-from nats_scheduler.cli.output import CommandError, print_json, printable
-from nats_scheduler.cli.past import check_schedule
+from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import in_session
-from nats_scheduler.cli.tables import moment_text
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
-from nats_scheduler.observe.texts import how_to_resume
+from nats_scheduler.observe.texts import how_to_resume, moment_text, printable
 from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.service.patterns import fires_of

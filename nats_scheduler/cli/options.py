@@ -19,10 +19,10 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.settings.environment import CONTEXT_VARIABLE
 from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, SettingField, setting_fields
 from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
+from nats_scheduler.settings.sources import CONTEXT_VARIABLE
 
 WEB_PREFIX = "web_"
 """What the names of the status page's settings begin with; no other command has flags for them."""

@@ -3,30 +3,133 @@
 Rule: answers go to standard output, errors and warnings to standard error. With `--json` standard output has exactly
 one document; if the command fails, it has the field `error`.
 Texts from messages are printed with their control characters escaped, since a header may contain terminal commands.
-Tables are laid out in `cli.tables`.
+Tables are laid out in `cli.output`.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Any
 
 import click
 
-from nats_scheduler.cli.tables import print_table, printable
 from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.observe.texts import printable
 
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_WRONG_USE",
-    "CommandError",
-    "print_json",
-    "print_table",
-    "print_warning",
-    "printable",
-    "rejection_error",
-]
+# Tables for people: as wide as the terminal, and never broken inside a word.
+#
+# Rule: a cell is broken at spaces only. If a table is still too wide, optional columns are left out and named; if it
+# is too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`, each row is one
+# line of any length. Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the
+# terminal.
+
+MAX_FOLDED_ROWS = 2_000
+"""The most rows that are laid out for a terminal; in a longer table each row is one line, as in a pipe."""
+
+COLUMN_GAP = "  "
+
+wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+    "--wide", is_flag=True, help="Print all columns, one line a row."
+)
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = (), wide: bool = False
+) -> None:
+    """Print rows under column names; `optional` columns may be left out, in this order."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if wide or not sys.stdout.isatty() or len(cells) > MAX_FOLDED_ROWS:
+        _print_rows([list(columns), *cells])
+        return
+    room = shutil.get_terminal_size().columns
+    kept, dropped = list(range(len(columns))), []
+    table = [list(columns), *cells]
+    for name in optional:
+        if _least_width(table, kept) <= room:
+            break
+        if name in columns:
+            kept.remove(columns.index(name))
+            dropped.append(name)
+    if _least_width(table, kept) > room:
+        _print_stacked(columns, cells, room)
+        return
+    chosen = [[row[n] for n in kept] for row in table]
+    _print_rows(chosen, _widths(chosen, room))
+    if dropped:
+        click.echo(f"(left out: {', '.join(dropped)}; --wide shows all)")
+
+
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _widths(table: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return the width of each column, so that all fit: the widest shrink first, none below its longest word."""
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    least = [max(map(_longest_word, column)) for column in columns]
+    too_much = sum(widths) + len(COLUMN_GAP) * (len(widths) - 1) - room
+    while too_much > 0:
+        widest = max((n for n in range(len(widths)) if widths[n] > least[n]), key=widths.__getitem__)
+        widths[widest] -= 1
+        too_much -= 1
+    return widths
+
+
+def _least_width(table: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    """Return the least width of the columns that are kept."""
+    return sum(max(_longest_word(row[n]) for row in table) for n in kept) + len(COLUMN_GAP) * (len(kept) - 1)
+
+
+def _longest_word(cell: str) -> int:
+    return max(map(width_of, cell.split(" ")))
+
+
+def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = None) -> None:
+    """Print each row with its cells folded to `widths`; without widths, as one line."""
+    fitting = widths or [max(map(width_of, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        folded = [fold(cell, width) for cell, width in zip(row, fitting, strict=True)] if widths else [[c] for c in row]
+        for number in range(max(map(len, folded))):
+            parts = [part[number] if number < len(part) else "" for part in folded]
+            padded = (part + " " * (width - width_of(part)) for part, width in zip(parts, fitting, strict=True))
+            lines.append(COLUMN_GAP.join(padded).rstrip())
+    click.echo("\n".join(lines))
+
+
+def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> None:
+    """Print each row as a few lines, one for each cell that holds something."""
+    label = max(map(width_of, columns))
+    lines = []
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            parts = fold(cell, max(room - label - len(COLUMN_GAP), 1)) if cell else []
+            lines += [f"{name if not n else '':<{label}}{COLUMN_GAP}{part}" for n, part in enumerate(parts)]
+        lines.append("")
+    click.echo("\n".join(lines[:-1]))
+
+
+def fold(text: str, width: int) -> list[str]:
+    """Break text at spaces into lines of at most `width`; a longer word has a line of its own."""
+    if width_of(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        if lines[-1] and width_of(lines[-1]) + 1 + width_of(word) > width:
+            lines.append(word)
+        else:
+            lines[-1] = f"{lines[-1]} {word}" if lines[-1] else word
+    return lines
+
 
 EXIT_FAILED = 1
 """The command ran, and the outcome is bad: an invalid pattern, a server that does not answer."""

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, TextIO
 
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import Pages, listening
+from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
+from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -51,3 +55,114 @@ def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> I
     with listening(settings.metrics_address, settings.metrics_port, pages) as url:
         logger().info("metrics_served", url=f"{url}/metrics")
         yield
+
+
+# A progress bar on a terminal, for work that may take longer than a second.
+#
+# Rule: the bar is on standard error, and only if both outputs are terminals: in a pipe there is none, and nothing of
+# it is left when the work is done. It is drawn without colours and with ASCII alone. The first part of the work draws
+# nothing yet if it was all of it, so that quick commands do not flicker. Cost: at most ten lines a second. Limit: a
+# bar that is behind another program's output is not drawn again.
+
+DRAW_INTERVAL_NS = 100 * MILLISECOND
+"""The shortest time between two states that are drawn."""
+START_CHECK_INTERVAL_SECONDS = 0.2
+"""How often the start of a sidecar is looked at."""
+BAR_CHARS = 20
+MAX_NAME_CHARS = 24
+ERASE_LINE = "\r\x1b[K"
+
+
+class ReadStream(Protocol):
+    """A stream that is being read by a sidecar."""
+
+    @property
+    def state(self) -> StreamState:
+        """The stream as it was when reading began."""
+
+    @property
+    def last_read(self) -> int:
+        """The sequence of the last message that was read, 0 before any."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether all of it has been read."""
+
+
+class ProgressBar:
+    """One line that shows how far some work is; `write` is None if there is no terminal."""
+
+    def __init__(self, file: TextIO | None, monotonic: Callable[[], int]) -> None:
+        self._file = file
+        self._monotonic = monotonic
+        self._drawn_at: int | None = None
+
+    @property
+    def is_on_terminal(self) -> bool:
+        """Whether there is a terminal to draw on."""
+        return self._file is not None
+
+    def show(self, name: str, done: int, total: int | None) -> None:
+        """Show that `done` of `total` messages of a stream are read; None if it is not known how many there are."""
+        if self._file is None or (total is not None and done >= total):
+            return
+        now = self._monotonic()
+        if self._drawn_at is not None and now - self._drawn_at < DRAW_INTERVAL_NS:
+            return
+        self._drawn_at = now
+        self._write(f"{ERASE_LINE}{progress_text(name, done, total)}\r")
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._drawn_at is not None:
+            self._write(ERASE_LINE)
+            self._drawn_at = None
+
+    def _write(self, text: str) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError:  # the terminal was closed
+            self._file = None
+
+
+def progress_text(name: str, done: int, total: int | None) -> str:
+    """Return the line: `ORDERS  [#####...............]  25 %  2,500 of 10,000 messages`."""
+    shown = name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…"
+    if total is None:
+        return f"{shown}  {done:,} messages read"
+    share = min(max(done, 0), total) / total if total else 1
+    filled = int(share * BAR_CHARS)
+    bar = "#" * filled + "." * (BAR_CHARS - filled)
+    return f"{shown}  [{bar}]  {int(share * 100)} %  {done:,} of {total:,}"
+
+
+@contextmanager
+def progress_bar() -> Iterator[ProgressBar]:
+    """Provide a bar while the block runs."""
+    on_terminal = sys.stderr.isatty() and sys.stdout.isatty()
+    bar = ProgressBar(sys.stderr if on_terminal else None, SystemClock().monotonic)
+    try:
+        yield bar
+    finally:
+        bar.clear()
+
+
+async def show_start(bar: ProgressBar, services: Mapping[str, ReadStream]) -> None:
+    """Show how far the streams of a sidecar are read, until all of them are."""
+    seen = False
+    while bar.is_on_terminal:
+        waiting = [one for one in list(services.values()) if not one.is_live]
+        if seen and not waiting:
+            bar.clear()
+            return
+        seen = seen or bool(services)
+        if waiting:
+            firsts = {one.state.name: max(one.state.first_sequence, 1) for one in waiting}
+            done = sum(max(one.last_read - firsts[one.state.name] + 1, 0) for one in waiting)
+            total = sum(one.state.last_sequence - firsts[one.state.name] + 1 for one in waiting)
+            name = waiting[0].state.name if len(waiting) == 1 else f"{len(waiting)} streams"
+            bar.show(name, done, total)
+        await asyncio.sleep(START_CHECK_INTERVAL_SECONDS)

@@ -3,29 +3,56 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import PackageNotFoundError, version
 
 import click
 
-from nats_scheduler.cli.installation import check_installation
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import pages_of, stop_on_signals
-from nats_scheduler.cli.progress import progress_bar, show_start
+from nats_scheduler.cli.process import pages_of, progress_bar, show_start, stop_on_signals
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.credentials import check_credentials
+from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.observe.address import ListenError
+from nats_scheduler.observe.listener import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.garbage import collect_only_what_is_new
+from nats_scheduler.runtime.driver import collect_only_what_is_new
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
+from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-from nats_scheduler.settings.stream_files import StreamFileError
 from nats_scheduler.version import VERSION
+
+# Whether the files of the sidecar are all of one version: the client can be installed beside it, over the same files.
+#
+# `nats-scheduler-client` has the same files under `nats_scheduler/` as `nats-scheduler`, and pip lets the last one
+# win. If their versions differ, the program would be a mixture of both.
+#
+# The rule: a sidecar does not start from a mixture.
+# Cost: some milliseconds, to look for two folders; without the client nothing is read.
+
+SIDECAR, CLIENT = "nats-scheduler", "nats-scheduler-client"
+
+
+def check_installation() -> None:
+    """End the command if the client is installed in another version over the files of the sidecar."""
+    client, sidecar = _installed(CLIENT), _installed(SIDECAR)
+    if client is not None and sidecar is not None and client != sidecar:
+        remedy = f"pip uninstall {CLIENT}; pip install --force-reinstall --no-deps {SIDECAR}=={sidecar}"
+        raise CommandError(
+            f"{SIDECAR} {sidecar} and {CLIENT} {client} are installed over each other, in the same files: {remedy}",
+            EXIT_WRONG_USE,
+        )
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 @click.command("run")

@@ -10,10 +10,9 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.options import settings_options
-from nats_scheduler.cli.output import print_json, print_warning
-from nats_scheduler.cli.tables import print_table, wide_option
+from nats_scheduler.cli.output import print_json, print_table, print_warning, wide_option
+from nats_scheduler.settings.fields import settings_schema, shown_values
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.schema import settings_schema, shown_values
 
 
 @click.group("settings")

@@ -17,26 +17,18 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import (
-    EXIT_FAILED,
-    EXIT_WRONG_USE,
-    CommandError,
-    print_json,
-    printable,
-)
-from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.cli.sidecars import Sidecars, with_sidecars
-from nats_scheduler.cli.tables import moment_text, print_table, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, EXIT_WRONG_USE, CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
 from nats_scheduler.observe.documents import StreamModeDocument, error_document
-from nats_scheduler.runtime.carrying import mode_document
-from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.observe.texts import moment_text, printable
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_document
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.client import ask_for_modes
+from nats_scheduler.settings.json_files import StreamFileError, read_stream_file
 from nats_scheduler.settings.load import ResolvedSettings
-from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
 
 NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 

@@ -10,8 +10,7 @@ from nats_scheduler.cli.top_layout import P50
 from nats_scheduler.cli.top_tables import P99
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, InstanceRow, StreamRow, View
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.histogram import Histogram
-from nats_scheduler.service.overview import Activity, Due, Failure, RecentFire
+from nats_scheduler.service.overview import Activity, Due, Failure, Histogram, RecentFire
 
 Document = dict[str, object]
 

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from nats_scheduler.cli.top_knowledge import Knowledge
 from nats_scheduler.cli.top_questions import Questions
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.settings.connection import ConnectionSettings
 

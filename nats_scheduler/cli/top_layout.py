@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nats_scheduler.cli.tables import printable, width_of
+from nats_scheduler.cli.output import width_of
 from nats_scheduler.cli.top_lines import Line, Span, Style, cut_line, sparkline
 from nats_scheduler.cli.top_tables import P99, Section, in_order_of_importance, lateness_text, sections
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, View
-from nats_scheduler.observe.texts import moment_text, span_text
+from nats_scheduler.observe.texts import moment_text, printable, span_text
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Activity
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from nats_scheduler.cli.tables import printable, width_of
+from nats_scheduler.cli.output import width_of
+from nats_scheduler.observe.texts import printable
 
 GAP = "  "
 ELLIPSIS = "…"

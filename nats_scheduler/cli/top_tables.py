@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from nats_scheduler.cli.top_lines import Column, Line, Row, Span, Style, cut_line, table_lines
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, InstanceRow, StreamRow, View
-from nats_scheduler.observe.failure_words import what_happened
-from nats_scheduler.observe.texts import span_text
+from nats_scheduler.observe.texts import span_text, what_happened
 from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 

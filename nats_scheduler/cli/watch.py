@@ -1,7 +1,7 @@
 """`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
 
 Rule: a fire is shown when it is stored in its stream, whether a sidecar or the server fired it (`cli.fire_watch`). What
-goes wrong is what the sidecars publish as advisories; one that repeats another is counted (`cli.repetitions`). Which
+goes wrong is what the sidecars publish as advisories; one that repeats another is counted (`cli.watch`). Which
 streams are served depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
 When the connection is lost, the watch goes on through the next one; fires that were stored meanwhile are shown then,
 advisories that were published meanwhile are not.
@@ -13,33 +13,94 @@ Limit: on a stream with work queue or interest retention the server's own fires 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import click
 
 from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
-from nats_scheduler.cli.dev_screen import Screen, fire_line
-from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream
+from nats_scheduler.cli.fire_watch import FireWatch, Screen, WatchedStream, fire_line
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_warning, printable
+from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.cli.process import run_until, stop_on_signals
-from nats_scheduler.cli.repetitions import Repetitions
-from nats_scheduler.cli.session import Session, open_session
-from nats_scheduler.cli.sidecars import with_sidecars
-from nats_scheduler.cli.tables import moment_text
+from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.jetstream.server_time import server_time
+from nats_scheduler.jetstream.foreign_json import Object, read_object, server_time
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, SCHEDULE_CHANGED
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
-from nats_scheduler.runtime.shared_settings import SETTINGS
+from nats_scheduler.runtime.shared import SETTINGS
+from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
+
+# Which advisories repeat another one: the first is shown, the others are counted.
+#
+# Rule: two advisories report the same if they agree in `KEYS`: the kind, what it is about, and what tells several
+# faults of one message apart. Times do not count, so a schedule that is refused each second is one fault. `SPAN_NS`
+# after the first one the number of the others is shown, and the next one is shown again. Several sidecars publish the
+# same about one schedule, and each publishes it again when it reads the stream again. Cost: an entry for each
+# advisory of the last minute, `MAX_ENTRIES` at most. Limit: if there are more, those that came first count as over.
+
+SPAN_NS = MINUTE
+"""How long an advisory that repeats another one is counted and not shown."""
+
+MAX_ENTRIES = 10_000
+
+MAX_VALUE_CHARS = 1_024
+"""How much is kept of a value: any client that may publish there can send others than a sidecar does."""
+
+KEYS = ("type", "stream", "schedule", "subject", "seq", "header", "code", "instance", "key")
+"""The keys of an advisory that say what it reports."""
+
+
+@dataclass(slots=True)
+class Repeated:
+    """An advisory that was shown, and how many others reported the same."""
+
+    about: Object
+    """Its `KEYS`, shortened."""
+    first_at: int
+    times: int = 0
+
+
+class Repetitions:
+    """The advisories of the last minute; times are nanoseconds of a clock that only goes forward."""
+
+    def __init__(self) -> None:
+        self._entries: dict[bytes, Repeated] = {}
+        """The oldest first."""
+
+    def is_new(self, advisory: Object, now: int) -> bool:
+        """Return whether an advisory reports something new; if not, count it. `take_over` ends spans before."""
+        about = {key: advisory[key] for key in KEYS if key in advisory}
+        name = hashlib.sha256(json.dumps(about).encode()).digest()
+        found = self._entries.setdefault(name, Repeated(_shortened(about), now, times=-1))
+        found.times += 1
+        return found.times == 0
+
+    def take_over(self, now: int | None = None) -> list[Repeated]:
+        """Return what was repeated and is over, once; without a time, all that was repeated."""
+        over = []
+        while self._entries:
+            name, oldest = next(iter(self._entries.items()))
+            if now is not None and len(self._entries) <= MAX_ENTRIES and now - oldest.first_at < SPAN_NS:
+                break
+            del self._entries[name]
+            over += [oldest] if oldest.times else []
+        return over
+
+
+def _shortened(about: Object) -> Object:
+    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in about.items()}
+    return {key: about[key] if len(text) <= MAX_VALUE_CHARS else text[:MAX_VALUE_CHARS] for key, text in texts.items()}
+
 
 STREAMS_CHECK_INTERVAL_SECONDS = 5.0
 """How often the list of served streams is read again."""

@@ -14,7 +14,7 @@ import click
 from nats_scheduler.cli.options import web_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import stop_on_signals
-from nats_scheduler.jetstream.credentials import check_credentials
+from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.runtime.clock import SystemClock
@@ -47,8 +47,8 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
-    from nats_scheduler.observe.address import ListenError
-    from nats_scheduler.web.running import TokenError, run
+    from nats_scheduler.observe.listener import ListenError
+    from nats_scheduler.web.app import TokenError, run
 
     stop = asyncio.Event()
     stop_on_signals(stop.set)

@@ -15,17 +15,15 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nats_scheduler.client.values import Change, change_of
-from nats_scheduler.control.applying import carrying_out
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.declared import check_owner
+from nats_scheduler.control.declared import LeftOut, check_owner, exported
 from nats_scheduler.control.each import Each
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.exporting import LeftOut, exported
-from nats_scheduler.control.plan import Step
+from nats_scheduler.control.plan import Step, carrying_out
 from nats_scheduler.control.port import ScheduleStore, Served
 
 if TYPE_CHECKING:
-    from nats_scheduler.files.problems import Problem
+    from nats_scheduler.files.document import Problem
     from nats_scheduler.files.reading import StreamFile
 
 
@@ -176,8 +174,8 @@ async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Ser
 
 def _read(stream: str, asked: Asked) -> "list[StreamFile]":
     """Return the documents of a text, with the owner that was given."""
+    from nats_scheduler.files.document import Problem
     from nats_scheduler.files.planning import with_owner
-    from nats_scheduler.files.problems import Problem
     from nats_scheduler.files.reading import read_files
 
     if not isinstance(asked.text, str):

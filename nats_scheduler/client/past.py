@@ -3,7 +3,7 @@
 No request of JetStream reads backwards. So the messages on the target in a range of sequences at the end are read, in
 parts side by side, then those of the range before it, which is longer if there were few.
 
-The rules are those of `message.past_fires`, by which `nats-scheduler history` reads too.
+The rules are those of `message.fires`, by which `nats-scheduler history` reads too.
 
 Cost: a request for each message on the target that is read, bodies included.
 Limit: what was removed from the stream is not found.
@@ -14,13 +14,12 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from nats_scheduler.client.requests import Object, Requests, inner, whole
+from nats_scheduler.client.wire import Object, Requests, inner, whole
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.port import Served, StoredFires
-from nats_scheduler.control.retained import Kept, known_from, stored_fires
+from nats_scheduler.control.port import Kept, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
-from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.stored import StoredMessage
 
 FIRST_RANGE = 512

@@ -21,25 +21,29 @@ from typing import Literal, Self
 
 from nats.aio.client import Client
 
-from nats_scheduler.client.cancelling import Cancelled, publish_and_cancel
-from nats_scheduler.client.editing import Wish, edit_of
 from nats_scheduler.client.files import Applied, Asked, Diff, Exported, apply_text, diff_text, export_text
 from nats_scheduler.client.past import FirePast
-from nats_scheduler.client.policy_texts import PolicyArguments
-from nats_scheduler.client.requests import DEFAULT_PREFIX, Requests
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
-from nats_scheduler.client.spelling import Headers, Spelled, Wanted, spelled
+from nats_scheduler.client.spelling import (
+    Cancelled,
+    Headers,
+    Spelled,
+    Wanted,
+    Wish,
+    edit_of,
+    publish_and_cancel,
+    spelled,
+)
 from nats_scheduler.client.store import ClientStore
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, change_of, fire_of, schedule_of
-from nats_scheduler.client.when import When
-from nats_scheduler.client.wire import wire_of
+from nats_scheduler.client.when import PolicyArguments, When
+from nats_scheduler.client.wire import DEFAULT_PREFIX, Requests, wire_of
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.current import opened, read_current
-from nats_scheduler.control.edits import add, edit_latest, remove
+from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
-from nats_scheduler.control.switch import pause, resume
 
 
 class Schedules:

@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from nats_scheduler.client.requests import Object, Requests, inner, read_object, time_of
-from nats_scheduler.client.wire import NO_RESPONDERS, Reply, Wire
+from nats_scheduler.client.wire import NO_RESPONDERS, Object, Reply, Requests, Wire, inner, read_object, time_of
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,

@@ -13,18 +13,20 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from nats_scheduler.client.past import FirePast
-from nats_scheduler.client.requests import (
+from nats_scheduler.client.serving import Serving, Servings
+from nats_scheduler.client.wire import (
     ANSWER_SECONDS,
+    NO_RESPONDERS,
+    NotSentError,
     Object,
+    Reply,
     Requests,
+    Wire,
     inner,
     read_object,
     whole,
 )
-from nats_scheduler.client.serving import Serving, Servings
-from nats_scheduler.client.wire import NO_RESPONDERS, NotSentError, Reply, Wire
-from nats_scheduler.control.advisories import change_advisory
-from nats_scheduler.control.changes import Change
+from nats_scheduler.control.changes import Change, change_advisory
 from nats_scheduler.control.errors import (
     ConflictError,
     NoAnswerError,
@@ -37,9 +39,8 @@ from nats_scheduler.control.port import Published, Served, StoredFires
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import header_value, without_headers
-from nats_scheduler.message.paused import paused_name
-from nats_scheduler.message.placing import with_effective_headers
+from nats_scheduler.message.headers import header_value, with_effective_headers, without_headers
+from nats_scheduler.message.reading import paused_name
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 

@@ -15,11 +15,10 @@ from nats_scheduler.client.when import When
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.changes import Change as ControlChange
 from nats_scheduler.control.current import Current
-from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.elsewhere import X_TARGET
-from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.definition import X_TARGET
+from nats_scheduler.message.dialect import PORTABLE, schedule_fields
+from nats_scheduler.message.fires import FiredBy, PastFire
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.past_fires import FiredBy, PastFire
 from nats_scheduler.message.policies import extension_prefix
 
 Spelling = Literal["adr51", "portable"]

@@ -16,13 +16,18 @@ from nats_scheduler.control.port import ScheduleStore, Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.message.jitter import stored_timetable
-from nats_scheduler.message.paused import paused_name, read_paused, resumed_block
 from nats_scheduler.message.policies import extension_prefix
-from nats_scheduler.message.reading import read_beside, read_generated, read_published
+from nats_scheduler.message.reading import (
+    paused_name,
+    read_beside,
+    read_generated,
+    read_paused,
+    read_published,
+    resumed_block,
+)
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.message.timetable import Timetable, stored_timetable
 
 _MARKER = b"Nats-Marker-Reason"
 """The header of a delete marker: a message that the server stores in place of one that it removed."""
@@ -169,3 +174,32 @@ def _none_here(message: StoredMessage, served: Served) -> ScheduleError:
             name = dialect.schedule.decode()
             return NotPossibleError(f"{what} has {name}, and nothing fires a schedule with that header there")
     return NotFoundError(f"{what} is no schedule")
+
+
+# Find the schedules on subjects with wildcards.
+#
+# Rule: what is found is what `read_current` reads in the last message on each subject, sorted by subject. Cost: as
+# `ScheduleStore.schedules`. Limit: an operation on each of them is another request, by which time it may have
+# changed; its sequence says so (`expected`).
+
+MAX_MATCHING = 100_000
+"""Most schedules that are found at once, unless the caller sets another number."""
+
+
+async def matching(
+    store: ScheduleStore, stream: str, subjects: str = ">", *, most: int = MAX_MATCHING
+) -> list[Current]:
+    """Return the schedules on the subjects that match, active, paused or rejected, by subject.
+
+    Raises `NotPossibleError` if there are more than `most`.
+    """
+    served = await store.served(stream)
+    found: list[Current] = []
+    async for message in store.schedules(stream, subjects):
+        schedule = read_current(message, served)
+        if schedule is None:
+            continue
+        if len(found) == most:
+            raise NotPossibleError(f"more than {most:,} schedules of stream {stream} match {subjects}: name fewer")
+        found.append(schedule)
+    return sorted(found, key=lambda one: one.subject)

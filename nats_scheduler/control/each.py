@@ -7,8 +7,9 @@ Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tri
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
@@ -85,3 +86,21 @@ class Each:
                 done.failures[subject] = error
                 done.unanswered += isinstance(error, NoAnswerError | UnknownOutcomeError)
             self._notify(len(done.changes) + len(done.failures))
+
+
+# Work as a generator that yields after each unit, so that a program with a loop can do other things in between.
+#
+# Rule: a unit takes some tens of microseconds, and so does what a caller of `finished` cannot interrupt at all: it is
+# for programs that have nothing else to do.
+
+T = TypeVar("T")
+
+
+def finished(work: Generator[None, None, T]) -> T:
+    """Do all units of a work at once, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            result: T = done.value
+            return result

@@ -22,8 +22,7 @@ from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.message.headers import header_value, one_line
-from nats_scheduler.message.placing import Header
+from nats_scheduler.message.headers import Header, header_value, one_line
 from nats_scheduler.message.policies import extension_prefix
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of, reads

@@ -23,6 +23,7 @@ from nats_scheduler.message.headers import (
     CRLF,
     MSG_ID,
     MSG_ROLLUP,
+    Header,
     decoded,
     header_items,
     header_value,
@@ -30,7 +31,6 @@ from nats_scheduler.message.headers import (
     without_headers,
     without_status,
 )
-from nats_scheduler.message.placing import Header
 from nats_scheduler.message.policies import POLICY_NAMES
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stored import StoredMessage

@@ -8,12 +8,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 
 from nats_scheduler.doctor import schedules, streams
 from nats_scheduler.doctor.clock import check_clocks, check_nodes_clocks, check_zone_data, check_zones
-from nats_scheduler.doctor.defects import check_defects
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
-from nats_scheduler.doctor.finding import Finding, Report, Unlisted, report_of
+from nats_scheduler.doctor.finding import Finding, Report, Severity, Unlisted, report_of
 from nats_scheduler.doctor.permissions import check_permissions
-from nats_scheduler.doctor.server import check_level, check_servers, check_unexamined
-from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.doctor.server import check_defects, check_level, check_servers, check_unexamined
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 
 OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
     check_servers,
@@ -56,3 +56,29 @@ def _in_units(facts: AccountFacts) -> Generator[None, None, Report]:
         yield
     more = [Unlisted(code, one.name, number) for one in facts.read for code, number in one.more.items()]
     return report_of(found, more)
+
+
+# The report as a JSON object, for the command and for the micro service.
+
+
+def report_document(report: Report) -> ReportDocument:
+    """Return what was found."""
+    worst = report.worst
+    return {
+        "worst": None if worst is None else worst.value,
+        "findings": [_finding_document(finding) for finding in report.findings],
+        "unlisted": [{"code": one.code.value, "stream": one.stream, "number": one.number} for one in report.unlisted],
+        "counts": {severity.value: report.count(severity) for severity in Severity},
+    }
+
+
+def _finding_document(finding: Finding) -> FindingDocument:
+    return {
+        "severity": finding.severity.value,
+        "code": finding.code.value,
+        "stream": finding.stream,
+        "subject": finding.subject,
+        "what": finding.what,
+        "why": finding.why,
+        "command": finding.command,
+    }

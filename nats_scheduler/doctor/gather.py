@@ -5,12 +5,15 @@ Cost: the sum of the streams (`gather_stream`), one after the other, so that an 
 no more than a sidecar that starts.
 """
 
+import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nats_scheduler.doctor.account import Account
+from nats_scheduler.doctor.clock import read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
+    Account,
     AccountFacts,
     Need,
     ServerReach,
@@ -21,17 +24,79 @@ from nats_scheduler.doctor.facts import (
     subjects_of,
     unexamined,
 )
-from nats_scheduler.doctor.gather_clocks import read_clocks
-from nats_scheduler.doctor.gather_permissions import read_permissions
-from nats_scheduler.doctor.gather_stream import Reading, outline_of, read_stream
-from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
-from nats_scheduler.doctor.permissions import needs_of, place_of
-from nats_scheduler.doctor.subscriptions import read_subscriptions
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.reading_progress import Progress
+from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
+from nats_scheduler.doctor.streams import Reading, outline_of, read_stream
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.jetstream.streams import Progress
 from nats_scheduler.runtime.canary import CANARY_STREAM
-from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
-from nats_scheduler.schedule.zone_files import zone_data_versions
+from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
+from nats_scheduler.schedule.zones import zone_data_versions
+
+# Which subjects the clients of the account subscribe to.
+#
+# The servers list the connections of an account with their subscriptions on `$SYS.REQ.ACCOUNT.PING.CONNZ`, to every
+# user who may publish there. Each server of a cluster answers for itself.
+#
+# Rule: an incomplete list is no list, because a subscriber that is missing in it would be reported as absent.
+# Limit: clients behind leaf nodes and gateways are not listed.
+
+CONNECTIONS = "$SYS.REQ.ACCOUNT.PING.CONNZ"
+MAX_CONNECTIONS = 10_000
+"""Connections that one answer lists; of an account with more on one server, subscribers are not judged."""
+
+ANSWER_DEADLINE_SECONDS = 2.0
+"""Longest wait for the answers of all servers."""
+
+SIDECARS_MARK = "$JS.API.STREAM.CREATE.*"
+"""A connection with this subscription is that of a sidecar; on work queues it receives what it fires itself."""
+
+INBOXES = "_INBOX."
+"""Subjects of answers, of which each client has one; no schedule has a target among them."""
+
+REQUEST = json.dumps({"subscriptions": True, "limit": MAX_CONNECTIONS}).encode()
+
+
+async def read_subscriptions(connection: Connection) -> Sequence[str]:
+    """Return what clients other than sidecars subscribe to; raises `JetStreamError` if the servers do not list it."""
+    first = read_object((await connection.request(CONNECTIONS, REQUEST, deadline=ANSWER_DEADLINE_SECONDS)).body)
+    servers = max(len(connection.known_addresses), 1) if connection.server.cluster else 1
+    answers = [first or {}] if servers == 1 else await _of_all(connection, servers)
+    subjects: set[str] = set()
+    for answer in answers:
+        data = inner(answer.get("data"))
+        listed = data.get("connections")
+        if not isinstance(listed, list) or integer(data.get("total")) > len(listed):
+            raise NoAnswerError(f"{CONNECTIONS}: the list of connections is not complete")
+        for one in listed:
+            subscribed = inner(one).get("subscriptions_list")
+            if isinstance(subscribed, list) and SIDECARS_MARK not in subscribed:
+                subjects.update(str(one) for one in subscribed if not str(one).startswith(INBOXES))
+    return sorted(subjects)
+
+
+async def _of_all(connection: Connection, servers: int) -> list[Object]:
+    """Return the answers of so many servers."""
+    answers: list[Object] = []
+    complete = asyncio.Event()
+
+    def take(_subject: bytes, _reply: bytes, _block: bytes, body: bytes) -> None:
+        answers.append(read_object(body) or {})
+        if len(answers) >= servers:
+            complete.set()
+
+    inbox = connection.inbox("doctor")
+    number = connection.subscribe(inbox, take)
+    try:
+        connection.write(frame(CONNECTIONS, inbox, b"", REQUEST))
+        async with asyncio.timeout(ANSWER_DEADLINE_SECONDS):
+            await complete.wait()
+    except TimeoutError:
+        raise NoAnswerError(f"{CONNECTIONS}: {len(answers)} of {servers} servers answered") from None
+    finally:
+        connection.unsubscribe(number)
+    return answers
 
 
 class Gathering:

@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
-from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.graduation import BLOCKING_KINDS
-from nats_scheduler.engine.graduation import Kind as GraduationKind
 from nats_scheduler.engine.inputs import NOT_PERMITTED
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.graduation import BLOCKING_KINDS
+from nats_scheduler.engine.views.graduation import Kind as GraduationKind
+from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
-from nats_scheduler.observe.policies import has_ignored_policies, policies_text
+from nats_scheduler.observe.texts import has_ignored_policies, policies_text
 from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 

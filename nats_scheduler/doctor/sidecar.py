@@ -2,7 +2,7 @@
 
 The rules:
 
-- No stream is read again: of a stream counts what its engine holds (`engine.survey`).
+- No stream is read again: of a stream counts what its engine holds (`engine.views.view`).
 - Nothing is requested that the sidecar itself does not request, so no further permission is needed and none is missed.
 - What takes long is done in slices, so that no fire waits for it.
 - What cannot be examined in this way is named in the answer (`NOT_FROM_WITHIN`).
@@ -15,9 +15,8 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.documents import report_document
-from nats_scheduler.doctor.examination import examination
+from nats_scheduler.doctor.clock import read_clocks, zone_data_of, zones_in
+from nats_scheduler.doctor.examination import examination, report_document
 from nats_scheduler.doctor.facts import (
     AccountFacts,
     Need,
@@ -28,23 +27,21 @@ from nats_scheduler.doctor.facts import (
     copies_in,
     subjects_of,
 )
-from nats_scheduler.doctor.gather_clocks import read_clocks
-from nats_scheduler.doctor.gather_zones import zone_data_of, zones_in
+from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.engine.survey import MAX_OF_A_KIND, MAX_TARGETS, survey
-from nats_scheduler.engine.view import ALL, NONE_FAILING
-from nats_scheduler.jetstream.denied import Denial
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.view import ALL, MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
+from nats_scheduler.jetstream.errors import Denial
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.observe.finding_documents import UnexaminedDocument
-from nats_scheduler.runtime.examining import Examinable
-from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
+from nats_scheduler.observe.documents import UnexaminedDocument
+from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.runtime.fleet import read_fleet
+from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.schedule.zone_files import zone_data_versions
-from nats_scheduler.service.examinations import Examination, Slices
+from nats_scheduler.schedule.zones import zone_data_versions
+from nats_scheduler.service.port import Examination, Slices
 
 BY_COMMAND = "a running sidecar does not examine it; `nats-scheduler doctor` does"
 

@@ -1,16 +1,43 @@
 """Checks of the streams: who fires them, and who takes, copies or removes what they store."""
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
-from nats_scheduler.doctor.finding import Finding
-from nats_scheduler.jetstream.foreign_json import integer
+from nats_scheduler.doctor.clock import leader_of
+from nats_scheduler.doctor.facts import (
+    Account,
+    AccountFacts,
+    ConsumerFacts,
+    StreamFacts,
+    Unexamined,
+    targets_here,
+    unexamined,
+)
+from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.graduation import Finding as GraduationFinding
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.consumers import reads_all
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import inner, integer, server_time
+from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
-from nats_scheduler.runtime.unserved import command_for
+from nats_scheduler.runtime.canary import CANARY_STREAM
+from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.graduation import Graduation
+from nats_scheduler.runtime.modes import BY_SIDECAR, Mode, dialects_of
+from nats_scheduler.runtime.shared import Failures
+from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
+from nats_scheduler.runtime.unserved import SearchedHeaders, command_for
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL
+from nats_scheduler.schedule.patterns import time_zone_of
 
 NEAR_EVICTION = 0.1
 """The part of a stream's limit that may be left before its next schedule is removed."""
@@ -151,3 +178,198 @@ CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
     _copies,
     _window,
 )
+
+
+# Read one stream: its schedules, its consumers, what its schedules would meet at a graduation.
+#
+# Rule: nothing is written; what cannot be read is noted, and the rest is read all the same. Cost: up to two passes
+# over the headers of a stream that is served, and one over the newest `MAX_SEARCHED_MESSAGES` of one that is not; a
+# request for each body that is compared.
+
+TO_FIRE = frozenset({State.WAITING, State.OVERDUE, State.FAILING, State.UNFINISHED})
+"""The states of schedules that fire, now or later."""
+
+MAX_SEARCHED_MESSAGES = 100_000
+"""Newest messages of a stream that is not served in which schedule headers are searched."""
+
+MAX_BODIES_COMPARED = 1_000
+"""Schedules of one stream whose bodies are read to find equal ones."""
+
+MAX_REQUESTS_IN_FLIGHT = 256
+
+OURS = "nats-scheduler-"
+"""The consumers of sidecars and commands have names that begin like this."""
+
+Note = Callable[[Unexamined], None]
+
+
+async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> StreamFacts:
+    """Return what STREAM.LIST and the bucket say of a stream; `note` takes what could not be read."""
+    state = StreamState.from_info(info)
+    mode: Mode | None = None
+    try:
+        state, mode = await account.with_mode(state)
+    except JetStreamError as error:
+        note(unexamined(f"whether {state.name} carries the flag", error, state.name))
+    stored = inner(info.get("state"))
+    return StreamFacts(state, mode, messages=integer(stored.get("messages")), bytes=integer(stored.get("bytes")))
+
+
+class Reading(NamedTuple):
+    """With what one stream is read."""
+
+    account: Account
+    now: Callable[[], int]
+    """Returns the time of this machine (ns since the Unix epoch)."""
+    note: Note
+    """Takes what could not be read."""
+    progress: Progress
+
+
+async def read_stream(reading: Reading, outline: StreamFacts, failures: Failures) -> StreamFacts:
+    """Read what a stream holds, as far as it can be read."""
+    facts = replace(outline, at=reading.now())
+    for what, read in READERS:
+        try:
+            facts = await read(reading, facts)
+        except JetStreamError as error:
+            reading.note(unexamined(f"{facts.name}: {what}", error, facts.name))
+    key = f"{facts.mode}.{facts.name}"
+    return replace(facts, failing=failures.schedules.get(key, {}), failing_unlisted=failures.more.get(key, 0))
+
+
+async def _with_consumers(reading: Reading, facts: StreamFacts) -> StreamFacts:
+    if facts.mode is None:
+        return facts
+    infos = [info async for info in reading.account.api.consumers(facts.name)]
+    leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
+    consumers = [one for one in map(_consumer, infos) if not one.name.startswith(OURS)]
+    return replace(facts, consumers=consumers, consumer_leaders=leaders)
+
+
+def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:
+    config = inner(info.get("config"))
+    several = config.get("filter_subjects")
+    filters = [str(one) for one in several] if isinstance(several, list) and several else []
+    return ConsumerFacts(str(info.get("name", "")), filters or [str(config.get("filter_subject") or ">")])
+
+
+# -- headers that are not fired --------------------------------------------------------------------------------------
+
+
+async def _with_unserved(reading: Reading, facts: StreamFacts) -> StreamFacts:
+    """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
+    account, note = reading.account, reading.note
+    served = () if facts.mode is None else dialects_of(facts.mode)
+    sought = [dialect for dialect in DIALECTS if dialect not in served]
+    is_ours = facts.name in (account.registry.stream, CANARY_STREAM)
+    by_nobody = facts.mode in (None, Mode.PORTABLE)
+    if not by_nobody or is_ours or facts.state.excludes_schedules or not facts.messages:
+        return facts
+    last = facts.state.last_sequence
+    after = max(last - MAX_SEARCHED_MESSAGES, 0) if reads_all(facts.state.config) else 0
+    if not reads_all(facts.state.config) and facts.messages > MAX_SEARCHED_MESSAGES:
+        why = f"it has more than {MAX_SEARCHED_MESSAGES} messages, and no consumer may be attached"
+        note(Unexamined(f"{facts.name}: schedule headers that are not fired", why, facts.name))
+        return facts
+    if after >= facts.state.first_sequence:
+        why = f"only the newest {MAX_SEARCHED_MESSAGES} messages are searched"
+        note(Unexamined(f"{facts.name}: schedule headers that are not fired, in older messages", why, facts.name))
+    searched = SearchedHeaders(sought)
+    show = reading_progress(reading.progress, f"search in {facts.name}", facts.state, after)
+
+    def take(messages: Sequence[StoredMessage]) -> None:
+        show(messages)
+        searched.take(messages)
+
+    await read_stored(account.connection, account.api, facts.state.config, take, after)
+    return replace(facts, unserved=searched.subjects)
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+
+
+async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
+    if facts.mode is None:
+        return facts
+    account, now, name = reading.account, reading.now, facts.name
+    at = server_time(await account.api.stream(name)) or now()
+    checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
+    ahead = at - now()
+    read = await read_stream_listing(
+        account.connection,
+        account.api,
+        facts.state,
+        facts.mode,
+        checkpoints or (),
+        lambda: now() + ahead,
+        restrictions=account.settings.restrictions_on(name),
+        removes_expired=removes_expired(facts.state, account.server),
+        notify_read=reading_progress(reading.progress, f"schedules of {name}", facts.state),
+        calendars=account.calendars,
+    )
+    equal = await _equal(account, name, read.schedules, reading.note)
+    return replace(facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal)
+
+
+async def _equal(
+    account: Account, stream: str, schedules: Sequence[ListedSchedule], note: Note
+) -> list[list[ListedSchedule]]:
+    """Return the groups of schedules that fire the same message at the same times."""
+    alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
+    for one in schedules:
+        if one.fired_by is not FiredBy.NONE and one.state in TO_FIRE:
+            terms = one.terms
+            pattern = one.pattern.text, time_zone_of(one.pattern), terms.policies.written
+            key = terms.target, terms.source, terms.ttl, terms.rollup, pattern
+            alike.setdefault(key, []).append(one)
+    candidates = [group for group in alike.values() if len(group) > 1]
+    left = MAX_BODIES_COMPARED
+    found: list[list[ListedSchedule]] = []
+    for group in candidates:
+        if len(group) > left:
+            why = f"only {MAX_BODIES_COMPARED} bodies are compared"
+            note(Unexamined(f"{stream}: equal schedules among those with equal target and pattern", why, stream))
+        found += [same for same in await _by_body(account, stream, group[:left]) if len(same) > 1]
+        left = max(left - len(group), 0)
+        if not left:
+            break
+    return found
+
+
+async def _by_body(account: Account, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+    same: dict[bytes, list[ListedSchedule]] = {}
+    for part in _parts(group):
+        stored = await asyncio.gather(*(account.api.message(stream, seq=one.sequence) for one in part))
+        for one, message in zip(part, stored, strict=True):
+            if message is not None:
+                same.setdefault(message.body or b"", []).append(one)
+    return list(same.values())
+
+
+def _parts(group: Sequence[ListedSchedule]) -> Iterator[Sequence[ListedSchedule]]:
+    for start in range(0, len(group), MAX_REQUESTS_IN_FLIGHT):
+        yield group[start : start + MAX_REQUESTS_IN_FLIGHT]
+
+
+async def _with_graduation(reading: Reading, facts: StreamFacts) -> StreamFacts:
+    """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
+    if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
+        return facts
+    account, server = reading.account, reading.account.server
+    if not server.schedules_natively:
+        server = replace(server, api_level=REPEATING_API_LEVEL)
+    graduation = Graduation(account.connection, account.api, server, facts.state, reading.now)
+    show = reading_progress(reading.progress, f"graduation of {facts.name}", facts.state)
+    await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
+    found: list[GraduationFinding] = list(graduation.findings)
+    return replace(facts, graduation=found)
+
+
+READERS: Sequence[tuple[str, Callable[[Reading, StreamFacts], Awaitable[StreamFacts]]]] = (
+    ("its consumers", _with_consumers),
+    ("schedule headers that are not fired", _with_unserved),
+    ("its schedules", _with_schedules),
+    ("what a graduation would refuse", _with_graduation),
+)
+"""What is read of a stream, each part on its own."""

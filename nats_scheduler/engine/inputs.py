@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
 
 if TYPE_CHECKING:
-    from nats_scheduler.engine.restoring import Restoring
+    from nats_scheduler.engine.snapshots.restoring import Restoring
 
 
 class Stored(NamedTuple):

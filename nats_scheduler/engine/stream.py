@@ -6,33 +6,31 @@ actions. The same inputs at the same times always give the same actions, so a se
 What it relies on:
 
 - the last message on a subject is its schedule, and there is none if that message is something else, except for what
-  other schedules generated, and cancels, which leave it alive (`engine.landed`);
+  other schedules generated, and cancels, which leave it alive (`engine.reading.landed`);
 - nothing fires before everything stored so far has been read (`CaughtUp`), since the stream says which fires happened;
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
-Its parts, in the order in which a schedule meets them: `engine.intake` reads it, `engine.roster` holds it,
-`engine.course` brings it to its fire, `engine.firing` sends that, `engine.outcomes` takes the outcome, `engine.purges`
-purges it. `engine.lifecycle` knows its stage, `engine.ownership` whose it is, `engine.in_flight` if there is room.
+Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
+holds it, `engine.firing.course` brings it to its fire, `engine.firing` sends that, `engine.firing.outcomes` takes the
+outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.sharing.ownership`
+whose it is, `engine.firing.sending` if there is room.
 """
 
 from collections.abc import Iterable
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
-from nats_scheduler.engine.admission import Admission, Collaborators
-from nats_scheduler.engine.assembly import ServerLimits
-from nats_scheduler.engine.backlog import Backlog
-from nats_scheduler.engine.calendars import Calendars
-from nats_scheduler.engine.contents import ContentMemory, Contents
-from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.elsewhere import Elsewhere
 from nats_scheduler.engine.events import StreamReady
-from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.figures import Figures, Visit
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.holdings import Holdings
-from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT, InFlight
-from nats_scheduler.engine.inactive import Inactive
+from nats_scheduler.engine.firing.calendars import Calendars
+from nats_scheduler.engine.firing.contents import ContentMemory, Contents
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.elsewhere import Elsewhere
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT, InFlight, ServerLimits
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, has_ended
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
@@ -63,21 +61,19 @@ from nats_scheduler.engine.inputs import (
     SnapshotRestored,
     StreamChanged,
 )
-from nats_scheduler.engine.intake import Intake, Readers
-from nats_scheduler.engine.landed import Landed
-from nats_scheduler.engine.lifecycle import Lifecycle, has_ended
-from nats_scheduler.engine.lifetimes import Lifetimes
-from nats_scheduler.engine.misnaming import Misnaming
-from nats_scheduler.engine.outcomes import Outcomes
-from nats_scheduler.engine.ownership import Ownership
-from nats_scheduler.engine.places import Places
-from nats_scheduler.engine.purges import Purges
-from nats_scheduler.engine.removals import Removals
-from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.sightings import Sightings
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.engine.snapshots import Parts, Snapshots
-from nats_scheduler.engine.view import EngineView, FiredBy
+from nats_scheduler.engine.reading.admission import Admission, Collaborators, Places
+from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
+from nats_scheduler.engine.reading.intake import Intake, Readers, Sightings
+from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.removing.expiry import Expiry
+from nats_scheduler.engine.removing.purges import Backlog, Purges
+from nats_scheduler.engine.removing.removals import Removals
+from nats_scheduler.engine.sharing.holdings import Holdings
+from nats_scheduler.engine.sharing.ownership import Ownership
+from nats_scheduler.engine.snapshots.snapshots import Parts, Snapshots
+from nats_scheduler.engine.views.figures import Figures, Visit
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.stored import StoredMessage

@@ -6,7 +6,7 @@ Rule: no library is imported here: a sidecar receives values, and only what read
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Path = tuple[str | int, ...]
 """Keys and positions from a document to a value in it."""
@@ -54,3 +54,43 @@ class Document:
         if id(node) not in self._values:
             self._values[id(node)] = {key.value: value for key, value in node.value if isinstance(key.value, str)}
         return self._values[id(node)].get(part)
+
+
+# What is wrong with a file of schedules, and where.
+#
+# Rule: a place is the line of a file, or the keys that lead there in a document that has no lines, such as a request.
+
+
+class Place(NamedTuple):
+    """Where something is in a file."""
+
+    file: str
+    """Empty if it is in no file, such as in a request."""
+    line: int | None
+    path: Path = ()
+    """Keys and positions that lead to it."""
+
+    def __str__(self) -> str:
+        if not self.file:
+            return ".".join(map(str, self.path))
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a file."""
+
+    place: Place
+    stream: str
+    """Empty if it is not known, and so is the subject."""
+    subject: str
+    text: str
+    code: int | None = None
+    """The server's code, if it has one for this."""
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (str(self.place), self.subject, self.text)))
+
+
+def place_in(file: str, document: Document, path: Path) -> Place:
+    """Return where a value is, or the nearest one around it."""
+    return Place(file, document.line(path), (*document.at, *path))

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from nats_scheduler.control.declared import Declared
+from nats_scheduler.control.each import finished
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.plan import Fault, Plan, planning
 from nats_scheduler.control.port import ScheduleStore, Served
-from nats_scheduler.control.units import finished
-from nats_scheduler.files.problems import Problem
+from nats_scheduler.files.document import Problem
 from nats_scheduler.files.reading import StreamFile
 from nats_scheduler.message.stored import StoredMessage
 

@@ -27,12 +27,11 @@ from nats_scheduler.control.declared import (
     policy_key,
     reserved_names,
 )
-from nats_scheduler.control.units import finished
-from nats_scheduler.files.document import MAX_DEPTH, Document, Path, TextError
+from nats_scheduler.control.each import finished
+from nats_scheduler.files.document import MAX_DEPTH, Document, Path, Place, Problem, TextError, place_in
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
-from nats_scheduler.files.problems import Place, Problem, place_in
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.placing import Header
+from nats_scheduler.message.headers import Header
 from nats_scheduler.message.policies import POLICY_NAMES, PolicyText
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 

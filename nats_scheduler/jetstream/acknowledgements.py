@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.denied import Denial
-from nats_scheduler.jetstream.frames import AcknowledgementFrames, PurgeFrames
+from nats_scheduler.jetstream.errors import Denial
+from nats_scheduler.jetstream.wire import AcknowledgementFrames, PurgeFrames
 
 ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """How often the fires in flight are checked against their deadline."""

@@ -17,9 +17,8 @@ from collections.abc import AsyncIterator
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import consumer_from, reads_all
+from nats_scheduler.jetstream.consumers import PulledConsumer, consumer_from, reads_all
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NotPermittedError
-from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
 
 FIRST_RANGE = 1_024

@@ -1,4 +1,4 @@
-"""Contact with one stream on one connection: the real implementation of `engine.port.StreamPort`.
+"""Contact with one stream on one connection: the real implementation of `engine.actions.StreamPort`.
 
 It only puts the parts together: the follower depends on what the stream keeps, the rest is the same for all.
 """
@@ -9,30 +9,25 @@ from collections.abc import Callable, Sequence
 from nats_scheduler.engine.actions import (
     AwaitProposals,
     LookForFire,
+    Notify,
     PurgeSchedule,
     ReadContent,
     ReadDuplicate,
     RemoveExpired,
 )
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.port import Notify
+from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
-from nats_scheduler.jetstream.content import content_reader
-from nats_scheduler.jetstream.duplicates import duplicate_reader
+from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.expire import remover
 from nats_scheduler.jetstream.finished import finish_checker
 from nats_scheduler.jetstream.follow import ConsumerFollower
-from nats_scheduler.jetstream.history import walk_through
-from nats_scheduler.jetstream.proposals import proposal_waiter
+from nats_scheduler.jetstream.lookups import walk_through
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.purge import Purger
-from nats_scheduler.jetstream.ranges import RangeReader
-from nats_scheduler.jetstream.reach import LeaderReach, may_lag
+from nats_scheduler.jetstream.purge import Purger, remover
+from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
 from nats_scheduler.jetstream.scan import ScanFollower
 
 CONSUMER_LIMIT_REACHED = 10026

@@ -21,12 +21,11 @@ import asyncio
 from functools import partial
 from typing import NamedTuple
 
-from nats_scheduler.engine.finish import CheckFinished, consumer_missing, target_not_received
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked, Input
-from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
-from nats_scheduler.jetstream.bounded import BoundedRequests
-from nats_scheduler.jetstream.combined import Combined
+from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner, integer, is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach

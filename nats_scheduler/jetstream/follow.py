@@ -5,13 +5,13 @@ A pull consumer, because the server cuts off a slow push consumer without flow c
 as much care as this.
 Ephemeral, in memory, without acknowledgements: the follower knows what was read last. So if a consumer dies with its
 node, or in a restart, a new one begins behind that message.
-While a cluster creates no consumer, messages are read one by one (`jetstream.walking`). During a burst of the sidecar's
+While a cluster creates no consumer, messages are read one by one (`jetstream.follow`). During a burst of the sidecar's
 own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
 
 The rule: the consumer delivers without a gap, or it is replaced by a new one.
 In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
 the leader has no further message of those that it had when the consumer was created.
-Cost: a tuple a message, parsed together with its neighbours if many come at once (`jetstream.frames`); one request for
+Cost: a tuple a message, parsed together with its neighbours if many come at once (`jetstream.wire`); one request for
 thousands of messages.
 """
 
@@ -20,11 +20,11 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.engine.port import Notify
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.burst import Burst
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.connection import Connection, PeriodicChecks, frame
 from nats_scheduler.jetstream.consumers import (
     CLUSTER_DEADLINE_SECONDS,
     consumer_from,
@@ -33,12 +33,77 @@ from nats_scheduler.jetstream.consumers import (
     undelivered,
 )
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
-from nats_scheduler.jetstream.frames import ConsumerFrames
-from nats_scheduler.jetstream.periodic_checks import PeriodicChecks
 from nats_scheduler.jetstream.reach import may_lag
-from nats_scheduler.jetstream.walking import Walk
+from nats_scheduler.jetstream.wire import ConsumerFrames
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
+
+# Read a stream one message after the other, while no consumer can be created.
+#
+# A cluster that has lost its leader creates no consumer for 4 s to 9 s, while the stream itself may work. Its
+# messages are read by requests then, as contents are.
+#
+# The rule: if no answer comes for `WALK_ANSWER_DEADLINE_SECONDS`, it reports that contact is lost.
+# Cost: one request a message, bodies included (some 5,000 a second), and ten a second while none is stored.
+
+WALK_POLL_INTERVAL_SECONDS = 0.1
+"""How often the next message is asked for while there is none."""
+
+WALK_ANSWER_DEADLINE_SECONDS = 1.5
+"""Longest wait for an answer: a schedule that is cancelled meanwhile still fires."""
+
+
+class Walk:
+    """One walk through one stream, from behind the message with sequence `last`."""
+
+    def __init__(self, api: JetStreamApi, stream: str, last: int, notify: Notify) -> None:
+        """Begin to read, and to deliver to `notify`."""
+        self._api = api
+        self._stream = stream
+        self._notify = notify
+        self.last = last
+        """The sequence of the last message that was delivered."""
+        self._is_unanswered = False
+        self._walking = asyncio.create_task(self._walk())
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the last request was answered."""
+        return not self._is_unanswered
+
+    def end(self) -> None:
+        """Stop reading and delivering."""
+        self._walking.cancel()
+
+    async def _walk(self) -> None:
+        while True:
+            try:
+                await self._read_on()
+            except JetStreamError as error:
+                if not self._is_unanswered:
+                    self._notify(ContactLost(str(error)))
+                self._is_unanswered = True
+                await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
+
+    async def _read_on(self) -> None:
+        """Deliver what is stored, and then what is published; raise `JetStreamError` when no answer comes."""
+        is_caught_up = False
+        while True:
+            while (message := await self._next()) is not None:
+                self.last = message.sequence
+                self._notify(MessagesRead([message._replace(body=None)]))
+            if not is_caught_up:
+                self._notify(CaughtUp())
+            is_caught_up, self._is_unanswered = True, False
+            await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
+
+    async def _next(self) -> StoredMessage | None:
+        try:
+            async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
+                return await self._api.message(self._stream, seq=self.last + 1, next_by_subj=">")
+        except TimeoutError:
+            raise NoAnswerError(f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s") from None
+
 
 MAX_PULL_BATCH = 5_000
 """Messages of one pull, if the server allows it; the next pull is sent when half of them have come."""

@@ -8,7 +8,7 @@ Limit: a document that nests deeper than Python's reader can read (about a thous
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -137,3 +137,14 @@ REMOVAL_TYPES: dict[str, Callable[[Any], bool]] = {
     "no_erase": _is_switch,
 }
 """The types of a request to purge a stream or to delete a message."""
+
+
+# The server's time, from an answer that contains it.
+#
+# Rule: STREAM.INFO and CONSUMER.INFO have `ts`, when the answer was made, on every version from 2.10 on.
+# Limit: from an answer without it the time is not known.
+
+
+def server_time(info: Mapping[str, Any] | None) -> int | None:
+    """Return when an answer was made (ns since the Unix epoch); None if it does not say."""
+    return None if info is None else time_of(info.get("ts"))

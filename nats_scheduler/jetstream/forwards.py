@@ -19,11 +19,10 @@ from contextlib import aclosing
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import consumer_from, reads_all
+from nats_scheduler.jetstream.consumers import PulledConsumer, consumer_from, reads_all
 from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
 from nats_scheduler.jetstream.errors import ApiError, NoAnswerError
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
-from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
 
 CHUNK_MESSAGES = 100

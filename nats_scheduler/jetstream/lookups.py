@@ -11,13 +11,35 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.jetstream.api import TEMPORARY_STATUS, JetStreamApi
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError, NoJetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
-from nats_scheduler.jetstream.last import last_on
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.message.reading import SCHEDULE_SUBSTRING
+from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
+
+# Find the last message on a subject, also if a server up to 2.11 does not.
+#
+# There `STREAM.MSG.GET` with `last_by_subj` finds nothing once the last message of a subject was deleted by its
+# sequence, although an earlier one is stored; the guard of 2.11 refuses as if there were none. `STREAM.INFO` counts
+# it. A read of the next message on the subject finds it, and corrects the server's record of the last one.
+#
+# Cost: if there is none, one request more on these servers and none on others; if there is an earlier one, three.
+
+
+async def last_on(api: JetStreamApi, stream: str, subject: str) -> StoredMessage | None:
+    """Return the last message on a subject that JSON can name; None if there is none."""
+    message = await api.message(stream, last_by_subj=subject)
+    if message is not None or api.finds_last:
+        return message
+    info = await api.call(f"STREAM.INFO.{stream}", {"subjects_filter": subject})
+    if not inner(inner(info.get("state")).get("subjects")):
+        return None
+    first = await api.message(stream, seq=1, next_by_subj=subject)
+    return first and (await api.message(stream, last_by_subj=subject) or first)
+
 
 MAX_SUBJECT_LOOKUPS_IN_FLIGHT = 256
 """Look-ups of subjects in flight at once."""
@@ -183,3 +205,50 @@ def _bare(message: StoredMessage) -> StoredMessage:
 def in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
     """Return messages in the order of their stream."""
     return sorted(messages, key=lambda message: message.sequence)
+
+
+# Find messages with a TTL before the last message of their subject, on streams without a consumer of the sidecar.
+#
+# `jetstream.scan` looks up the last message of every subject and no more. An earlier generated message may have a TTL
+# too. So on a server that does not act on TTLs the whole stream is read once, concurrently with everything else.
+#
+# The rule: nothing waits for it; schedules are found without it. Cost: one request a message, bodies included, one
+# after the other (some 5,000 a second). Limit: if another sidecar stores a message and a later one follows at once,
+# the earlier is found at the next connect.
+
+MAX_HISTORY_BATCH = 1_000
+"""Messages that are read before what was found is delivered."""
+
+HISTORY_RETRY_INTERVAL_SECONDS = 1.0
+"""Pause after a request that failed."""
+
+
+async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notify) -> None:
+    """Deliver the messages above sequence `after` that have a TTL; ends when all that is stored was read."""
+    while True:
+        messages, through = await _read_batch(api, stream, after)
+        notify(HistoryRead(messages, through))
+        if through == after:
+            return
+        after = through
+
+
+async def _read_batch(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
+    """Read some messages above `after`; return those with a TTL, and the last sequence that was read."""
+    found: list[StoredMessage] = []
+    for _ in range(MAX_HISTORY_BATCH):
+        message = await _next(api, stream, after)
+        if message is None:
+            break
+        after = message.sequence
+        if lifetime_of(message.block) is not None:
+            found.append(message._replace(body=None))
+    return found, after
+
+
+async def _next(api: JetStreamApi, stream: str, after: int) -> StoredMessage | None:
+    while True:
+        try:
+            return await api.message(stream, seq=after + 1, next_by_subj=">")
+        except JetStreamError:
+            await asyncio.sleep(HISTORY_RETRY_INTERVAL_SECONDS)  # a lost connection cancels this task

@@ -13,7 +13,7 @@ A fire that the sidecar's user may not publish is not acknowledged at all. The s
 the server denies in the order of sending, it means the oldest fire in flight to that target.
 
 Cost: one frame and one dictionary entry a fire, and an answer that is parsed together with its neighbours
-(`jetstream.frames`); all frames of a batch leave in one write.
+(`jetstream.wire`); all frames of a batch leave in one write.
 """
 
 import asyncio

@@ -32,8 +32,7 @@ from nats_scheduler.jetstream.errors import (
 from nats_scheduler.jetstream.foreign_json import is_expressible
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, NOT_AVAILABLE, UNDECIDED, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import without_headers
-from nats_scheduler.message.placing import with_effective_headers
+from nats_scheduler.message.headers import with_effective_headers, without_headers
 from nats_scheduler.message.subjects import is_literal_subject
 
 EXPECTED_STREAM = b"Nats-Expected-Stream"

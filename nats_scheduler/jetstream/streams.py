@@ -7,7 +7,7 @@ An older one drops it, so there it becomes an entry of the registry, under the s
 The rule: the configuration is the user's, and stays as it was asked for. So a tool that repeats its creation byte for
 byte is not refused (10058).
 There is one exception: message TTLs that the registry has kept, once the server supports them
-(`FlaggedStreams.switch_on`). A stream that does not allow roll-ups is left so (`engine.purges`).
+(`FlaggedStreams.switch_on`). A stream that does not allow roll-ups is left so (`engine.removing.purges`).
 
 Why a name, and not the instant of creation: a server of 2.10 or 2.11 that restarts, updates the stream and restarts
 again reports another instant, and so does every server that restores a backup.
@@ -15,16 +15,17 @@ An entry counts until the stream's deletion was noticed, and again if the stream
 An entry that cannot be read counts too, and is written again: a stream that was served must not stop without a word.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.kept_config import as_kept
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.rejection import INVALID_JSON, Rejection
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import (
     FLAG,
     StreamRules,
@@ -36,6 +37,28 @@ from nats_scheduler.message.stream_rules import (
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+
+# A stream's configuration as its server keeps it, whichever answer described it.
+#
+# A server from 2.11 on adds its version and its API level to the metadata in some answers (STREAM.INFO, CREATE,
+# UPDATE), and not in others (STREAM.LIST). They say nothing of the stream, and two answers can be compared without
+# them only.
+#
+# The rule: what the server keeps stays, `_nats.req.level` included.
+
+ANSWER_METADATA = frozenset({"_nats.ver", "_nats.level"})
+"""The metadata that a server adds to an answer: its version and its API level."""
+
+
+def as_kept(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration in an answer without what the server added to the answer."""
+    metadata = config.get("metadata")
+    if not isinstance(metadata, dict) or ANSWER_METADATA.isdisjoint(metadata):
+        return dict(config)
+    kept = {key: value for key, value in metadata.items() if key not in ANSWER_METADATA}
+    others = {key: value for key, value in config.items() if key != "metadata"}
+    return {**others, "metadata": kept} if kept else others
+
 
 METADATA_FLAG = "nats-scheduler.allow_msg_schedules"
 """The metadata key that stands for the flag if a user sets it by hand, to `true`."""
@@ -422,3 +445,30 @@ def _own(metadata: Mapping[str, str]) -> dict[str, str]:
 def _refuse(stream: str, rejection: Rejection | None) -> None:
     if rejection is not None:
         raise StreamRefusedError(stream, rejection)
+
+
+# How far a stream is read, to be shown to people.
+#
+# The rule: where messages are read in their order the last sequence says how far it is; where each subject is
+# requested by itself the sequences come in no order, so only the number of messages is known.
+
+Progress = Callable[[str, int, int | None], None]
+"""Receives what is done now, how much of it is done, and how much there is; None if that is not known."""
+
+
+def reading_progress(
+    show: Progress, what: str, state: StreamState, after: int = 0
+) -> Callable[[Sequence[StoredMessage]], None]:
+    """Return what shows how far a stream is read above sequence `after`; to be called with each batch of messages."""
+    count, first = 0, max(state.first_sequence, after + 1, 1)
+
+    def take(messages: Sequence[StoredMessage]) -> None:
+        nonlocal count
+        count += len(messages)
+        if not reads_all(state.config):
+            show(what, count, None)
+        elif messages:
+            last = max(message.sequence for message in messages)
+            show(what, last - first + 1, state.last_sequence - first + 1)
+
+    return take

@@ -17,15 +17,17 @@ from nats_scheduler.message.headers import (
     MSG_ID,
     MSG_ROLLUP,
     MSG_TTL,
+    Header,
+    are_effective,
     decoded,
     header_value,
+    with_effective_headers,
     with_header,
     with_headers,
     without_headers,
     without_status,
 )
 from nats_scheduler.message.identity import parse_beside
-from nats_scheduler.message.placing import Header, are_effective, with_effective_headers
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -192,3 +194,39 @@ def _is_beside(block: bytes | None) -> bool:
     """Return whether a message is a fire that was requested: no fire of the schedule waits for it."""
     identity = header_value(block, MSG_ID)
     return identity is not None and parse_beside(decoded(identity)) is not None
+
+
+# The headers that `X-Report` adds: for which time a fire is, which fire was stored before it, and what was dropped.
+#
+# A fire that was requested says so in a header of its own, with or without `X-Report`.
+#
+# Its names begin with `X-Nats-` beside the headers of ADR-51 too: servers remove headers that begin with
+# `Nats-Schedule` from what they generate. A fire that copies the headers of another one, its sample, has only its own
+# report.
+
+DUE = PORTABLE.schedule + b"-X-Due"
+"""The fire time, as `Nats-Schedule-Next` writes it."""
+PREVIOUS = PORTABLE.schedule + b"-X-Previous"
+"""The fire time of the last fire before that is known to be stored; absent if there is none."""
+MISSED = PORTABLE.schedule + b"-X-Missed"
+"""How many fires were dropped between the two."""
+
+BY = PORTABLE.schedule + b"-X-By"
+"""What was requested: `fire` or `backfill`; absent from all other fires."""
+
+_BY_LINE = b"\n" + BY + b": "
+
+REPORT_NAMES = (DUE, PREVIOUS, MISSED)
+
+
+def is_requested(block: bytes) -> bool:
+    """Return whether a fire says that was requested it: when it is stored says nothing about punctuality."""
+    return _BY_LINE in block
+
+
+def report_headers(pattern: Pattern, fire_time: int, previous: int | None, missed: int) -> list[Header]:
+    """Return the report of a fire; times are in nanoseconds."""
+    headers = [(DUE, pattern.format(fire_time).encode())]
+    if previous is not None:
+        headers.append((PREVIOUS, pattern.format(previous).encode()))
+    return [*headers, (MISSED, b"%d" % missed)]

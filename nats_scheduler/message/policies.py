@@ -18,28 +18,175 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from enum import StrEnum
 from typing import NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
-from nats_scheduler.message.overlap import Overlap, consumer_fault, misplaced_policy, read_timeout
-from nats_scheduler.message.policy_values import (
-    DEFAULT_GRACE_NS,
-    MAKE_UP_ONCE,
-    Missed,
-    read_duration,
-    read_grace,
-    read_missed,
-    read_report,
-)
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
-from nats_scheduler.schedule.calendars import MAX_NAME_CHARS, NAME_GRAMMAR, Calendar, is_calendar_name
-from nats_scheduler.schedule.days import in_order, read_days
-from nats_scheduler.schedule.durations import format_duration
+from nats_scheduler.schedule.calendars import (
+    MAX_NAME_CHARS,
+    NAME_GRAMMAR,
+    Calendar,
+    in_order,
+    is_calendar_name,
+    read_days,
+)
+from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+# Values of policies that are more than a number or a text.
+#
+# The rule: a parser returns the value, or the reason why the text is none, which follows the text in a sentence.
+
+DEFAULT_GRACE_NS = 10 * SECOND
+"""A fire that is later than this counts as missed: a failover takes less."""
+
+MIN_GRACE_NS = 1 * SECOND
+"""Shortest grace: fires of a burst are that late, and none of them was missed."""
+
+MAX_MADE_UP = 1_000_000
+"""Largest number in `all <N>`."""
+
+
+class Kept(StrEnum):
+    """What is sent of the fires that came due and could not be stored in time."""
+
+    ONCE = "once"
+    """The latest one."""
+    SKIP = "skip"
+    """None, once they are later than the grace."""
+    ALL = "all"
+    """Each, oldest first."""
+
+
+class Missed(NamedTuple):
+    """What happens to missed fires; as a text, the value of `X-Missed`."""
+
+    kept: Kept = Kept.ONCE
+    most: int | None = None
+    """So many of the latest, if all are sent; None is no limit."""
+
+    def __str__(self) -> str:
+        """Write it as a publisher does."""
+        return str(self.kept) if self.most is None else f"{self.kept} {self.most}"
+
+
+MAKE_UP_ONCE = Missed()
+"""What happens without a policy."""
+
+
+def read_missed(value: str) -> Missed | str:
+    """Read the value of `X-Missed`."""
+    match = _ALL(value)
+    if match is not None and match[1] is not None:
+        most = int(match[1])
+        return Missed(Kept.ALL, most) if 1 <= most <= MAX_MADE_UP else f"is not all with 1 to {MAX_MADE_UP:,}"
+    if value not in list(Kept):
+        return f"is none of once, skip, all, and all with a number, such as 'all 10': 1 to {MAX_MADE_UP:,}"
+    return Missed(Kept(value))
+
+
+def read_duration(value: str) -> int | str:
+    """Read a duration (ns) of any length."""
+    duration = parse_duration(value)
+    return f"is not a duration: {duration.reason}" if isinstance(duration, Invalid) else duration
+
+
+def read_grace(value: str) -> int | str:
+    """Read the value of `X-Grace` (ns)."""
+    duration = read_duration(value)
+    if isinstance(duration, int) and duration < MIN_GRACE_NS:
+        return f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late"
+    return duration
+
+
+def read_report(value: str) -> bool | str:
+    """Read the value of `X-Report`."""
+    return True if value == "true" else "is not 'true', the only value"
+
+
+_ALL = re.compile(r"all(?: ([0-9]{1,9}))?").fullmatch
+
+
+# What happens to a fire that comes due while the fire before it is unfinished: `X-Overlap`, `X-Consumer`,
+# `X-Timeout`.
+#
+# A fire is finished when its message is no longer stored. On a stream that keeps what was acknowledged it is finished
+# too when the consumer that `X-Consumer` names has acknowledged it. `X-Timeout` counts it as finished so long after
+# it was stored.
+#
+# The rules:
+#
+# - On a stream that keeps what was acknowledged, `X-Overlap` needs `X-Consumer`: nothing else shows what is finished.
+# - `X-Consumer` and `X-Timeout` have no effect without `X-Overlap`, so they reject a schedule that lacks it.
+#
+# Cost: nothing for a schedule without these policies.
+
+MAX_CONSUMER_NAME_CHARS = 255
+"""Longest name of a consumer, as the server has it."""
+
+_FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]").search
+"""What the server allows in no name of a consumer, and control characters, which no request can contain."""
+
+_UNSENDABLE = re.compile(r"[\ud800-\udfff]").search
+"""What stands in a value for bytes that are not UTF-8."""
+
+
+class Overlap(StrEnum):
+    """What happens to a fire that comes due while the one before is unfinished."""
+
+    ALLOW = "allow"
+    """It is sent all the same."""
+    SKIP = "skip"
+    """It is dropped."""
+    QUEUE = "queue"
+    """It waits until the one before is finished; of several that wait, the latest is sent."""
+
+
+class MisplacedPolicy(NamedTuple):
+    """A policy that is valid by itself, and not beside the others or on this stream."""
+
+    name: str
+    """Its name without the prefix, such as `X-Timeout`."""
+    reason: str
+
+
+def consumer_fault(name: str) -> str:
+    """Return why no consumer can have this name; "" if one can."""
+    if not name:
+        return "is empty: expected the name of a consumer"
+    if len(name) > MAX_CONSUMER_NAME_CHARS:
+        return f"has {len(name):,} characters: expected at most {MAX_CONSUMER_NAME_CHARS}"
+    if _UNSENDABLE(name):
+        return "is not UTF-8: no request can name such a consumer"
+    if _FORBIDDEN(name):
+        return "is no name of a consumer: it has no blanks, dots, slashes or wildcards"
+    return ""
+
+
+def read_timeout(value: str) -> int | str:
+    """Read a timeout in ns; the reason if it is none."""
+    duration = read_duration(value)
+    return "is not more than 0" if isinstance(duration, int) and duration <= 0 else duration
+
+
+def misplaced_policy(overlap: Overlap, names: Collection[str], *, needs_consumer: bool) -> MisplacedPolicy | None:
+    """Return the first policy among `names` that is missing something; None if nothing is missing.
+
+    `needs_consumer` if the stream keeps what was acknowledged.
+    """
+    for name in ("X-Consumer", "X-Timeout"):
+        if name in names and "X-Overlap" not in names:
+            return MisplacedPolicy(name, "has no effect without X-Overlap")
+    if needs_consumer and overlap is not Overlap.ALLOW and "X-Consumer" not in names:
+        reason = "needs X-Consumer on this stream, which keeps what was acknowledged (limits retention)"
+        return MisplacedPolicy("X-Overlap", reason)
+    return None
+
 
 MAX_EXCEPTIONS = 1_000
 """Most days and ranges in one `X-Except`."""
@@ -57,7 +204,7 @@ MAX_TEXT_CHARS = 256
 """Longest note, and longest name of an owner."""
 
 PAUSED = "X-Paused"
-"""No policy: what the name of the header with the pattern ends in while a schedule is paused (`message.paused`)."""
+"""No policy: what the name of the header with the pattern ends in while a schedule is paused (`message.reading`)."""
 
 
 class PolicyText(NamedTuple):
@@ -80,7 +227,7 @@ class Policies:
     grace: int = DEFAULT_GRACE_NS
     """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
-    """How long (ns) each fire is delayed at most; `message.jitter` says by how much it is."""
+    """How long (ns) each fire is delayed at most; `message.timetable` says by how much it is."""
     missed: Missed = MAKE_UP_ONCE
     """What happens to fires that could not be stored in time."""
     note: str | None = None
@@ -92,13 +239,14 @@ class Policies:
     syntax: Syntax | None = None
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
     target_elsewhere: str | None = None
-    """The target if it is in another stream (`message.elsewhere`)."""
+    """The target if it is in another stream (`message.definition`)."""
     timeout: int | None = None
     """How long (ns) after it was stored an unfinished fire counts as finished; None for never."""
 
     @property
     def are_kept(self) -> bool:
-        """Whether more must be kept of a schedule with these policies than of one without any (`engine.held`)."""
+        """Whether more must be kept of a schedule with these policies than of one without any
+        (`engine.holding.held`)."""
         if self is NO_POLICIES:
             return False  # as for most of a million schedules at a start
         needs_fire_before = self.overlap is not Overlap.ALLOW or self.missed != MAKE_UP_ONCE or self.report
@@ -323,7 +471,7 @@ def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
 
 
 def _target(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    return replace(policies, target_elsewhere=value)  # what is wrong with it was found before: `message.elsewhere`
+    return replace(policies, target_elsewhere=value)  # what is wrong with it was found before: `message.definition`
 
 
 def _timeout(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import repeat
 from typing import Self, overload
 
-from nats_scheduler.message.misnamed import NAME_PART_LOWER, NAME_PART_UPPER
+from nats_scheduler.message.reading import NAME_PART_LOWER, NAME_PART_UPPER
 from nats_scheduler.message.stored import StoredMessage
 
 _message = partial(tuple.__new__, StoredMessage)

@@ -13,12 +13,9 @@ Cost: some microseconds. Limit: 64 KiB, the server's limit for a block, is not c
 
 from collections.abc import Iterable, Sequence
 
-from nats_scheduler.message.definition import Definition, Terms
-from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.elsewhere import X_TARGET
-from nats_scheduler.message.fields import schedule_fields
-from nats_scheduler.message.headers import CRLF, HEADER_LINE
-from nats_scheduler.message.placing import Header
+from nats_scheduler.message.definition import X_TARGET, Definition, Terms
+from nats_scheduler.message.dialect import Dialect, schedule_fields
+from nats_scheduler.message.headers import CRLF, HEADER_LINE, Header
 from nats_scheduler.message.policies import with_policies
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern, time_zone_of

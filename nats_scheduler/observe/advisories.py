@@ -1,7 +1,7 @@
 """The content of advisories: one model for each kind, from which the schema and the reference page are derived.
 
 The rule: every kind that is published has a model here, and its body matches the model; tests check both. `Reporter`
-publishes what went wrong, and `control.advisories` builds what says that a schedule was changed.
+publishes what went wrong, and `control.changes` builds what says that a schedule was changed.
 Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
 Cost: pydantic, only when the schema is printed; plain dictionaries are published.
 """

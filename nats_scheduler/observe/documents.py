@@ -7,18 +7,23 @@ The types are what a JSON Schema is made of, so pydantic accepts each of them as
 Cost: some microseconds for each schedule.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
+from typing_extensions import TypedDict
 
+from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.plan import Action, Step
 from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.outlook import kind_of
-from nats_scheduler.engine.rejections import Rejected
-from nats_scheduler.engine.view import Counts, ListedSchedule
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.views.figures import kind_of
+from nats_scheduler.engine.views.view import Counts, ListedSchedule
+from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.fires import PastFire
+from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
@@ -388,3 +393,156 @@ def rollup_of(terms: Terms) -> str | None:
 
 def _failing(failing: Failing) -> FailingDocument:
     return {"err_code": failing.code, "description": failing.description, "since": format_rfc3339(failing.since)}
+
+
+# A change of a schedule as a JSON object: one vocabulary for the commands and for the micro service.
+
+
+class ChangeDocument(TypedDict):
+    """What was done to a schedule, or would be done by a dry run."""
+
+    change: Kind
+    stream: str
+    subject: str
+    """Of the schedule."""
+    sequence_before: int | None
+    """Of the schedule message before; null if there was none."""
+    sequence: int | None
+    """Of the schedule message now; null if there is none."""
+    changed: str | None
+    """When it was done, by the server's clock; null if nothing was done."""
+    author: str
+    """As the requester names it: nothing vouches for it."""
+    reason: str
+    fires: list[str]
+    """The fire times of the fires that were stored."""
+    notes: list[str]
+    """What the requester should know of it, one sentence each."""
+
+
+def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
+    """Describe a change that was made, or would be."""
+    return {
+        "change": change.kind,
+        "stream": change.stream,
+        "subject": change.subject,
+        "sequence_before": change.before,
+        "sequence": change.after,
+        "changed": None if dry_run or change.kind is Kind.UNCHANGED else format_rfc3339(change.at),
+        "author": change.author.name,
+        "reason": change.author.reason,
+        "fires": [format_rfc3339(fire) for fire in change.fires],
+        "notes": list(change.notes),
+    }
+
+
+# What the doctor found, as JSON objects: the same for the command and for the micro service.
+
+
+class FindingDocument(TypedDict):
+    """One thing that is wrong."""
+
+    severity: str
+    """`error`, `warning` or `note`."""
+    code: str
+    """A heading of `docs/operating/doctor.md`."""
+    stream: str | None
+    subject: str | None
+    what: str
+    """What is wrong, with the values that show it."""
+    why: str
+    """Why it matters."""
+    command: str
+    """What to type, or to change."""
+
+
+class UnlistedDocument(TypedDict):
+    """How many more findings there are of one code on one stream."""
+
+    code: str
+    stream: str | None
+    number: int
+
+
+class UnexaminedDocument(TypedDict):
+    """Something that was not examined."""
+
+    what: str
+    why: str
+    stream: str | None
+
+
+class ReportDocument(TypedDict):
+    """What was found, worst first."""
+
+    worst: str | None
+    """The severity of the worst finding; null if nothing was found."""
+    findings: list[FindingDocument]
+    unlisted: list[UnlistedDocument]
+    """Findings beyond ten of one code on one stream."""
+    counts: dict[str, int]
+    """How many findings have each severity, those that are not listed too."""
+
+
+# What applying files would do, as JSON objects: one vocabulary for the commands and for the micro service.
+#
+# Rule: values are whole; what is no UTF-8 is shown as the caller wants it.
+
+
+class PlanDocument(TypedDict):
+    """What does not change of a stream that documents name, with their owner."""
+
+    stream: str
+    owner: str | None
+    unchanged: int
+    """Schedules that say the same already."""
+    ended: list[str]
+    """The subjects of schedules that are not added because their time has passed."""
+    unlisted: int
+    """Schedules of the owner that are in no document, and stay because nothing is pruned."""
+
+
+class DifferenceDocument(TypedDict):
+    """What a step changes."""
+
+    name: str
+    """A header, `body` or `paused`."""
+    old: list[str]
+    """The values before; empty if there is none."""
+    new: list[str]
+
+
+class StepDocument(TypedDict):
+    """What is done to one schedule."""
+
+    stream: str
+    subject: str
+    action: Action
+    differences: list[DifferenceDocument]
+    notes: list[str]
+
+
+def plan_document(one: StreamPlan) -> PlanDocument:
+    """Describe a plan without its steps."""
+    plan = one.plan
+    return {
+        "stream": plan.stream,
+        "owner": one.owner,
+        "unchanged": plan.unchanged,
+        "ended": list(plan.ended),
+        "unlisted": plan.unlisted,
+    }
+
+
+def step_document(stream: str, step: Step, shown: Callable[[bytes], str] = decoded) -> StepDocument:
+    """Describe a step; `shown` returns a value as text, and by default bytes that are not UTF-8 as `\\udcXX`."""
+    return {
+        "stream": stream,
+        "subject": step.subject,
+        "action": step.action,
+        "differences": [
+            {"name": one.name, "old": list(map(shown, one.old)), "new": list(map(shown, one.new))}
+            for one in step.differences
+        ],
+        "notes": list(step.notes),
+    }

@@ -21,8 +21,8 @@ from typing import NamedTuple, Protocol
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from nats_scheduler.engine.figures import Figures
-from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.views.figures import Figures
+from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.version import VERSION
 
@@ -30,7 +30,7 @@ REST_SECONDS = 0.0005
 """The pause after each slice, which takes about a third of that."""
 
 UNITS_PER_SLICE = 2
-"""So many units of the work on one stream (`engine.figures`) are one slice."""
+"""So many units of the work on one stream (`engine.views.figures`) are one slice."""
 
 STREAMS_PER_SLICE = 8
 """So many streams with few schedules are one slice."""

@@ -10,18 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS
-from nats_scheduler.message.expiry import lifetime_of
 from nats_scheduler.message.headers import MSG_TTL, header_value
-from nats_scheduler.message.misnamed import misnamed_headers
-from nats_scheduler.message.overlap import Overlap
-from nats_scheduler.message.policies import Policies
-from nats_scheduler.message.policy_values import Kept
-from nats_scheduler.message.reading import Reading
+from nats_scheduler.message.policies import Kept, Overlap, Policies
+from nats_scheduler.message.reading import Reading, lifetime_of, misnamed_headers
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.checks import ANY_STREAM_RULES
-from nats_scheduler.observe.policies import NO_SERVER_KNOWS, policies_text
-from nats_scheduler.observe.texts import printable, span_text, time_text
+from nats_scheduler.observe.explanations import ANY_STREAM_RULES
+from nats_scheduler.observe.texts import NO_SERVER_KNOWS, policies_text, printable, span_text, time_text
 from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
 from nats_scheduler.schedule.patterns import Pattern, Syntax, SyntaxCron

@@ -19,8 +19,7 @@ from prometheus_client import (
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import CanaryMetrics
-from nats_scheduler.observe.families import LabelledCounter
-from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics, LabelledCounter
 from nats_scheduler.observe.gauges import ProcessGauges, StreamGauges
 
 # A series for each counter with the time of its creation would double what a scrape costs.

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.calendars import CalendarBucket
+from nats_scheduler.jetstream.buckets import CalendarBucket, SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 

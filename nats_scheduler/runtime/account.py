@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from nats_scheduler.engine.leases import Leases
+from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
@@ -18,20 +18,18 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import access_through
-from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.calendars import follow_calendars
 from nats_scheduler.runtime.canary import CANARY_STREAM
-from nats_scheduler.runtime.carrying import CarryingStreams
-from nats_scheduler.runtime.discovery import Discovery
+from nats_scheduler.runtime.discovery import Discovery, LastRequests
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.instances import Instances
-from nats_scheduler.runtime.last_requests import LastRequests
+from nats_scheduler.runtime.modes import CarryingStreams
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.serving import Serving
-from nats_scheduler.runtime.setbacks import kept_up
-from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.stream_service import StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams, adopts
+from nats_scheduler.runtime.work import Background, kept_up
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 

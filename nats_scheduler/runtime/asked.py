@@ -4,28 +4,27 @@ The rule: nothing here changes anything, but for `schedules`, which the service 
 `service.port.Deployment` is what the service sees of all this.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 
-from nats_scheduler.engine.joined_view import JoinedView
-from nats_scheduler.engine.leases import NO_HOLDER, Holders, Leases
-from nats_scheduler.engine.shards import shard_of
-from nats_scheduler.engine.view import EngineView
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
+from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.jetstream.capabilities import Capabilities
+from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.carrying import CarryingStreams, SharedLookup, mode_document
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
-from nats_scheduler.runtime.modes import FIRED_BY
+from nats_scheduler.runtime.modes import FIRED_BY, CarryingStreams, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.runtime.stream_services import StreamServices
-from nats_scheduler.service.examinations import Examination, Slices
-from nats_scheduler.service.port import Fleet, Known
+from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.service.port import Examination, Fleet, Known, Slices
 from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.service import serve
 from nats_scheduler.service.turns import Turns
@@ -191,3 +190,36 @@ async def answer_requests(sidecar: AskedSidecar, access: Access, reporter: Repor
             sidecar.turns,
             lambda error: reporter.defect("request_failed", error),
         )
+
+
+# What the sidecar gives to the doctor, so that it can examine the account with what the sidecar holds already.
+#
+# The rule: `runtime` does not import `doctor`. Who starts a sidecar gives it the function that examines.
+
+
+@dataclass(frozen=True, slots=True)
+class Examinable:
+    """A sidecar on one connection."""
+
+    instance: str
+    access: Access
+    server: Capabilities
+    settings: SidecarSettings
+    services: Mapping[str, StreamService]
+    """The streams that it serves at the moment, by name."""
+    unserved: Mapping[str, str]
+    """The subject of one schedule in each stream that holds schedules and is not served, by the stream's name."""
+    denials: Collection[Denial]
+    """The permissions that it has missed."""
+    server_now: Callable[[], int]
+    """Returns the time by the server's clock, in ns since the Unix epoch; `machine_now` by that of this machine."""
+    machine_now: Callable[[], int]
+
+
+Examine = Callable[[Examinable, Slices], Awaitable[Examination]]
+"""Examines the account of a sidecar; raises `JetStreamError`."""
+
+
+async def examine_nothing(_examinable: Examinable, _slices: Slices) -> Examination:
+    """Refuse to examine."""
+    raise JetStreamError("this sidecar was started without the doctor; `nats-scheduler doctor` examines the account")

@@ -17,34 +17,77 @@ Cost: at each interval four requests and their answers. Limit: leases and heartb
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from nats_scheduler.engine.events import Event, FireReadBack
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.foreign_json import read_object
-from nats_scheduler.jetstream.registry import create_replicated
+from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.jetstream.registry import Delivered, create_replicated
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.no_bucket import NoBucket
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
-from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
+
+# A registry's bucket that keeps nothing: for a stream whose shards no other instance takes over.
+#
+# The rule: every write succeeds, and nothing is ever found.
+
+
+class NoBucket:
+    """A bucket without values; a `runtime.port.Bucket`."""
+
+    def __init__(self) -> None:
+        self.created = ""
+        self.broken: Callable[[str, str], None] = lambda _key, _reason: None
+
+    async def open(self) -> bool:
+        """Return that it exists."""
+        return False
+
+    async def get(self, _key: str) -> Object | None:
+        """Return no value."""
+        return None
+
+    async def revised(self, _key: str) -> tuple[Object | None, int]:
+        """Return no value and no revision."""
+        return None, 0
+
+    async def swap(self, _key: str, _value: Any, revision: int) -> int | None:
+        """Return the next revision."""
+        return revision + 1
+
+    async def purge(self, _key: str) -> None:
+        """Remove nothing."""
+
+    def send(self, _key: str, _value: Any) -> bool:
+        """Return that it is not too large."""
+        return True
+
+    def mark_deleted(self, _key: str) -> None:
+        """Change nothing."""
+
+    async def follow(self, _keys: Sequence[str], _received: Callable[[str, Delivered, StoredMessage], None]) -> None:
+        """Wait until cancelled."""
+        await asyncio.Event().wait()
+
 
 CANARY_STREAM = "nats_scheduler_canary"
 """The stream of all canaries of an account."""

@@ -20,14 +20,21 @@ Cost: one request to write while no other instance writes, two more each time th
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
-from nats_scheduler.engine.holdings import OWED_NUMBERS
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.holdings import OWED_NUMBERS
+from nats_scheduler.engine.sharing.ownership import Denied
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.jetstream.consumers import reads_all
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner
+from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.schedule.instants import SECOND
@@ -246,3 +253,248 @@ def _shards_of(entry: object) -> frozenset[int] | None:
 
 def _numbers(values: object) -> list[int]:
     return [value for value in values if type(value) is int] if isinstance(values, list) else []
+
+
+# Decide when each stream writes its checkpoint: once a second if there are few streams, and in turn if there are
+# many.
+#
+# A checkpoint is a request to the registry. A thousand a second would cost more than the fires that they cover.
+#
+# What a late one costs: on a stream that keeps its fires, the fires themselves show what happened, and a checkpoint
+# only says how much of the stream need not be compared. On a stream whose fires may be gone before they are read
+# again, no checkpoint waits for a turn.
+#
+# The rule: no stream waits longer for its turn than it may, however many there are, and the one that waits longest is
+# first.
+# Cost: a check of each stream twice a second.
+
+TURN_CHECK_INTERVAL_SECONDS = 0.5
+"""How often it is checked which streams are next."""
+
+CHECKPOINT_INTERVAL_SECONDS = 1.0
+"""Shortest time between two checkpoints of a stream: well inside the shortest useful duplicate window."""
+
+MAX_TURNS_PER_CHECK = 25
+"""How many streams get their turn at each check: some 50 in a second."""
+
+
+class Writer(Protocol):
+    """What writes the checkpoints of one stream; see `runtime.checkpoints`."""
+
+    longest_wait_seconds: float
+    """Longest time between two turns, however many others wait."""
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to write."""
+
+    def take_turn(self) -> None:
+        """Begin to write; must not raise."""
+
+
+class Pace:
+    """Gives the writers of one process their turns."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._turns: dict[int, tuple[Writer, float]] = {}
+        """Each writer, and when (by the loop's clock) it had its last turn; the one that waits longest is first."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def join(self, writer: Writer) -> Callable[[], None]:
+        """Give `writer` its turns; returns a function that ends this."""
+        self._turns[id(writer)] = writer, self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
+        return lambda: self._leave(writer)
+
+    def _leave(self, writer: Writer) -> None:
+        self._turns.pop(id(writer), None)
+        if not self._turns and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check(self) -> None:
+        now, left = self._loop.time(), MAX_TURNS_PER_CHECK
+        for key, (writer, turn) in list(self._turns.items()):
+            waited = now - turn
+            if waited < CHECKPOINT_INTERVAL_SECONDS:
+                break  # all others had theirs later
+            if (left > 0 or waited >= writer.longest_wait_seconds) and writer.has_news:
+                left -= 1
+                del self._turns[key]
+                self._turns[key] = writer, now
+                writer.take_turn()
+        self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
+
+
+# Write the checkpoints of one stream: when it is its turn, or at once after a fire that may be gone already.
+#
+# They are read here too, when shards become ours.
+#
+# The rules:
+#
+# - A checkpoint is written only if something happened since the last one, and only for shards of which no other
+#   instance writes it: not for those that another instance holds while we fire for them on trial, nor for those that
+#   were handed over.
+# - A checkpoint in a format that we do not know says what is settled, and we cannot read it: so it denies us to serve
+#   the stream, like a missing permission (`engine.sharing.leases`). It is not replaced.
+# - A stream that keeps its fires may wait for its turn (`runtime.checkpoints`). On one that does not, the checkpoint
+#   alone
+#   shows after a crash that a fire happened, so it follows each fire closely.
+#
+# Cost: one request for each checkpoint (`runtime.checkpoints`), and the time that the engine takes to compute it;
+# after a fire that time is at most 2 % of all time.
+
+TURN_LIMIT_SECONDS = 30.0
+"""Longest time for which a stream that keeps its fires waits for its turn."""
+
+MAX_SHARE_OF_WINDOW = 0.25
+"""And it waits no longer than this part of its duplicate window, or of its `max_age`."""
+
+CHECKPOINT_DELAY_AFTER_FIRE_SECONDS = 0.05
+"""How soon after a fire its checkpoint is written if nobody can read the fire back: it may be consumed already.
+
+A server that is killed loses the identity of the fire too, and then the checkpoint alone shows that it happened.
+"""
+
+MAX_SHARE_OF_TIME = 0.02
+"""No more than this part of the time is spent on computing checkpoints after fires."""
+
+
+class CheckpointWriter:
+    """Writes the checkpoints of one served stream; a `runtime.checkpoints.Writer`."""
+
+    def __init__(
+        self,
+        engine: StreamEngine,
+        state: StreamState,
+        mode: Mode,
+        clock: Clock,
+        pace: Pace,
+        shards: Callable[[], frozenset[int]],
+        was_denied: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Prepare; `shards` returns those of which this instance writes the checkpoint at the moment.
+
+        `was_denied` is called when `denied` has changed.
+        """
+        self._engine = engine
+        self._name, self._created, self._mode = state.name, state.created, mode
+        self._key = checkpoint_key(state.name, mode)
+        self._clock = clock
+        self._pace = pace
+        self._shards = shards
+        self._keeps_fires = reads_all(state.config)
+        self._written: tuple[int, int] | None = None
+        self._steps_without_news = -1
+        """How many steps the engine had made when nothing had happened since the last checkpoint."""
+        self._may_write = asyncio.Event()
+        """Set when a checkpoint is to be written."""
+        self._has_fired = False
+        """Whether that is because of a fire that is stored and may be gone already."""
+        self._last_duration_seconds = 0.0
+        """How long the engine took for the last checkpoint."""
+        self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
+        self._was_denied = was_denied
+        self.denied: Denied | None = None
+        """The last checkpoint that we could not read, as something that was denied to us."""
+        self.longest_wait_seconds = 0.0
+        self.configured(state)
+
+    def configured(self, state: StreamState) -> None:
+        """Take the configuration that the stream has now: it decides how long a checkpoint may wait."""
+        config = state.config
+        if not self._keeps_fires or config.get("max_msgs_per_subject", -1) > 0:
+            self.longest_wait_seconds = CHECKPOINT_INTERVAL_SECONDS  # a fire may be gone before it is read back
+            return
+        window = state.rules.duplicate_window
+        shortest = min(window, config.get("max_age") or window)
+        self.longest_wait_seconds = min(TURN_LIMIT_SECONDS, MAX_SHARE_OF_WINDOW * shortest / SECOND)
+
+    def fire_may_be_gone(self) -> None:
+        """Note a stored fire that may be consumed before it can be read back: its checkpoint follows closely."""
+        self._has_fired = True
+        self._may_write.set()
+
+    def write_anew(self) -> None:
+        """Write the next checkpoint even if nothing happened since the last one."""
+        self._written = None
+        self._steps_without_news = -1
+
+    @property
+    def has_news(self) -> bool:
+        """Whether anything happened since the last checkpoint, and it is ours to write."""
+        steps = self._engine.steps
+        if steps == self._steps_without_news:
+            return False  # the usual answer: each stream is asked twice a second
+        if self._progress() == self._written:
+            self._steps_without_news = steps
+            return False
+        return self._engine.is_live and bool(self._shards())
+
+    def take_turn(self) -> None:
+        """Write a checkpoint now."""
+        self._may_write.set()
+
+    async def keep_writing(self, registry: Bucket) -> None:
+        """Write through this bucket until cancelled."""
+        leave = self._pace.join(self)
+        try:
+            while True:
+                await self._may_write.wait()
+                if self._has_fired:
+                    pause = self._last_duration_seconds / MAX_SHARE_OF_TIME
+                    await asyncio.sleep(max(CHECKPOINT_DELAY_AFTER_FIRE_SECONDS, pause))
+                self._may_write.clear()
+                self._has_fired = False
+                await self.write(registry)
+        finally:
+            leave()
+
+    async def write(self, registry: Bucket) -> None:
+        """Write how far the fires are settled, if that is new; a failure is left to the next checkpoint."""
+        keeper = self._keeper_in(registry)
+        progress = self._progress()
+        shards = self._shards()
+        if progress == self._written or not self._engine.is_live or not shards:
+            return
+        settled = self._settled()
+        try:
+            if await keeper.write(replace(settled, shards=settled.shards & shards)):
+                self._written = progress
+        except UnknownFormatError as error:
+            self._deny(shards, error)
+        except JetStreamError:
+            return  # the next one contains the same and more
+
+    async def read(
+        self, registry: Bucket, api: StreamInformation, gained: frozenset[int]
+    ) -> list[CheckpointLoaded] | None:
+        """Return how far the last holders of some shards settled them; None if the stream is gone, or denied to us."""
+        try:
+            read = await read_checkpoint(registry, api, self._name, self._mode, self._clock.now())
+        except UnknownFormatError as error:
+            self._deny(gained, error)
+            return None
+        return None if read is None else [replace(one, shards=one.shards & gained) for one in read]
+
+    def _deny(self, shards: frozenset[int], error: UnknownFormatError) -> None:
+        self.denied = Denied(self._clock.now(), min(shards), str(error))
+        self._was_denied()
+
+    def _progress(self) -> tuple[int, int]:
+        return self._engine.last_read, self._engine.fires_stored
+
+    def _settled(self) -> CheckpointLoaded:
+        begun = self._clock.monotonic()
+        settled = self._engine.checkpoint(self._clock.now())
+        self._last_duration_seconds = (self._clock.monotonic() - begun) / SECOND
+        return settled
+
+    def _keeper_in(self, registry: Bucket) -> CheckpointKeeper:
+        """Return the keeper for this connection; since the last one, the bucket may have been replaced."""
+        if self._keeper is None or self._keeper[0] is not registry:
+            self.write_anew()
+            self._keeper = registry, CheckpointKeeper(registry, self._created, self._key)
+        return self._keeper[1]

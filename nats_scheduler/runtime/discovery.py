@@ -7,18 +7,21 @@ The rules:
 - What was missed is found by the list, at the start and every half minute.
 - A client that floods the API causes no flood of ours: the number of requests that are followed at once is limited.
 
-Cost: one list of all streams every half minute (`runtime.rounds`), and some requests for each request that was seen.
+Cost: one list of all streams every half minute (`runtime.discovery`), and some requests for each request that was seen.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from itertools import takewhile
 from typing import assert_never
 
+from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState, is_in_force
+from nats_scheduler.jetstream.streams import TTL_FLAG, FlaggedStreams, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -30,14 +33,125 @@ from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.flags import StreamFlags
-from nats_scheduler.runtime.in_turn import in_turn
-from nats_scheduler.runtime.last_requests import LastRequests
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.rounds import Rounds
 from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
-from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.work import Background, in_turn
+
+# The last configuration that others requested for each stream, and what may have been overtaken by an update of ours.
+#
+# A stream's configuration has no revision: an update writes all of it, and the last one wins. So if another client's
+# update reaches the server between our read of a stream and our update of it, theirs is undone, and no client is
+# notified. And if two requests follow each other closely, it can no longer be seen whether the flag of the first was
+# in force.
+#
+# The rules: the last request that was seen for a stream should be in force; if it is not, and an update of ours was
+# in progress when it came, it is repeated. If the next request is in force, a flag that is still waited for counts as
+# set: the flag cannot be switched off. What is settled is discarded: any client can send requests, with any names. A
+# request of another sidecar is not noted here: it is a hint to check the stream, and not what a user wants.
+
+MAX_REQUEST_OVERLAP_SECONDS = 1.0
+"""A request that was seen up to so long after the answer to our update may have reached the server before it."""
+
+
+class LastRequests:
+    """The last configuration that others requested for each stream, and when we wrote one ourselves."""
+
+    def __init__(self, time: Callable[[], float]) -> None:
+        self._time = time
+        self._seen: dict[str, tuple[ConfigRequested, float]] = {}
+        self._written: dict[str, float] = {}
+        self._waited_for: dict[str, list[ConfigRequested]] = {}
+
+    def seen(self, request: ConfigRequested) -> None:
+        """Note a request of another client."""
+        self._seen[request.stream] = (request, self._time())
+        self._waited_for.setdefault(request.stream, []).append(request)
+
+    def settled(self, request: ConfigRequested) -> None:
+        """Note that a request is not waited for any more, whether it is in force or not."""
+        waited_for = [one for one in self._waited_for.pop(request.stream, ()) if one is not request]
+        if waited_for:
+            self._waited_for[request.stream] = waited_for
+        last, _seen_at = self._seen.get(request.stream, (None, 0.0))
+        if last is request:
+            del self._seen[request.stream]
+
+    def discard(self, stream: str) -> None:
+        """Note a request to delete a stream: earlier requests do not concern the next stream of that name."""
+        self._waited_for.pop(stream, None)
+
+    def is_waited_for(self, request: ConfigRequested) -> bool:
+        """Return whether a request is still waited for."""
+        return any(one is request for one in self._waited_for.get(request.stream, ()))
+
+    def with_flag(self, request: ConfigRequested) -> Config:
+        """Return the requested configuration, with the flag of an earlier request that is still waited for.
+
+        The flag of a later request does not count: its configuration is not in force yet.
+        """
+        waited_for = self._waited_for.get(request.stream, [])
+        earlier = takewhile(lambda one: one is not request, waited_for)
+        flagged = [one.config for one in earlier if one.config.get(FLAG) is True]
+        carried = {key: True for key in (FLAG, TTL_FLAG) if any(config.get(key) is True for config in flagged)}
+        return {**request.config, **carried}
+
+    def written(self, stream: str) -> None:
+        """Note that an update of ours has been answered, or may have been carried out."""
+        self._written[stream] = self._time()
+
+    def may_be_undone(self, request: ConfigRequested) -> bool:
+        """Return whether an update of ours may have undone a request: True once for each update of ours."""
+        last, seen_at = self._seen.get(request.stream, (None, 0.0))
+        written_at = self._written.get(request.stream)
+        if last is not request or written_at is None or written_at < seen_at - MAX_REQUEST_OVERLAP_SECONDS:
+            return False
+        del self._written[request.stream]
+        return True
+
+
+# Select the streams to check in a round over all of them, which is made in case a request was missed.
+#
+# The list shows the configuration and the last sequence of each stream. A stream that is served, and whose entry is
+# as at its last check, needs no check: that would be some requests for each stream, and there may be thousands.
+#
+# The rule: what the list does not show, such as what the registry holds about a stream, is checked every
+# `ROUNDS_PER_FULL_CHECK` rounds all the same.
+
+ROUNDS_PER_FULL_CHECK = 10
+"""In so many rounds each stream is checked once, whatever the list shows."""
+
+
+class Rounds:
+    """The rounds over the streams of one account on one connection."""
+
+    def __init__(self, services: Mapping[str, StreamService]) -> None:
+        """Begin with the first round; `services` are those of the streams that are served at the moment, by name."""
+        self._services = services
+        self._round = -1
+
+    def to_check(self, listed: Sequence[StreamState], server: Capabilities) -> list[str]:
+        """Return the names of the streams to check; those that are served and not listed come last."""
+        self._round += 1
+        found = []
+        for number, state in enumerate(listed):
+            service = self._services.get(state.name)
+            if service is not None:  # the list does not show what the registry holds about a stream
+                state = replace(state, remembered=service.state.remembered)
+            is_its_turn = self._round == 0 or number % ROUNDS_PER_FULL_CHECK == self._round % ROUNDS_PER_FULL_CHECK
+            if is_its_turn or service is None or not _is_unchanged(state, service, server):
+                found.append(state.name)
+            else:
+                service.update(state)
+        return [*found, *sorted(self._services.keys() - {state.name for state in listed})]
+
+
+def _is_unchanged(state: StreamState, service: StreamService, server: Capabilities) -> bool:
+    if not service.has_contact or state.config != service.state.config:
+        return False
+    return service.serves_the_same(state, service.mode, server)
+
 
 LIST_INTERVAL_SECONDS = 30.0
 """How often all streams are listed, in case a request was missed."""

@@ -13,7 +13,9 @@ Cost: one call of the engine in each turn in which something happened to the str
 """
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import assert_never
 
 from nats_scheduler.engine.actions import (
@@ -26,11 +28,12 @@ from nats_scheduler.engine.actions import (
     ReadDuplicate,
     RemoveExpired,
     Report,
+    StreamPort,
     WakeAt,
 )
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.in_flight import MAX_IN_FLIGHT
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.firing.sending import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -49,13 +52,120 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     Unknown,
 )
-from nats_scheduler.engine.port import StreamPort
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.garbage import Load
-from nats_scheduler.runtime.waiting_inputs import WaitingInputs
 from nats_scheduler.runtime.wakes import Wakes
+
+# Keep Python's collector from visiting every held schedule again and again.
+#
+# Reference counts free nearly everything here; the collector is needed for cycles only, which tasks and errors leave.
+# By default it visits all objects each time that their number has grown by a quarter: a pause of a second with a
+# million schedules, and a third of the time of a start.
+#
+# The rule: what has survived a full pass is not visited again (`gc.freeze`), so that a pass costs what is new and not
+# what is held. If little survives, nothing is frozen: a cycle that outlives a pass, such as that of a connection, is
+# found by a later one. A large load is frozen as it arrives, before a pass has visited much of it.
+#
+# Cost: three visits of an object in its life, in passes of a few milliseconds; hardly one if many schedules are
+# loaded. Limit: a cycle that was frozen alive stays when it ends, and so does one that ended just before a load was
+# frozen. There is at most one pass that freezes for each `MIN_SURVIVORS_FROZEN` objects by which the process grows,
+# and one freeze for each `SCHEDULES_PER_FREEZE` of the most schedules that a stream ever held.
+
+COLLECTOR_THRESHOLDS = (5_000, 2, 2)
+"""New objects before a pass over the youngest, and passes before the next older generation is visited as well."""
+
+MIN_SURVIVORS_FROZEN = 20_000
+"""How many survivors of a full pass are excluded from the next one: a pass visits as many in a millisecond or two."""
+
+MIN_SCHEDULES_FROZEN = 10_000
+"""A stream with fewer schedules is never frozen before a pass: its passes are short, and it may come and go."""
+
+SCHEDULES_PER_FREEZE = 1_000
+"""A load of so many more schedules than ever before is frozen before a pass."""
+
+OLDEST_GENERATION = 2
+
+
+def collect_only_what_is_new() -> None:
+    """Set up the collector of this process; calling it twice is harmless."""
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    if _freeze_survivors not in gc.callbacks:
+        gc.callbacks.append(_freeze_survivors)
+
+
+class Load:
+    """What one stream holds, as it grows."""
+
+    def __init__(self) -> None:
+        self._most = MIN_SCHEDULES_FROZEN
+
+    def grew_to(self, schedules: int) -> None:
+        """Freeze what was loaded since the last time, if it is much."""
+        if schedules >= self._most + SCHEDULES_PER_FREEZE and _freeze_survivors in gc.callbacks:
+            self._most = schedules
+            gc.freeze()
+
+
+def _freeze_survivors(phase: str, info: Mapping[str, int]) -> None:
+    if (
+        phase == "stop"
+        and info["generation"] == OLDEST_GENERATION
+        and len(gc.get_objects(OLDEST_GENERATION)) >= MIN_SURVIVORS_FROZEN
+    ):
+        gc.freeze()
+
+
+# The inputs of one engine that wait for its next step.
+#
+# Of contents a step gets only as many as it can build fires of in a moment: what is due meanwhile waits for that.
+#
+# The rule: inputs are taken in the order in which they came. A content that was read before a removal was requested
+# may not be taken after that. But nothing is left behind the loss of the contact.
+#
+# Cost: what a step takes; how much is left does not count. Before a burst, tens of thousands of contents wait here.
+
+MAX_CONTENTS_PER_STEP = 32
+"""Contents that are taken in one step: a fire is built of each, in some 30 us, and what is due waits for that."""
+
+
+class WaitingInputs:
+    """The inputs that wait, in order."""
+
+    def __init__(self) -> None:
+        self._inputs: deque[Input] = deque()
+        self._contents = 0
+        """How many of them are contents."""
+        self._is_lost = False
+        """Whether one of them is the loss of the contact."""
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def add(self, given: Input) -> None:
+        """Add the last input."""
+        if isinstance(given, ContentRead):
+            self._contents += 1
+        elif isinstance(given, ContactLost):
+            self._is_lost = True
+        self._inputs.append(given)
+
+    def take(self) -> list[Input]:
+        """Take what the next step gets, which may be nothing; what is left is for the steps after it."""
+        inputs = self._inputs
+        if self._contents <= MAX_CONTENTS_PER_STEP or self._is_lost:
+            self._contents, self._is_lost = 0, False
+            taken = list(inputs)
+            inputs.clear()
+            return taken
+        taken, contents = [], 0
+        while contents < MAX_CONTENTS_PER_STEP or not isinstance(inputs[0], ContentRead):
+            given = inputs.popleft()
+            contents += isinstance(given, ContentRead)
+            taken.append(given)
+        self._contents -= contents
+        return taken
+
 
 MAX_IN_FLIGHT_AT_REST = MAX_IN_FLIGHT // 2
 """With more fires in flight, the next ones may soon have to wait for acknowledgements."""

@@ -2,7 +2,7 @@
 
 The order is what keeps each fire single and none lost:
 
-1. Everything is read, and what would go wrong is found (`engine.graduation`); nothing has been written so far.
+1. Everything is read, and what would go wrong is found (`engine.views.graduation`); nothing has been written so far.
 2. Schedule messages that must never fire again are removed.
 3. Repeating schedules that missed fires while nothing fired get their make-up fire, with its identity and guard.
 4. The flag is switched on, in the first part of a second, when no schedule on whole seconds is due: the server
@@ -22,25 +22,24 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
-from nats_scheduler.engine.assembly import ServerLimits, assembled, refusal_of
-from nats_scheduler.engine.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.firing.sending import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import Refused, Stored, Unknown
+from nats_scheduler.engine.views.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
+from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError
-from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.foreign_json import is_expressible, server_time
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_messages import Changed, ScheduleMessages
-from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stored

@@ -1,6 +1,6 @@
 """This instance among the others of its account: exchange heartbeats, and hold our part of each stream.
 
-The policy is `engine.leases`. Here it is carried out, through the bucket of the registry:
+The policy is `engine.sharing.leases`. Here it is carried out, through the bucket of the registry:
 `instance.<id>` is written twice a second and names the streams that the instance serves, since when it runs, and up to
 when (by the server's clock) it has received what was written,
 `lease.<mode>.<stream>` names the holder of each shard and is changed by compare-and-set.
@@ -16,29 +16,257 @@ A stream is checked if something was received that concerns it, and otherwise on
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
-from nats_scheduler.engine.leases import Holders, Leases, Record
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Holders, Leases, Record
+from nats_scheduler.engine.sharing.ownership import Denied
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
-from nats_scheduler.jetstream.formats import UnknownFormatError
-from nats_scheduler.jetstream.registry import Delivered
+from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.in_turn import Work, in_turn
-from nats_scheduler.runtime.judgement import Judgement
-from nats_scheduler.runtime.lease_records import record_of, value_of
 from nats_scheduler.runtime.port import Bucket, StreamInformation
-from nats_scheduler.runtime.served import ServedStreams
-from nats_scheduler.runtime.setbacks import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Work, in_turn
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+# Judge which instances can serve a stream by what its engine has seen: what was denied to us, and which holders do
+# not fire.
+#
+# The policy is `engine.sharing.leases`. Here the facts for it are collected, and what it decides is reported to the
+# operator.
+#
+# The rule: a holder that seems idle is judged only after we have read all that was stored when it began to seem so; a
+# follower that is late sees no fires either. Cost: some comparisons at each check for each stream that changed since
+# the last one, or about which something is noted; a request to the server if a holder seems idle. Limit: on streams
+# whose messages are not all read (work queue, interest) the fires of others are not seen, and no holder is judged by
+# them.
+
+ALL_REFUSED_LIMIT_NS = 2 * SECOND
+"""A stream that refuses fires of ours, and has stored none for so long (ns), may refuse those of others as well."""
+
+STREAM_INFO_LIMIT_SECONDS = 1.5
+"""Longest wait for the information about a stream; it is requested again at the next check."""
+
+Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
+"""Takes a stream's key, its neglected shards, when each shard fired last, and the time; see `Leases.relieve_idle`."""
+
+
+class JudgedStream(Protocol):
+    """What a stream's service is asked here; see `runtime.stream_service`."""
+
+    @property
+    def state(self) -> StreamState:
+        """What the server said of the stream last."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether all that is stored has been read."""
+
+    @property
+    def last_read(self) -> int:
+        """The sequence of the last message that was read."""
+
+    @property
+    def fires_stored(self) -> int:
+        """How many fires of ours were stored."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the server refuses a fire at the moment."""
+
+    @property
+    def denied(self) -> Denied | None:
+        """What the server denied us last that a holder has to do."""
+
+    @property
+    def neglected(self) -> Mapping[int, int]:
+        """The shards of other holders for which nothing fires, each with the first fire time (ns) not met."""
+
+    @property
+    def last_fired(self) -> Sequence[int]:
+        """By shard, the last fire time (ns) that was read back."""
+
+
+class Judgement:
+    """What one instance has noted about the ability of itself and of others."""
+
+    def __init__(
+        self, ability: Ability, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
+    ) -> None:
+        self._ability = ability
+        self._relieve = relieve
+        self._api = api
+        self._clock = clock
+        self._reporter = reporter
+        self._denied: dict[str, Denied] = {}
+        self._stored: dict[str, tuple[int, int]] = {}
+        """How many fires of a stream that refuses some were stored, and when (ns) that number changed."""
+        self._to_read: dict[str, int] = {}
+        """How far a stream has to be read before its holders are judged."""
+        self._concerning: dict[str, None] = {}
+        """The streams about which something is noted, here or by their engines, in the order in which it was found."""
+
+    def check(self, streams: Mapping[str, JudgedStream], changed: Iterable[str]) -> list[Callable[[], Awaitable[None]]]:
+        """Note what was denied to us, and return the work that has to be done to judge others.
+
+        `changed` are the keys of the streams that changed since the last check, and of all that are in trouble.
+        """
+        now = self._clock.monotonic()
+        works: list[Callable[[], Awaitable[None]]] = []
+        for key in list(dict.fromkeys((*self._concerning, *changed))):
+            stream = streams.get(key)
+            if stream is None or not self._is_to_judge(key, stream):
+                self._concerning.pop(key, None)
+                continue
+            self._concerning[key] = None
+            denied, name = stream.denied, stream.state.name
+            if denied is not None and denied is not self._denied.get(key):
+                self._denied[key] = denied
+                if self._ability.denied(key, denied.shard, denied.reason[:MAX_KEPT_CHARS], now):
+                    self._reporter.cannot_serve(name, denied.reason)
+            if self._refuses_all(key, stream, now):
+                self._ability.end_reliefs(key, now)
+            elif stream.neglected or key in self._to_read:
+                works.append(partial(self._judge, key, stream))
+        for key in self._ability.passed(now):
+            self._reporter.can_serve_again(key.partition(".")[2])
+        return works
+
+    def _is_to_judge(self, key: str, stream: JudgedStream) -> bool:
+        """Return whether there is anything to judge on a stream: on most there is nothing."""
+        is_noted = key in self._stored or key in self._to_read
+        return is_noted or stream.denied is not None or stream.is_failing or bool(stream.neglected)
+
+    def _refuses_all(self, key: str, stream: JudgedStream, now: int) -> bool:
+        """Return whether a stream stores none of our fires at the moment."""
+        if not stream.is_failing:
+            self._stored.pop(key, None)
+            return False
+        stored, since = self._stored.get(key, (-1, now))
+        if stored != stream.fires_stored:
+            self._stored[key] = stream.fires_stored, now
+            return False
+        return now - since >= ALL_REFUSED_LIMIT_NS
+
+    async def _judge(self, key: str, stream: JudgedStream) -> None:
+        """Relieve the instances that hold shards of a stream and do not fire."""
+        now = self._clock.monotonic()
+        if not stream.is_live or not stream.neglected:
+            self._to_read.pop(key, None)
+            self._relieve(key, {}, stream.last_fired, now)
+            return
+        if key not in self._to_read:
+            try:
+                async with asyncio.timeout(STREAM_INFO_LIMIT_SECONDS):
+                    info = await self._api.stream(stream.state.name)
+            except TimeoutError:
+                return
+            if info is None:
+                return
+            self._to_read[key] = StreamState.from_info(info).last_sequence
+            return  # what seemed neglected may have been read back meanwhile: it is judged at the next check
+        if stream.last_read < self._to_read[key]:
+            return
+        since = min(stream.neglected.values())
+        for holder in self._relieve(key, stream.neglected, stream.last_fired, now):
+            self._to_read.pop(key, None)
+            self._reporter.instance_not_firing(stream.state.name, holder, since)
+
+
+# The record of a stream's lease as the registry's bucket holds it: which instance holds which shards.
+#
+# The rule: any client may write there, so a shard has no holder if no instance can have written what is there; a
+# record of a newer version is known to exist, and nothing else of it.
+
+
+def record_of(value: Delivered, revision: int) -> Record:
+    """Read a record."""
+    if isinstance(value, UnknownFormatError):
+        return Record(UNHELD, revision, is_foreign=True)
+    return Record(holders_of(value), revision)
+
+
+def value_of(holders: Holders) -> Object:
+    """Write a record."""
+    names = set(holders) - {NO_HOLDER}
+    return {"holders": {name: [n for n, one in enumerate(holders) if one == name] for name in names}}
+
+
+def holders_of(value: Object | None) -> Holders:
+    """Read the holder of each shard."""
+    holders = [NO_HOLDER] * SHARDS
+    named = (value or {}).get("holders")
+    for name, shards in named.items() if isinstance(named, dict) else ():
+        for shard in shards if isinstance(shards, list) else ():
+            if type(shard) is int and 0 <= shard < SHARDS:
+                holders[shard] = name
+    return tuple(holders)
+
+
+# The streams that this instance serves, and which of them changed since they were last checked.
+#
+# Periodic checks visit the streams of which something changed that concerns instances: whether all of it is read,
+# what was denied, which holders neglect it. A stream that only fires costs nothing here.
+#
+# The rule: a driver notifies after each step that changed any of it, and after one that failed.
+# If any stream came, went, or got a new engine, all are checked once more.
+
+
+class ServedStreams:
+    """The services by the keys that streams have among instances."""
+
+    def __init__(self, services: Mapping[str, StreamService]) -> None:
+        """Watch `services`, which have the names of their streams, and may change at any time."""
+        self._services = services
+        self._known: tuple[StreamService, ...] = ()
+        self._by_key: dict[str, StreamService] = {}
+        self._changed: dict[str, None] = {}
+        """Which changed since the last check; a dictionary, because it keeps the order of the changes."""
+        self._live: dict[str, None] = {}
+        self._to_judge: dict[str, None] = {}
+
+    def by_key(self) -> dict[str, StreamService]:
+        """Return the services by their keys; the result is kept until one comes or goes, since this is called often."""
+        services = tuple(self._services.values())
+        if services != self._known:
+            self._known, self._by_key = services, {service.key: service for service in services}
+            self._live.clear()
+            for key, service in self._by_key.items():
+                service.notify_of_changes(partial(self._changed.setdefault, key))
+                self._changed[key] = None
+        return self._by_key
+
+    def live(self) -> Mapping[str, None]:
+        """Return the keys of the streams of which everything stored has been read."""
+        services = self.by_key()
+        self._to_judge.update(self._changed)
+        for key in self._changed:
+            service = services.get(key)
+            if service is not None and service.is_live:
+                self._live[key] = None
+            else:
+                self._live.pop(key, None)
+        self._changed.clear()
+        return self._live
+
+    def take_changed(self) -> list[str]:
+        """Return the keys of the streams that changed since the last call."""
+        self.live()
+        changed = list(self._to_judge)
+        self._to_judge.clear()
+        return changed
+
 
 HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
 """How often (ns) a heartbeat is sent."""

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from nats_scheduler.engine.port import Notify, StreamPort
+from nats_scheduler.engine.actions import Notify, StreamPort
 from nats_scheduler.jetstream.api import Config, Removed
 from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.jetstream.registry import Delivered
@@ -62,7 +62,7 @@ class Bucket(Protocol):
 
 
 class SnapshotBucket(Protocol):
-    """The key-value bucket of snapshots; see `jetstream.snapshots`. To read an unknown format raises as in `Bucket`."""
+    """The key-value bucket of snapshots; see `jetstream.buckets`. To read an unknown format raises as in `Bucket`."""
 
     async def open(self) -> bool:
         """Create the bucket if it does not exist, and return whether it was created."""

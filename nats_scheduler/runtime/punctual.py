@@ -4,7 +4,7 @@ Python waits for sockets with `epoll`, which counts in whole milliseconds, and r
 late on average for that alone.
 `select` counts in microseconds, and it can wait for the `epoll` descriptor, which is readable when any socket is.
 
-While fires follow each other closely the loop can rest (`runtime.moderation`): then what arrives does not wake it.
+While fires follow each other closely the loop can rest (`runtime.wakes`): then what arrives does not wake it.
 And what is called at the end of a turn costs no turn of its own.
 
 Cost: one more system call for each sleep of the loop, and none for a rest.

@@ -1,7 +1,7 @@
 """The schedules of an account on a connection: the `ScheduleStore` of the command line and of the micro service.
 
 The rule: each method builds the requests, calls and translates; what follows from an outcome is decided in `control`.
-How a stream is served is found by the same code as in a sidecar (`runtime.carrying`), each time it is asked for.
+How a stream is served is found by the same code as in a sidecar (`runtime.modes`), each time it is asked for.
 
 Cost: one request for each method; `served` needs two where the flag is in the registry. `schedules` and `fires` read
 the messages on their subjects from the newest to the oldest.
@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from nats_scheduler.control.advisories import change_advisory
-from nats_scheduler.control.changes import Change
+from nats_scheduler.control.changes import Change, change_advisory
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -28,31 +27,27 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published, Served, StoredFires
-from nats_scheduler.control.retained import Kept, known_from, stored_fires
+from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError, UnsendableError
-from nats_scheduler.jetstream.foreign_json import integer, is_expressible
-from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.foreign_json import integer, is_expressible, server_time
+from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing, ScheduleMessages
-from nats_scheduler.jetstream.server_time import server_time
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.paused import paused_name
-from nats_scheduler.message.reading import has_schedule_header
-from nats_scheduler.message.restrictions import Restrictions
+from nats_scheduler.message.reading import has_schedule_header, paused_name
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.runtime.carrying import CarryingStreams
-from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.modes import CarryingStreams, Mode
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.service.fire_history import MAX_MESSAGES_READ, FireQuery, find_fires
+from nats_scheduler.service.history import MAX_MESSAGES_READ, FireQuery, find_fires
 
 MAX_PAYLOAD_EXCEEDED = 10054
 """The server's code for a message that is too large."""

@@ -21,15 +21,13 @@ from nats_scheduler.jetstream.streams import StreamRefusedError, StreamState
 from nats_scheduler.message.stream_rules import FLAG, check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
-from nats_scheduler.runtime.background import Background
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
-from nats_scheduler.runtime.setbacks import Setbacks
-from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
-from nats_scheduler.runtime.stream_services import StreamServices
-from nats_scheduler.runtime.stream_snapshots import KeptSnapshots
+from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
+from nats_scheduler.runtime.work import Background, Setbacks
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
 """A stream that could not be read, or that failed, is checked again after this wait: *Live* leaves 3 s."""

@@ -7,47 +7,194 @@ What is wrong from the start (a stream file, an address) is raised before the fi
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.denied import Denial
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
+from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
+from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
 from nats_scheduler.observe.canary import CanaryRecord
+from nats_scheduler.observe.gauges import StreamReading
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.account import Account
-from nats_scheduler.runtime.activity import keep_sampling
-from nats_scheduler.runtime.asked import AskedSidecar, answer_requests
+from nats_scheduler.runtime.asked import AskedSidecar, Examinable, Examine, answer_requests, examine_nothing
 from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.examining import Examinable, Examine, examine_nothing
-from nats_scheduler.runtime.failing import SharedFailures
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_streams import FileStreams
-from nats_scheduler.runtime.leaving import leave
-from nats_scheduler.runtime.leftovers import Leftovers
-from nats_scheduler.runtime.outage import Outage
-from nats_scheduler.runtime.readings import SidecarReadings
+from nats_scheduler.runtime.fleet import Leftovers
+from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.runtime.setbacks import kept_up
-from nats_scheduler.runtime.shared_settings import keep_sharing_settings, remove_settings
-from nats_scheduler.runtime.standstill import Standstill
-from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.runtime.stream_services import StreamServices
+from nats_scheduler.runtime.shared import SharedFailures, keep_sharing_settings, remove_settings
+from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
-from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.examinations import Examination, Examinations, Slices
+from nats_scheduler.runtime.wakes import Standstill
+from nats_scheduler.runtime.work import in_turn, kept_up
+from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.port import Examination, Examinations, Slices
+from nats_scheduler.settings.json_files import read_streams_folder
 from nats_scheduler.settings.sidecar import SidecarSettings
-from nats_scheduler.settings.stream_files import read_streams_folder
+
+# Sample what happened, once in each minute of the server's clock, just before it begins; see `observe.activity`.
+#
+# Cost: a look at the clock every few seconds; once a minute about a microsecond for each stream, in several turns of
+# the event loop.
+
+CLOCK_CHECK_INTERVAL_SECONDS = 5.0
+"""Longest wait until it is checked whether a minute has begun: the clock may have been set."""
+
+
+async def keep_sampling(activity: Activity, clock: Clock) -> None:
+    """Take a sample for each minute, until cancelled; the first one at once."""
+    sampled: int | None = None
+    while True:
+        if (minute := minute_of(clock.now())) != sampled:
+            sampled = minute
+            for _ in activity.sample(clock.now):
+                await asyncio.sleep(0)
+        left = MINUTE - (clock.now() + SAMPLE_LEAD_NS) % MINUTE
+        await asyncio.sleep(min(left / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))
+
+
+# How a sidecar ends that was asked to: hand over, finish what is in flight, write how far the fires are settled.
+#
+# The rules:
+#
+# - It fires until what it holds is handed over, or until that gets no answer: if it stopped first and waited for the
+# bucket then, nothing would fire meanwhile.
+# - The last checkpoint is not waited for long: it saves the next holder work, but that one reads the stream anyway.
+#
+# Cost: some requests to the bucket. Limit: `Instances.leave` decides how long a hand-over is tried.
+
+LAST_CHECKPOINTS_LIMIT_SECONDS = 1.5
+"""Longest wait at the end for the checkpoints to be written: nothing fires meanwhile, and *Live* leaves 3 s."""
+
+
+async def leave(
+    services: Sequence[StreamService], instances: Instances | None, registry: Bucket, within_seconds: float
+) -> bool:
+    """Give up everything; False if what was in flight could not be finished within the time.
+
+    Without `instances` nothing is divided, and there is no instance to hand over to.
+    """
+    if instances is not None:
+        await instances.leave()
+    finished = await asyncio.gather(*(service.drain(within_seconds) for service in services))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LAST_CHECKPOINTS_LIMIT_SECONDS):
+            await in_turn([partial(service.write_checkpoint, registry) for service in services])
+    return all(finished)
+
+
+# A time in which no server serves us: what to report about it, when, and about its end.
+#
+# The rule: one reason is reported at once, and again every `REPORT_INTERVAL_NS` while it lasts, however many attempts
+# fail meanwhile: the log shows that it lasts, and is not flooded.
+
+REPORT_INTERVAL_NS = 30 * SECOND
+"""How often (ns) a reason that lasts is reported."""
+
+MAX_REASONS_NOTED = 64
+"""How many reported reasons are noted: there may be any number of them."""
+
+SoFar = dict[str, float | int]
+"""For how many `seconds` it has lasted, and how many `attempts` failed; empty if there is nothing to report yet."""
+
+
+class Outage:
+    """From the loss of the connection, or the start of the process, until the streams can be served."""
+
+    def __init__(self, monotonic: Callable[[], int]) -> None:
+        """Begin; `monotonic` gives instants (ns) of a clock that is never set."""
+        self._monotonic = monotonic
+        self._since: int | None = monotonic()
+        self._attempts = 0
+        self._reported_at: dict[tuple[str, str], int] = {}
+
+    def begins(self) -> None:
+        """Note that no server serves us; within an outage nothing changes."""
+        if self._since is None:
+            self._since = self._monotonic()
+
+    def failed(self, action: str, reason: str) -> SoFar | None:
+        """Note a failed attempt, and return what to report besides the reason; None if it was reported recently."""
+        self.begins()
+        self._attempts += 1
+        now, key = self._monotonic(), (action, reason)
+        if key in self._reported_at and now - self._reported_at[key] < REPORT_INTERVAL_NS:
+            return None
+        if len(self._reported_at) >= MAX_REASONS_NOTED:
+            self._reported_at.clear()
+        self._reported_at[key] = now
+        return self._so_far(now) if self._attempts > 1 else {}
+
+    def over(self) -> SoFar:
+        """Note that it is over, and return what to report about it."""
+        lasted = self._so_far(self._monotonic()) if self._attempts else {}
+        self._since, self._attempts = None, 0
+        self._reported_at.clear()
+        return lasted
+
+    def _so_far(self, now: int) -> SoFar:
+        lasted = 0 if self._since is None else now - self._since
+        return {"seconds": round(lasted / SECOND, 3), "attempts": self._attempts}
+
+
+# What the metrics read of the sidecar at the moment of a scrape, in the thread of the scrape.
+#
+# The rule: everything here is a copy that is made at once, or a single value; nothing is changed, and nothing waits
+# for the event loop.
+
+
+class SidecarReadings:
+    """The readings of one sidecar."""
+
+    def __init__(
+        self, services: Mapping[str, StreamService], leases: Leases, clock: ServerClock, machine: Clock
+    ) -> None:
+        """Read the served streams; `machine` is the clock of this machine."""
+        self._services = services
+        self._leases = leases
+        self._clock = clock
+        self._machine = machine
+        self.connected_version = ""
+        """The version of the server of the current or last connection."""
+
+    def streams(self) -> Sequence[StreamReading]:
+        """Return the streams that are served."""
+        now = self._clock.now()
+        return [
+            StreamReading(one.state.name, str(one.mode), one.is_ready, one.figures(now), now)
+            for one in list(self._services.values())
+        ]
+
+    def unable(self) -> int:
+        """Return how many of them this instance cannot serve."""
+        ability = self._leases.ability
+        return sum(not ability.can_serve(one.key) for one in list(self._services.values()))
+
+    def clock_offset(self) -> int | None:
+        """Return the server's clock minus this machine's (ns), None before a server has reported its time."""
+        if not self._clock.is_set:
+            return None
+        before, server, after = self._machine.now(), self._clock.now(), self._machine.now()
+        return server - (before + after) // 2
+
+    def server_version(self) -> str:
+        """Return the version of the server of the current or last connection, empty before the first."""
+        return self.connected_version
+
 
 RECONNECT_WAITS_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""

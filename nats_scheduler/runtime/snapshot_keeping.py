@@ -6,7 +6,7 @@ The rules:
   the first shard.
 - Its manifest is written last, in place of the one that was there when it was begun. So a reader finds all of a
   snapshot or none of it, and of two writers one.
-- A witness (`runtime.snapshot_values`) that shows that the stream did not go back is renewed while the engine goes on,
+- A witness (`runtime.snapshot_reading`) that shows that the stream did not go back is renewed while the engine goes on,
   since messages do not stay for ever.
 - A manifest of a format that we do not know is not replaced. Nothing depends on snapshots: a refusal is reported once.
 - After a start with a snapshot it is looked up once which schedules of it are not stored any more.
@@ -16,21 +16,27 @@ Cost: 1.5 µs for each far schedule and 8 for each of the others, spread over so
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
-from nats_scheduler.engine.snapshot_chunks import UnkeepableError
-from nats_scheduler.engine.snapshots import Taking
+from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
+from nats_scheduler.engine.snapshots.snapshots import Taking
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
-from nats_scheduler.runtime.snapshot_reading import packed_chunk, packed_rest
-from nats_scheduler.runtime.snapshot_values import (
+from nats_scheduler.runtime.snapshot_reading import (
+    ChunkGoneError,
     Manifest,
+    Snapshot,
     Witness,
     digest_of,
     digest_of_all,
+    packed_chunk,
+    packed_rest,
+    read_snapshot,
     snapshot_key,
     witness_of,
 )
@@ -296,3 +302,80 @@ class SnapshotKeeper:
         value = {"generation": self._generation, "witnesses": [list(one) for one in witnesses]}
         if await bucket.swap(key, value, revision) is not None:
             self._witnesses = witnesses
+
+
+# The snapshots of one served stream: its engine begins with one, if one fits, and keeps the next.
+#
+# The rule: an engine begins with a snapshot at its first contact or never; what happens then is as without one.
+
+
+@dataclass(frozen=True, slots=True)
+class KeptSnapshots:
+    """Where the snapshots of an account are kept, through one connection."""
+
+    bucket: SnapshotBucket
+    reports: SnapshotReports
+    are_used: bool = True
+    """Whether an engine may begin with one; new ones are kept in any case."""
+
+
+class StreamSnapshots:
+    """The snapshots of one stream."""
+
+    def __init__(
+        self,
+        driver: StreamDriver,
+        stream: str,
+        mode: str,
+        basis: Callable[[], str],
+        clock: Clock,
+        shards: Callable[[], frozenset[int]],
+    ) -> None:
+        """Use none yet; `basis` returns the digest of what the engine depends on, `shards` those that are ours."""
+        self._driver = driver
+        self._stream, self._mode = stream, mode
+        self._basis = basis
+        self._clock = clock
+        self._is_first = True
+        self._keeper = SnapshotKeeper(driver.engine, stream, mode, basis, clock, shards, lambda: driver.has_spare_time)
+
+    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> bool:
+        """Have the engine begin with a snapshot, if it has read nothing and one fits; returns whether it does.
+
+        `last_sequence` is that of the stream: of a thousand streams most are too short to have one.
+        """
+        if not may_have_snapshot(last_sequence):
+            return False
+        engine, is_first, self._is_first = self._driver.engine, self._is_first, False
+        if kept is None or not kept.are_used or not is_first or engine.last_read or not engine.snapshots.is_possible:
+            return False
+        try:
+            found = await self._read(kept.bucket, api)
+        except NotPermittedError:
+            return False  # the missing permission is reported, and the bucket may not even exist
+        except (SnapshotError, JetStreamError, TimeoutError) as error:
+            kept.reports.snapshot_ignored(self._stream, str(error) or "it is not answered for")
+            return False
+        if found is None:
+            return False
+        for given in found.inputs:
+            self._driver.receive(given)
+        self._driver.witness = found.witness
+        self._driver.step_if_due()
+        through = found.restoring.rest.through
+        self._keeper.begun_with(found.generation, through)
+        kept.reports.snapshot_used(self._stream, len(engine.held), through)
+        return True
+
+    async def _read(self, bucket: SnapshotBucket, api: StreamContents) -> Snapshot | None:
+        """Read a snapshot, and once more if another instance may have replaced it meanwhile."""
+        engine, basis = self._driver.engine, self._basis()
+        try:
+            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
+        except ChunkGoneError:
+            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
+
+    async def keep(self, kept: KeptSnapshots | None, api: StreamContents) -> None:
+        """Keep a snapshot, until cancelled."""
+        if kept is not None:
+            await self._keeper.keep(kept.bucket, api, kept.reports)

@@ -1,12 +1,12 @@
 """What a stream's schedules are at this moment, read as the sidecar reads them; nothing is changed.
 
-Rule: the messages go to the same code as in a sidecar (`engine.stored`), and are asked for in the same way.
+Rule: the messages go to the same code as in a sidecar (`engine.views.stored`), and are asked for in the same way.
 Where the server itself serves the headers of ADR-51 those are read apart, since a message may carry both spellings and
 is then fired by both.
 There the server's own generated messages say when it fires next, and end nothing.
 
 Cost: one pass over the stream's headers; where no consumer may be attached, one request a subject.
-Limit: the server cannot be asked for its next fires (`engine.stored`).
+Limit: the server cannot be asked for its next fires (`engine.views.stored`).
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from sys import maxsize
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
-from nats_scheduler.engine.rejections import Rejected
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import ALL, EngineView, FiredBy, ListedSchedule, Query, soonest_first
+from nats_scheduler.engine.reading.inactive import Rejected
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
+from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.runtime.modes import FIRED_BY, Mode, dialects_of
 
 MAX_LOST_CONTACTS = 3

@@ -9,34 +9,35 @@ The rule: other parts ask and notify the service. Its driver and its engine are 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from types import MappingProxyType
 
-from nats_scheduler.engine.calendars import Calendars
-from nats_scheduler.engine.contents import ContentMemory
+from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
-from nats_scheduler.engine.figures import Figures
-from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.firing.calendars import Calendars
+from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
-from nats_scheduler.engine.ownership import Denied
-from nats_scheduler.engine.port import StreamPort
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.engine.view import EngineView
+from nats_scheduler.engine.sharing.ownership import Denied
+from nats_scheduler.engine.views.figures import Figures
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.runtime.checkpoint_writer import CheckpointWriter
+from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.runtime.continuity import StreamWentBackError, watch_for_a_step_back
+from nats_scheduler.runtime.continuity import StreamWentBackError, basis_of, watch_for_a_step_back
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.engine_basis import basis_of
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.pace import Pace
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
-from nats_scheduler.runtime.snapshot_values import basis_digest
-from nats_scheduler.runtime.stream_snapshots import KeptSnapshots, StreamSnapshots
+from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots, StreamSnapshots
+from nats_scheduler.runtime.snapshot_reading import basis_digest
 from nats_scheduler.runtime.wakes import Wakes
-from nats_scheduler.schedule.calendars import KnownCalendars
+from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -196,7 +197,7 @@ class StreamService:
         return self._engine.figures(now)
 
     def notify_of_changes(self, notify: Callable[[], object]) -> None:
-        """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.judgement`."""
+        """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.instances`."""
         self._driver.notify_of_change = notify
 
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
@@ -372,3 +373,90 @@ class StreamService:
         if type(event) in FILLING and self.state.rules.evicts:
             self._removals.may_have_happened()
         self._report(self._name, event)
+
+
+# The streams that this process serves, by name: the only place in which a service is added or removed.
+#
+# Services outlive connections, so that after a reconnect only what is new is read.
+#
+# The rule: `runtime.serving` starts and ends services. All other parts get `by_name`, which cannot be changed.
+
+
+class StreamServices:
+    """The services of one process, and what they share: wakes, turns to write, and memory for contents."""
+
+    def __init__(
+        self,
+        settings: SidecarSettings,
+        clock: Clock,
+        report: Callable[[str, Event], None],
+        report_lateness: Callable[[float], None] = lambda _seconds: None,
+    ) -> None:
+        """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer."""
+        self._settings = settings
+        self.keeps_snapshots = settings.keep_snapshots
+        """Whether snapshots are kept, and used."""
+        self._clock = clock
+        self._report = report
+        self._report_lateness = report_lateness
+        self._services: dict[str, StreamService] = {}
+        self.calendars = NOT_READ
+        """What is known of the calendars of the account."""
+        self._are_calendars_followed = False
+        self.calendars_named = asyncio.Event()
+        """Set when a schedule of some stream names a calendar, for ever."""
+        self._shared: tuple[Wakes, Pace, ContentMemory] | None = None
+        """Made with the first service, since they belong to an event loop."""
+        self.by_name: Mapping[str, StreamService] = MappingProxyType(self._services)
+        """The services by stream name, as they are at the moment of each access."""
+
+    def start(self, state: StreamState, mode: Mode, server: Capabilities) -> StreamService:
+        """Add a service for a stream, which must not have one; it reads nothing before it is given a contact."""
+        assert state.name not in self._services, "the service before it must have been ended"
+        service = self.aside(state, mode, server, self._settings, self._report)
+        self._services[state.name] = service
+        service.calendars.notify_named = self.calendars_named.set
+        service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
+        return service
+
+    def aside(
+        self,
+        state: StreamState,
+        mode: Mode,
+        server: Capabilities,
+        settings: SidecarSettings,
+        report: Callable[[str, Event], None],
+    ) -> StreamService:
+        """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
+        if self._shared is None:
+            memory = ContentMemory(self._settings.content_memory)
+            self._shared = Wakes(self._clock, self._report_lateness), Pace(), memory
+        return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
+
+    def read_calendars(self, known: KnownCalendars) -> None:
+        """Take the calendars of the account as they are now."""
+        self.calendars, self._are_calendars_followed = known, True
+        for service in self._services.values():
+            service.read_calendars(known)
+
+    def calendars_lost(self) -> None:
+        """Note that edits of calendars are not received any more; what was read last still counts."""
+        if self._are_calendars_followed:
+            self._are_calendars_followed = False
+            for service in self._services.values():
+                service.read_calendars(self.calendars, is_followed=False)
+
+    def is_burst(self) -> bool:
+        """Return whether so many fires of one stream are in flight that what can wait should."""
+        return self._shared is not None and self._shared[0].most_in_flight > BURST_IN_FLIGHT
+
+    def spare_seconds(self) -> float:
+        """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
+        return inf if self._shared is None else self._shared[0].spare_seconds()
+
+    def end(self, name: str) -> bool:
+        """End and remove the service of a stream; returns whether there was one."""
+        service = self._services.pop(name, None)
+        if service is not None:
+            service.end()
+        return service is not None

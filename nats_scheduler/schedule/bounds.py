@@ -27,8 +27,7 @@ from functools import lru_cache
 from itertools import chain
 from math import gcd
 
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
-from nats_scheduler.schedule.days import Days, in_order, row_around
+from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars, in_order, row_around
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
@@ -53,7 +52,7 @@ class Bounds:
     anchor: int | None = None
     """A whole second; only `@every` has a grid."""
     excepted: tuple[Days, ...] = ()
-    """In their order, without overlaps: see `schedule.days.in_order`."""
+    """In their order, without overlaps: see `schedule.calendars.in_order`."""
     calendars: tuple[Calendar, ...] = ()
     """By their names."""
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nats_scheduler.schedule.cron_calendar import CronFields
+from nats_scheduler.schedule.cron import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.patterns import Cron, Pattern
 from nats_scheduler.schedule.zones import Segment, Zone

@@ -15,11 +15,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar, Protocol
 
-from nats_scheduler.schedule.cron import parse_cron
-from nats_scheduler.schedule.cron_calendar import CronFields
-from nats_scheduler.schedule.cron_months import MonthFields
-from nats_scheduler.schedule.cron_search import latest_fire, next_fire
-from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
+from nats_scheduler.schedule.cron import CronFields, latest_fire, next_fire, parse_cron
+from nats_scheduler.schedule.cron_syntax import MonthFields, Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone

@@ -4,26 +4,27 @@ The rules: a request is read into its model before the handler gets it, so a han
 is a JSON object: a document, or the encoded bytes of one that was encoded in slices.
 """
 
+import asyncio
+import base64
+import binascii
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nats_scheduler.engine.joined_view import JoinedView
-from nats_scheduler.engine.timeline import Timeline
-from nats_scheduler.engine.view import Counts, EngineView
+from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.timeline import Timeline
+from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, ServiceError
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, Questions, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment, Known
-from nats_scheduler.service.questions import Questions
-from nats_scheduler.service.reuse import Reused
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
-from nats_scheduler.service.turns import Turns
+from nats_scheduler.service.turns import Reused, Turns
 
 SUBJECTS = "nats_scheduler.v1"
 """What the subjects of endpoints that only read begin with.
@@ -162,3 +163,109 @@ def shown(value: object) -> str:
     """Return a value as an error shows it."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+
+
+# Cursors of lists that are in the order of their names: streams, instances, subjects.
+
+
+def name_cursor(name: str) -> str:
+    """Return the cursor of the page that begins after a name."""
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogateescape")).decode()
+
+
+def read_name_cursor(text: str | None) -> str:
+    """Return the name of a cursor, "" for none; raises `ServiceError`."""
+    try:
+        return base64.b64decode(text or "", altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
+    except (binascii.Error, ValueError):
+        raise ServiceError(BAD_REQUEST, f"cursor of {shown(text)}: the cursor of another page is expected") from None
+
+
+# Answers that contain many items: encoded a few items at a time, and never longer than the server takes.
+#
+# The rules: a list ends where the next item would not fit, and the requester gets a cursor instead of an error. At
+# least one item is always in it: one that does not fit alone is shortened, its texts to `MAX_TEXT_CHARS` and its
+# lists to `MAX_LIST_LENGTH`, and has the key `SHORTENED`.
+#
+# Cost: some microseconds for each item.
+
+T = TypeVar("T")
+
+ITEMS_PER_UNIT = 4
+"""Items that are described and encoded in one unit of work, some tens of microseconds each."""
+
+FRAME_BYTES = 2_048
+"""Room for what is around the items: their keys, a cursor, the instances that did not answer."""
+
+MAX_TEXT_CHARS = 256
+MAX_LIST_LENGTH = 64
+
+SHORTENED = "shortened"
+"""A key that only a shortened item has; its value is true."""
+
+
+def encode_items(
+    rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int
+) -> Generator[None, None, list[bytes]]:
+    """Encode as many rows, from the first on, as fit into so many bytes; yield after each unit of work."""
+    items: list[bytes] = []
+    left = room
+    for number, row in enumerate(rows, 1):
+        item = encode_item(document_of(row), room)
+        left -= len(item) + 1
+        if left < 0 and items:
+            break
+        items.append(item)
+        if number % ITEMS_PER_UNIT == 0:
+            yield
+    return items
+
+
+def encode_item(document: Mapping[str, Any], room: int) -> bytes:
+    """Encode one item; shorten it if it does not fit into so many bytes."""
+    item = json.dumps(document).encode()
+    return item if len(item) <= room else json.dumps({**_shortened(document), SHORTENED: True}).encode()
+
+
+def with_items(document: Mapping[str, Any], key: str, items: Iterable[bytes]) -> bytes:
+    """Return an encoded object with one more key, whose value is a list of encoded items."""
+    head = json.dumps(document).encode()
+    return b'%b%b"%b": [%b]}' % (head[:-1], b", " if document else b"", key.encode(), b", ".join(items))
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT_CHARS else f"{value[:MAX_TEXT_CHARS]}…"
+    if isinstance(value, Mapping):
+        return {key: _shortened(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shortened(one) for one in value[:MAX_LIST_LENGTH]]
+    return value
+
+
+# Ask every other instance the same, for an answer that is put together from what each of them knows.
+#
+# The rule: all are asked at once, each within `HOLDER_DEADLINE_SECONDS`, and an answer names those that did not
+# answer. An instance of an older version, which does not have the endpoint, counts as one that did not answer.
+
+
+@dataclass
+class Answers:
+    """What the other instances answer."""
+
+    by_instance: dict[str, Object] = field(default_factory=dict)
+    unanswered: list[str] = field(default_factory=list)
+    """Those that do not answer."""
+
+
+async def ask_others(asked: Asked, endpoint: str, request: Mapping[str, object]) -> Answers:
+    """Ask all other instances that may be alive."""
+    others = sorted(asked.deployment.other_instances())
+    found = await asyncio.gather(*(asked.ask(other, endpoint, request) for other in others))
+    answers = Answers()
+    for other, answer in zip(others, found, strict=True):
+        if answer is None:
+            answers.unanswered.append(other)
+        else:
+            answers.by_instance[other] = answer
+    return answers

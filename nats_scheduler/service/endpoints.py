@@ -6,23 +6,18 @@ To add one: its request and answer in `service.schemas`, a handler, and a line h
 from typing import Any
 
 from nats_scheduler.service import (
-    activity,
-    failing,
-    findings,
-    health,
+    control,
+    file_schemas,
     instances,
-    now_schemas,
+    now,
     past,
-    past_schemas,
-    pattern_schemas,
     patterns,
-    recent_fires,
+    schedule_files,
     schedules,
     schemas,
-    stream_modes,
     streams,
-    timeline,
 )
+from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
 from nats_scheduler.service.endpoint import Endpoint
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -38,7 +33,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "All streams of the account that carry schedules, served or not, and who fires them.",
         schemas.StreamsRequest,
         schemas.StreamModesAnswer,
-        stream_modes.list_modes,
+        streams.list_modes,
     ),
     Endpoint(
         "schedules.list",
@@ -58,22 +53,22 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         "schedules.next",
         "The next fires of a schedule, or of a pattern.",
-        pattern_schemas.NextRequest,
-        pattern_schemas.NextAnswer,
+        patterns.NextRequest,
+        patterns.NextAnswer,
         patterns.next_fires,
     ),
     Endpoint(
         "check",
         "What a message means that is not published yet, and what a newer server would say of it.",
-        pattern_schemas.CheckRequest,
-        pattern_schemas.CheckAnswer,
+        patterns.CheckRequest,
+        patterns.CheckAnswer,
         patterns.check,
     ),
     Endpoint(
         "explain",
         "In plain words when a pattern fires, and its next fires with the changes of the clock.",
-        pattern_schemas.ExplainRequest,
-        pattern_schemas.ExplainAnswer,
+        patterns.ExplainRequest,
+        patterns.ExplainAnswer,
         patterns.explain,
     ),
     Endpoint(
@@ -95,53 +90,53 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "The schedules whose fires the server refuses, of those that the sidecar that answers fires.",
         schemas.FailingRequest,
         schemas.FailingAnswer,
-        failing.list_alone,
-        failing.list_alone,
+        schedules.list_alone,
+        schedules.list_alone,
     ),
     Endpoint(
         "fires.list",
         "The past fires of a schedule, newest first, and how late they were.",
-        past_schemas.FiresRequest,
-        past_schemas.FiresAnswer,
+        past.FiresRequest,
+        past.FiresAnswer,
         past.list_fires,
     ),
     Endpoint(
         "failures.list",
         "What went wrong with schedules, newest first.",
-        past_schemas.FailuresRequest,
-        past_schemas.FailuresAnswer,
+        past.FailuresRequest,
+        past.FailuresAnswer,
         past.list_failures,
     ),
     Endpoint(
         "activity.list",
         "How many fires were stored in each of the last minutes, and how late, by all instances together.",
-        now_schemas.ActivityRequest,
-        now_schemas.ActivityAnswer,
-        activity.list_minutes,
-        activity.list_alone,
+        now.ActivityRequest,
+        now.ActivityAnswer,
+        now.list_activity,
+        now.list_activity_alone,
     ),
     Endpoint(
         "fires.recent",
         "The last fires of all schedules, newest first, by all instances together.",
-        now_schemas.RecentFiresRequest,
-        now_schemas.RecentFiresAnswer,
-        recent_fires.list_recent,
-        recent_fires.list_alone,
+        now.RecentFiresRequest,
+        now.RecentFiresAnswer,
+        now.list_recent,
+        now.list_recent_alone,
     ),
     Endpoint(
         "timeline.list",
         "How many fires come due in each of the next minutes, and the schedules that fire next.",
-        now_schemas.TimelineRequest,
-        now_schemas.TimelineAnswer,
-        timeline.list_minutes,
+        now.TimelineRequest,
+        now.TimelineAnswer,
+        now.list_timeline,
     ),
     Endpoint(
         "findings.list",
         "What is wrong, why it matters, and what to type: what `nats-scheduler doctor` would find.",
         schemas.NoKeys,
         schemas.FindingsAnswer,
-        findings.list_findings,
-        findings.list_findings,
+        instances.list_findings,
+        instances.list_findings,
     ),
     Endpoint(
         "instances.list",
@@ -155,7 +150,87 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "Whether the sidecar that answers is ready, and why not.",
         schemas.NoKeys,
         schemas.HealthAnswer,
-        health.get,
-        health.get,
+        instances.get,
+        instances.get,
+    ),
+)
+
+
+# The endpoints that change schedules; everything else about endpoints is as `service.endpoints` says.
+
+
+def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation[R]) -> Endpoint[R]:
+    return Endpoint(name, summary, request, ChangeAnswer, changing(operation), prefix=CONTROL_SUBJECTS, admit=admit)
+
+
+CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
+    _endpoint(
+        "schedules.pause",
+        "Pause a schedule: it keeps its headers, its body and its phase, and fires nothing until it is resumed.",
+        control.VersionRequest,
+        control.pause,
+    ),
+    _endpoint(
+        "schedules.resume",
+        "Resume a paused schedule: what came due meanwhile is skipped.",
+        control.ResumeRequest,
+        control.resume,
+    ),
+    _endpoint(
+        "schedules.fire",
+        "Store one fire of a schedule now, paused or not, beside those that come due.",
+        control.FireRequest,
+        control.fire,
+    ),
+    _endpoint(
+        "schedules.backfill",
+        "Store the past fires of a schedule that are missing.",
+        control.BackfillRequest,
+        control.backfill,
+    ),
+    _endpoint(
+        "schedules.add",
+        "Store a new schedule; the same one again changes nothing.",
+        control.AddRequest,
+        control.add,
+    ),
+    _endpoint(
+        "schedules.edit",
+        "Change headers or the body of a schedule, and nothing else.",
+        control.EditRequest,
+        control.edit,
+    ),
+    _endpoint(
+        "schedules.remove",
+        "Remove a schedule, with its older versions.",
+        control.VersionRequest,
+        control.remove,
+    ),
+    Endpoint(
+        "schedules.export",
+        "Schedules of a stream as a document, with their bodies.",
+        file_schemas.ExportRequest,
+        file_schemas.ExportAnswer,
+        schedule_files.export,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
+    ),
+    Endpoint(
+        "schedules.diff",
+        "Compare documents of schedules with their streams, and change nothing.",
+        file_schemas.DiffRequest,
+        file_schemas.DiffAnswer,
+        schedule_files.diff,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
+    ),
+    Endpoint(
+        "schedules.apply",
+        "Make the schedules of streams those of documents; again, it does what is left.",
+        file_schemas.ApplyRequest,
+        file_schemas.ApplyAnswer,
+        schedule_files.apply,
+        prefix=CONTROL_SUBJECTS,
+        admit=admit,
     ),
 )

@@ -13,13 +13,12 @@ Cost: some 100 µs for each schedule, in slices, and what `service.stored_schedu
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from nats_scheduler.files.document import Place, Problem
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
-from nats_scheduler.files.problems import Place, Problem
 from nats_scheduler.files.reading import StreamFile, values_reading
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.service.control import SERVER_ERROR_CODE, a_request
-from nats_scheduler.service.encoding import encode_item, with_items
-from nats_scheduler.service.endpoint import Asked, not_served
+from nats_scheduler.service.endpoint import Asked, encode_item, not_served, with_items
 from nats_scheduler.service.file_schemas import DocumentsRequest, ProblemDocument
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, NOT_FOUND, UNPROCESSABLE, ServiceError
 from nats_scheduler.service.stored_schedules import StoredSchedules

@@ -11,9 +11,8 @@ from typing_extensions import TypedDict  # not that of typing: pydantic refuses 
 
 from nats_scheduler.control.declared import check_owner
 from nats_scheduler.files.models import DocumentModel
-from nats_scheduler.observe.change_documents import ChangeDocument
-from nats_scheduler.observe.plan_documents import PlanDocument, StepDocument
-from nats_scheduler.service.control_schemas import SignedRequest
+from nats_scheduler.observe.documents import ChangeDocument, PlanDocument, StepDocument
+from nats_scheduler.service.control import SignedRequest
 from nats_scheduler.service.schemas import (
     DEFAULT_PAGE_LENGTH,
     Answer,

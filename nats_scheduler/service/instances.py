@@ -3,14 +3,25 @@
 Cost: two requests to the server for each instance, one for each stream.
 """
 
+import json
+from collections.abc import Sequence
+from typing import TypeVar
+
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.observe.documents import FindingDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.encoding import FRAME_BYTES, encode_items, with_items
-from nats_scheduler.service.endpoint import Asked, Document
+from nats_scheduler.service.endpoint import (
+    FRAME_BYTES,
+    Asked,
+    Document,
+    encode_items,
+    name_cursor,
+    read_name_cursor,
+    with_items,
+)
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.names import name_cursor, read_name_cursor
 from nats_scheduler.service.port import Instance
-from nats_scheduler.service.schemas import InstanceDocument, InstancesRequest
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesRequest, NoKeys
 
 
 async def list_instances(asked: Asked, request: InstancesRequest) -> Document:
@@ -44,3 +55,59 @@ def instance_document(one: Instance, at: int) -> InstanceDocument:
         "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
         "holds": [{"stream": part.stream, "mode": part.mode, "shards": list(part.shards)} for part in one.parts],
     }
+
+
+# The endpoint about the health of one instance: any one of them, or the one that is named.
+
+MAX_REASONS = 100
+"""Reasons that are listed: one for each stream that is not ready, and there may be thousands of streams."""
+
+
+async def get(asked: Asked, _request: NoKeys) -> Document:
+    """Return whether this instance is ready, and why not."""
+    reasons = asked.deployment.not_ready()
+    answer: HealthAnswer = {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "ready": not reasons,
+        "reasons": reasons[:MAX_REASONS],
+        "notes": asked.deployment.notes()[:MAX_REASONS],
+    }
+    return answer
+
+
+# The endpoint about what is wrong: the doctor's report, as far as this sidecar can examine it by itself.
+#
+# Cost: see `doctor.sidecar`; a request within five minutes after an examination costs nothing.
+
+T = TypeVar("T")
+
+
+async def list_findings(asked: Asked, _request: NoKeys) -> Document:
+    """Return what is wrong, worst first, as many findings as fit into an answer."""
+    examination = await asked.deployment.examination(asked.turns)
+    report, room = examination.report, asked.room - FRAME_BYTES
+    head = {
+        "at": format_rfc3339(examination.at),
+        "instance": asked.deployment.instance,
+        "worst": report["worst"],
+        "unlisted": _fitting(report["unlisted"], room // 4),
+        "counts": report["counts"],
+        "unexamined": _fitting(examination.unexamined, room // 4),
+    }
+    left = room - len(json.dumps(head))
+    items = await asked.turns.run(encode_items(report["findings"], _as_it_is, left))
+    return with_items({**head, "omitted": len(report["findings"]) - len(items)}, "findings", items)
+
+
+def _as_it_is(finding: FindingDocument) -> FindingDocument:
+    return finding
+
+
+def _fitting(rows: Sequence[T], room: int) -> Sequence[T]:
+    """Return the first rows that fit into so many bytes as JSON: there may be some for each of a thousand streams."""
+    for number, row in enumerate(rows):
+        room -= len(json.dumps(row)) + 2
+        if room < 0:
+            return rows[:number]
+    return rows

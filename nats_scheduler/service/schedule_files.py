@@ -19,24 +19,30 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nats_scheduler.control.applying import carrying_out
 from nats_scheduler.control.changes import Author, Change
+from nats_scheduler.control.declared import NOT_TEXT, LeftOut, exportable, is_subject_of_files
 from nats_scheduler.control.each import Each
 from nats_scheduler.control.errors import ConflictError, NoAnswerError, ScheduleError
-from nats_scheduler.control.exporting import NOT_TEXT, LeftOut, exportable, is_subject_of_files
-from nats_scheduler.control.plan import Step
+from nats_scheduler.control.plan import Step, carrying_out
 from nats_scheduler.control.port import Served
 from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.files.writing import schedule_document, stream_document
 from nats_scheduler.jetstream.foreign_json import as_answered
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.observe.change_documents import change_document
-from nats_scheduler.observe.plan_documents import plan_document, step_document
+from nats_scheduler.observe.documents import change_document, plan_document, step_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.control import CHANGE_LIMIT_SECONDS, refusal_of, unfinished
-from nats_scheduler.service.encoding import FRAME_BYTES, encode_item, encode_items, with_items
-from nats_scheduler.service.endpoint import Asked, Document
+from nats_scheduler.service.endpoint import (
+    FRAME_BYTES,
+    Asked,
+    Document,
+    encode_item,
+    encode_items,
+    name_cursor,
+    read_name_cursor,
+    with_items,
+)
 from nats_scheduler.service.file_requests import DOCUMENTS, MAX_VALUES, has_more_values, plans_of
 from nats_scheduler.service.file_schemas import (
     ApplyRequest,
@@ -45,7 +51,6 @@ from nats_scheduler.service.file_schemas import (
     FailureDocument,
 )
 from nats_scheduler.service.micro import MAX_REQUEST_BYTES
-from nats_scheduler.service.names import name_cursor, read_name_cursor
 from nats_scheduler.service.schemas import Request
 from nats_scheduler.service.stored_schedules import StoredSchedules, subjects_page
 

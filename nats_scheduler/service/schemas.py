@@ -15,17 +15,18 @@ from typing import (
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from typing_extensions import TypedDict
 
-from nats_scheduler.engine.outlook import Kind, State
-from nats_scheduler.engine.view import MAX_PAGE_LENGTH
+from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
     CountsDocument,
     MisnamedDocument,
     RejectedDocument,
+    ReportDocument,
     ScheduleDocument,
     StreamModeDocument,
+    UnexaminedDocument,
 )
-from nats_scheduler.observe.finding_documents import ReportDocument, UnexaminedDocument
 
 DEFAULT_PAGE_LENGTH = 100
 
@@ -144,7 +145,7 @@ class FlightDocument(TypedDict):
     """What is in progress for a schedule."""
 
     stage: str
-    """A stage of `engine/flight.py`, such as `in flight` or `backing off`."""
+    """A stage of `engine/holding/flight.py`, such as `in flight` or `backing off`."""
     attempts: int
     """How often publishing or reading failed so far."""
     may_be_stored: bool

@@ -7,11 +7,12 @@ and different places, so that neither has to wait for the other.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.endpoint import Asked, Endpoint
-from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS, ENDPOINTS
 from nats_scheduler.service.micro import Identity, MicroService, Places, Served
 from nats_scheduler.service.port import Deployment
 from nats_scheduler.service.turns import Turns
@@ -56,3 +57,32 @@ def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[
         None if one.handle_alone is None else one.answering(asked, one.handle_alone),
         metadata,
     )
+
+
+# The JSON Schemas of all requests and answers, in one document.
+#
+# Rule: everything in it comes from `service.endpoints` and `service.endpoints`, by which the sidecar reads
+# requests and the tests check answers.
+
+
+def service_schema() -> dict[str, Any]:
+    """Return the schemas (2020-12): for each subject a request and an answer, whose parts are in `$defs`."""
+    adapters: list[tuple[Any, Any, TypeAdapter[Any]]] = []
+    for one in ALL_ENDPOINTS:
+        adapters.append((one.name, "validation", TypeAdapter(one.request)))
+        adapters.append((f"{one.name} answer", "validation", TypeAdapter(one.answer)))
+    found, rest = TypeAdapter.json_schemas(adapters)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Requests to the micro service {SERVICE_NAME}, and their answers",
+        "endpoints": {
+            one.name: {
+                "subject": one.subject,
+                "description": one.summary,
+                "request": found[one.name, "validation"],
+                "answer": found[f"{one.name} answer", "validation"],
+            }
+            for one in ALL_ENDPOINTS
+        },
+        "$defs": rest.get("$defs", {}),
+    }

@@ -19,10 +19,10 @@ from typing import TypeVar
 
 from nats_scheduler.control.declared import OWNER
 from nats_scheduler.control.errors import NotPossibleError
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.paused import PausedSchedule
-from nats_scheduler.engine.subject_pages import SubjectPage, first_subjects
-from nats_scheduler.engine.view import MAX_PAGE_LENGTH, Query
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.lifetimes import PausedSchedule
+from nats_scheduler.engine.views.pages import SubjectPage, first_subjects
+from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, Query
 from nats_scheduler.files.planning import last_messages
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.service.endpoint import Asked

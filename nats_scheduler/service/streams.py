@@ -1,22 +1,29 @@
 """The endpoint about the streams that are served: their modes, counts by state, and what fires next.
 
 Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What is counted of many
-schedules is reused for some seconds (`service.reuse`); what fires next is searched each time. What the server itself
+schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What the server itself
 fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
 """
 
 import asyncio
 
-from nats_scheduler.engine.joined_view import JoinedView
-from nats_scheduler.engine.view import EngineView
+from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.encoding import FRAME_BYTES, encode_item, with_items
-from nats_scheduler.service.endpoint import Asked, Document
-from nats_scheduler.service.failing import Failures, failing_elsewhere, known_of
-from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.names import name_cursor, read_name_cursor
+from nats_scheduler.service.endpoint import (
+    FRAME_BYTES,
+    Asked,
+    Document,
+    encode_item,
+    encode_items,
+    name_cursor,
+    read_name_cursor,
+    with_items,
+)
+from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
 from nats_scheduler.service.schemas import StreamDocument, StreamsRequest
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
@@ -79,3 +86,28 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
         "next": None if following is None else schedule_document(name, stream.mode, following),
         "holders": sorted(asked.deployment.holders(name)),
     }
+
+
+# The endpoint about all streams of the account that carry schedules: who fires them.
+#
+# The rule: they are looked up when it is asked, also those that no sidecar serves; `streams.list` is about what is
+# held. Cost: the server's list of streams, and up to one request to it for each stream; at most twice a second,
+# however many ask. Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s
+# anyway.
+
+
+async def list_modes(asked: Asked, request: StreamsRequest) -> Document:
+    """Return a page of the streams that carry schedules, by name."""
+    after = read_name_cursor(request.cursor)
+    await asked.turns.moment_without_fires()
+    try:
+        found = [one for one in await asked.deployment.stream_modes() if one["stream"] > after]
+    except JetStreamError as error:
+        raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
+    items = await asked.turns.run(encode_items(found[: request.limit], dict, asked.room - FRAME_BYTES))
+    answer = {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "cursor": name_cursor(found[len(items) - 1]["stream"]) if len(items) < len(found) else None,
+    }
+    return with_items(answer, "streams", items)

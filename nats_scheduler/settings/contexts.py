@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from os import getuid
 from pathlib import Path
 
-from nats_scheduler.settings.bounded_file import read_bounded
+from nats_scheduler.settings.connection import split_servers
+from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
-from nats_scheduler.settings.server_urls import split_servers
 
 CONTEXT_KEYS = {
     "url": "connection.servers",

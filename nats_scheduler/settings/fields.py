@@ -33,7 +33,7 @@ CLI_VARIABLES = {
     "connection.tls_ca": "NATS_CA",
     "connection.request_timeout": "NATS_TIMEOUT",
 }
-"""The variables of the `nats` CLI (0.4.0) that are settings; its other variables are in `environment.py`."""
+"""The variables of the `nats` CLI (0.4.0) that are settings; its other variables are in `sources.py`."""
 
 IMAGE_VARIABLES = {"metrics_port": "NATS_SCHEDULER_METRICS_PORT_NUMBER"}
 """Second variables of our own, with which an image gives a default.
@@ -130,3 +130,32 @@ def _kind(schema: Mapping[str, Any]) -> str:
     if form in ("path", "password", "go-duration"):
         return {"path": "path", "password": "secret", "go-duration": "duration"}[form]
     return {"array": "list", "integer": "integer", "boolean": "boolean"}.get(schema["type"], "text")
+
+
+# The settings as JSON: the schema of the file, and the effective values, without their secrets.
+#
+# Rule: the printed schema is the one that is enforced; both come from the models.
+# Cost: a few milliseconds. Limit: combinations (a password needs a user) are not in the schema; they are checked when
+# settings are read.
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the settings file."""
+    schema = SidecarSettings.model_json_schema()
+    for properties in (schema["properties"], schema["$defs"]["ConnectionSettings"]["properties"]):
+        for setting in properties.values():
+            if setting.get("format") == "go-duration":
+                setting["default"] = format_duration(setting["default"])
+    hint = {"type": "string", "description": "Address of this schema, for editors; not read."}
+    schema["properties"] = {"$schema": hint, **schema["properties"]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def shown_values(settings: SidecarSettings) -> dict[str, object]:
+    """Return every value by key, as it would be in the file, with masked secrets."""
+    document = settings.model_dump(mode="json")
+    nested = document["connection"]
+    return {
+        key: (nested if key.startswith("connection.") else document)[field.name]
+        for key, field in setting_fields().items()
+    }

@@ -19,18 +19,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nats_scheduler.settings.connection import split_servers
 from nats_scheduler.settings.contexts import expand_path, load_context
-from nats_scheduler.settings.environment import (
+from nats_scheduler.settings.fields import SettingField, setting_fields
+from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sources import (
     CONTEXT_VARIABLE,
     overwritten_variables,
     read_environment,
+    read_settings_file,
     unknown_variables,
 )
-from nats_scheduler.settings.fields import SettingField, setting_fields
-from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
-from nats_scheduler.settings.server_urls import split_servers
-from nats_scheduler.settings.settings_file import read_settings_file
-from nats_scheduler.settings.sidecar import SidecarSettings
 
 __all__ = ["Problem", "ResolvedSettings", "SettingsError", "load_settings", "resolve_settings"]
 

@@ -1,4 +1,4 @@
-"""Contact with a stream in memory: `engine.port.StreamPort` without a server, and without real time.
+"""Contact with a stream in memory: `engine.actions.StreamPort` without a server, and without real time.
 
 A `Network` decides what happens to each request (`testing.network`).
 
@@ -19,13 +19,13 @@ from typing import NamedTuple
 from nats_scheduler.engine.actions import (
     AwaitProposals,
     LookForFire,
+    Notify,
     PurgeSchedule,
     ReadContent,
     ReadDuplicate,
     RemoveExpired,
 )
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import CheckFinished, Fire, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
     CaughtUp,
@@ -34,6 +34,8 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
     ExpiryConcluded,
+    FinishAnswer,
+    FinishChecked,
     FinishUnchecked,
     FireLookedFor,
     FireNotLookedFor,
@@ -47,20 +49,55 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.port import Notify
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.expiry import expiry_of
+from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import with_header
-from nats_scheduler.message.reading import is_fire_since
+from nats_scheduler.message.reading import expiry_of, is_fire_since
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
-from nats_scheduler.testing.memory_finish import NOT_APPLIED, answer_to
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Network, Perfect
+
+# Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`.
+
+NOT_APPLIED = "the leader has not come so far"
+
+
+def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
+    """Return what a server would say of the fires in question."""
+    if not stream.has_applied(request.through):
+        return FinishUnchecked(request, NOT_APPLIED)
+    unfinished, fault = _first_stored(request, stream), ""
+    if request.consumer is not None:
+        consumer = stream.consumers.get(request.consumer)
+        if consumer is None:
+            fault = consumer_missing(stream.rules.name, request.consumer)
+        elif not consumer.receives(request.target):
+            fault = target_not_received(request.consumer, request.target)
+        elif not 0 < consumer.first_unacknowledged <= request.through:
+            return FinishChecked(request)
+        if not request.names_one:
+            return FinishChecked(request, request.through, 0, fault)
+    if unfinished is None:
+        return FinishChecked(request)
+    return FinishChecked(request, unfinished.sequence, unfinished.stored_at, fault)
+
+
+def _first_stored(request: CheckFinished, stream: MemoryStream) -> StoredMessage | None:
+    """Return the first of the fires in question that is stored."""
+    if request.names_one:
+        named = stream.message(request.through)
+        found = [] if named is None else [named]
+    else:
+        found = list(stream.messages(request.target, request.after))
+    stored = (one for one in found if is_generated_by(one.block, request.schedule))
+    first = next(stored, None)
+    return None if first is None or first.sequence > request.through else first
+
 
 RESEND_INTERVAL_NS = SECOND // 2
 """A request that may be repeated is sent again at this interval while it is not answered."""

@@ -25,16 +25,13 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Published, Served, StoredFires
-from nats_scheduler.control.retained import Kept, known_from, stored_fires
+from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.fires import PastFires, StoredSchedule
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import without_headers
-from nats_scheduler.message.past_fires import PastFires, StoredSchedule
-from nats_scheduler.message.paused import read_paused
-from nats_scheduler.message.placing import with_effective_headers
-from nats_scheduler.message.reading import has_schedule_header
+from nats_scheduler.message.headers import with_effective_headers, without_headers
+from nats_scheduler.message.reading import has_schedule_header, read_paused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.message.subjects import is_covered, subject_matches

@@ -15,6 +15,7 @@ Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes n
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nats_scheduler.engine.actions import (
@@ -29,9 +30,9 @@ from nats_scheduler.engine.actions import (
     Report,
     WakeAt,
 )
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CheckpointLoaded,
@@ -44,8 +45,8 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import with_headers
-from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.headers import header_items, with_headers
+from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
@@ -54,10 +55,55 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.testing.clock import START, ManualClock
-from nats_scheduler.testing.generated import GeneratedMessage, generated_message
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Network
+
+# A generated message in a form that tests can compare: headers as text, times in nanoseconds.
+#
+# The rule: it contains what the stream stored, and which fire of which schedule it is.
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedMessage:
+    """The message that a fire stored."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    """Nanoseconds since the Unix epoch, by the stream's clock."""
+    headers: tuple[tuple[str, str], ...]
+    """In order, duplicates too."""
+    body: bytes
+    schedule: str
+    """The subject of the schedule."""
+    schedule_sequence: int
+    """The stream sequence of the version of the schedule that fired."""
+    fire_time: int
+    """When it was due (ns)."""
+
+    def header(self, name: str) -> str | None:
+        """Return the value of the first header with this name; None if there is none."""
+        return next((value for known, value in self.headers if known == name), None)
+
+
+def generated_message(message: StoredMessage, generated: Generated) -> GeneratedMessage:
+    """Combine a stored message and its reading."""
+    return GeneratedMessage(
+        subject=message.subject,
+        sequence=message.sequence,
+        stored_at=message.stored_at,
+        headers=tuple((_text(name), _text(value)) for name, value in header_items(message.block)),
+        body=message.body or b"",
+        schedule=generated.schedule,
+        schedule_sequence=generated.sequence,
+        fire_time=generated.fire_time,
+    )
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "surrogateescape")
+
 
 CHECKPOINT_INTERVAL_NS = 1 * SECOND
 """How often the sidecar writes a checkpoint, as the real one does."""

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nats_scheduler.observe.log import logger
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.web.links import address
+from nats_scheduler.web.rendering import address
 
 COOKIE = "nats_scheduler_session"
 SESSION_SECONDS = 12 * 60 * 60

@@ -6,26 +6,161 @@ answers with the whole page, or, to a request with the header `X-Fragment`, with
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from nats_scheduler.observe.failure_words import what_happened
+from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
+from nats_scheduler.observe.texts import what_happened
+from nats_scheduler.schedule.explain import interval_words
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Due
-from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer
+from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
 from nats_scheduler.web import answers
-from nats_scheduler.web.activity import hour_of
 from nats_scheduler.web.answers import Answers, Part
-from nats_scheduler.web.charts import bar_chart
+from nats_scheduler.web.charts import bar_chart, hour_of
 from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
-from nats_scheduler.web.links import form_values, query_values
-from nats_scheduler.web.rendering import render, templates
-from nats_scheduler.web.shards import letters_of, ranges_text, stream_shards
-from nats_scheduler.web.story import next_rows
+from nats_scheduler.web.rendering import form_values, query_values, render, templates
 from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
+
+# Which instance fires which of the 64 parts of each stream.
+
+SHARDS = 64
+COLUMNS = 32
+CELL, GAP = 18, 3
+MAX_COLOURS = 6
+"""Colours that are told apart; further instances share them, and differ by their letters."""
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One shard."""
+
+    x: int
+    y: int
+    letter: str
+    """Of the instance that holds it; "" if none does."""
+    colour: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamShards:
+    """The shards of one stream."""
+
+    stream: str
+    mode: str
+    cells: Sequence[Cell]
+    free: int
+    """Shards that no instance holds."""
+    width: int = COLUMNS * (CELL + GAP) - GAP
+    height: int = SHARDS // COLUMNS * (CELL + GAP) - GAP
+    cell: int = CELL
+
+
+def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, str]:
+    """Return a letter for each instance, by id."""
+    return {one["id"]: LETTERS[number % len(LETTERS)] for number, one in enumerate(instances)}
+
+
+def stream_shards(instances: Sequence[InstanceDocument]) -> list[StreamShards]:
+    """Return the shards of all streams, by name and mode."""
+    letters = letters_of(instances)
+    held: dict[tuple[str, str], dict[int, str]] = {}
+    for one in instances:
+        for part in one["holds"]:
+            holders = held.setdefault((part["stream"], part["mode"]), {})
+            holders |= {shard: one["id"] for shard in part["shards"] if 0 <= shard < SHARDS}
+    return [_shards(name, mode, holders, letters) for (name, mode), holders in sorted(held.items())]
+
+
+def _shards(stream: str, mode: str, holders: Mapping[int, str], letters: Mapping[str, str]) -> StreamShards:
+    cells = []
+    for shard in range(SHARDS):
+        holder = holders.get(shard)
+        letter = "" if holder is None else letters[holder]
+        colour = LETTERS.index(letter) % MAX_COLOURS if letter else 0
+        text = f"Shard {shard}: {holder or 'no instance'}"
+        x, y = shard % COLUMNS * (CELL + GAP), shard // COLUMNS * (CELL + GAP)
+        cells.append(Cell(x, y, letter, colour, text))
+    return StreamShards(stream, mode, cells, SHARDS - len(holders))
+
+
+def ranges_text(numbers: Sequence[int]) -> str:
+    """Return numbers as ranges: `0–31, 40`."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" for run in runs)
+
+
+# One schedule: its next fires with what the clock does to them, and what the sidecars say about it.
+
+_EFFECTS = {"moved": "moved", "first_of_two": "first of two", "second_of_two": "second of two"}
+
+
+@dataclass(frozen=True, slots=True)
+class NextRow:
+    """One of the next fires, or times that the clock skips."""
+
+    instant: int | None
+    """When it fires (ns); None for what is skipped."""
+    local: str
+    """The time in the zone of the schedule, with its offset; "" without a zone."""
+    remark: str
+    """What a change of the clock does to it."""
+
+
+def next_rows(following: NextAnswer | None, explained: ExplainAnswer | None) -> list[NextRow]:
+    """Return the next fires of a schedule in their order, with the times that are skipped between them.
+
+    The fires are those of the schedule; the remarks are those of its pattern, which fires at the same times.
+    """
+    if following is None:
+        return []
+    marks: dict[int, MarkedFireDocument] = {}
+    skipped: Sequence[SkippedDocument] = ()
+    if explained is not None and explained["kind"] == "cron":
+        marks = {fire["nanoseconds"]: fire for fire in explained["fires"]}
+        skipped = explained["skipped"]
+    zone = following["time_zone"]
+    rows = [
+        (
+            fire["local"],
+            NextRow(fire["nanoseconds"], fire["local"] if zone else "", _remark(marks.get(fire["nanoseconds"]))),
+        )
+        for fire in following["fires"]
+    ]
+    last = rows[-1][0] if rows else ""
+    rows += [(one["first"], _skipped_row(one)) for one in skipped if one["first"] < last]
+    return [row for _, row in sorted(rows, key=lambda one: one[0][:19])]
+
+
+def _remark(fire: MarkedFireDocument | None) -> str:
+    if fire is None or fire["clock_change"] is None:
+        return ""
+    shift = fire["clock_shift_seconds"] or 0
+    words = interval_words(abs(shift) * SECOND)
+    direction = "forward" if shift > 0 else "back"
+    amount = words if words[0].isdigit() else f"1 {words}"
+    return f"{_EFFECTS.get(fire['clock_change'], fire['clock_change'])}: the clock goes {direction} {amount}"
+
+
+def _skipped_row(skipped: SkippedDocument) -> NextRow:
+    times = skipped["first"] if skipped["first"] == skipped["last"] else f"{skipped['first']} to {skipped['last']}"
+    remark = f"skipped: the clock goes from {skipped['clock_from']} to {skipped['clock_to']}"
+    return NextRow(None, times, remark.replace("T", " "))
+
 
 STATES = (
     "waiting",

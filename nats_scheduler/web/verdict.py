@@ -14,7 +14,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Findings
 from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.answers import Part
-from nats_scheduler.web.links import address
+from nats_scheduler.web.rendering import address
 from nats_scheduler.web.shown import clock_text, plural
 
 Level = Literal["ok", "note", "warn", "bad"]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nats_scheduler.cli.sidecars import NONE_RUNNING
+from nats_scheduler.cli.session import NONE_RUNNING
 from tests.cli.command_reference import sections
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer

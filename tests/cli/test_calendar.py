@@ -10,10 +10,9 @@ import pytest
 from click.testing import Result
 
 from nats_scheduler.cli.calendar import _edited
-from nats_scheduler.jetstream.calendars import CalendarBucket
+from nats_scheduler.jetstream.buckets import CalendarBucket
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, with_days, without_days
-from nats_scheduler.schedule.days import Days, read_days
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Days, read_days, with_days, without_days
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer

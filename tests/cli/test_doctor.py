@@ -12,9 +12,8 @@ from pathlib import Path
 from click.testing import Result
 
 from nats_scheduler.cli.doctor import COLUMNS
-from nats_scheduler.cli.progress import ERASE_LINE, progress_text
-from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.finding import MAX_LISTED
+from nats_scheduler.cli.process import ERASE_LINE, progress_text
+from nats_scheduler.doctor.finding import MAX_LISTED, Code
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer

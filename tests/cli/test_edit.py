@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nats_scheduler.cli.changing import How
-from nats_scheduler.cli.definition_options import Given
-from nats_scheduler.cli.edit import edited_schedule
+from nats_scheduler.cli.define import Given, edited_schedule
 from nats_scheduler.control.changes import NOBODY, Change, Kind
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.schedule.instants import HOUR

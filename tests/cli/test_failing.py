@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.runtime.failing import FAILING
+from nats_scheduler.runtime.shared import FAILING
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.conftest import Cli

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.observe.failure_words import what_happened
+from nats_scheduler.observe.texts import what_happened
 from tests.cli.conftest import Cli
 from tests.cli.test_tables import on_a_terminal
 from tests.conftest import StartServer

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

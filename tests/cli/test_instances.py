@@ -8,8 +8,8 @@ from typing import Any
 
 from click.testing import Result
 
-from nats_scheduler.engine.leases import LEASE_DURATION_NS
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

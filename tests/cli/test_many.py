@@ -12,9 +12,9 @@ from nats_scheduler.cli.changing import error_about
 from nats_scheduler.cli.many import change_each
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, Each
+from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
 from nats_scheduler.control.port import ScheduleStore
-from nats_scheduler.control.switch import pause
 from nats_scheduler.testing.memory_schedules import Fault, MemorySchedules
 from tests.cli.changing_site import FAR, Cli, Site, site_on
 from tests.conftest import SharedServer

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

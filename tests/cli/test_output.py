@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nats_scheduler.cli.output import print_table, printable
+from nats_scheduler.cli.output import print_table
+from nats_scheduler.observe.texts import printable
 
 
 def test_a_row_is_one_line_in_a_pipe_however_long(capsys: pytest.CaptureFixture[str]) -> None:

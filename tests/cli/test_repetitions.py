@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.cli import repetitions
-from nats_scheduler.cli.repetitions import MAX_VALUE_CHARS, SPAN_NS, Repetitions
+from nats_scheduler.cli import watch as repetitions
+from nats_scheduler.cli.watch import MAX_VALUE_CHARS, SPAN_NS, Repetitions
 from nats_scheduler.jetstream.foreign_json import Object
 
 REFUSED: Object = {"type": "x.fire_refused", "stream": "S", "schedule": "S.s", "seq": 7, "code": 503}

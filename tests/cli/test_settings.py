@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from nats_scheduler.settings.fields import setting_fields
-from nats_scheduler.settings.schema import settings_schema
+from nats_scheduler.settings.fields import setting_fields, settings_schema
 from tests.cli.conftest import Cli
 
 HIDDEN = "hunter2"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from nats_scheduler.cli.sidecars import NONE_RUNNING, NOT_SERVED_YET
+from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from nats_scheduler.runtime.shared_settings import SETTINGS, SHARED_SETTINGS, shared_settings
+from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.tables import fold, span_text, time_text
+from nats_scheduler.cli.output import fold
+from nats_scheduler.observe.texts import span_text, time_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nats_scheduler.cli.tables import width_of
+from nats_scheduler.cli.output import width_of
 from nats_scheduler.cli.top_layout import screen
 from nats_scheduler.cli.top_lines import Style, cut, cut_line, plain, sparkline
 from nats_scheduler.cli.top_tables import clock_text, due_text, lateness_text

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nats_scheduler.cli.tables import width_of
+from nats_scheduler.cli.output import width_of
 from nats_scheduler.cli.top_lines import Line, Span, Style, plain
 from nats_scheduler.cli.top_paint import CLEAR, Painter
 from tests.harness.screen import Screen

@@ -8,12 +8,12 @@ from typing import Any
 from nats_scheduler.cli.top_view import InstanceRow, StreamRow, View
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.service.histogram import Histogram
 from nats_scheduler.service.overview import (
     Activity,
     Due,
     Failure,
     Health,
+    Histogram,
     Instance,
     MinuteActivity,
     RecentFire,

@@ -6,9 +6,8 @@ import pytest
 
 from nats_scheduler.client import ForbiddenError, NotServedError, Sidecar, StreamNotFoundError
 from nats_scheduler.client import serving as found_out
-from nats_scheduler.client.requests import Requests
 from nats_scheduler.client.serving import Serving, Servings, dialects_of
-from nats_scheduler.client.wire import wire_of
+from nats_scheduler.client.wire import Requests, wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.instants import SECOND

@@ -23,8 +23,8 @@ from nats_scheduler.client import (
     every,
 )
 from nats_scheduler.client.files import Asked, apply_text, diff_text, export_text
+from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError
-from nats_scheduler.control.switch import pause
 from nats_scheduler.control.words import publishable_again
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered

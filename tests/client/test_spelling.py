@@ -6,14 +6,12 @@ from typing import Any
 import pytest
 
 from nats_scheduler.client import InvalidScheduleError, NotServedError, Serving, Sidecar, When
-from nats_scheduler.client.recurring import daily, monthly
 from nats_scheduler.client.spelling import Wanted, checked_name, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import elsewhere
-from nats_scheduler.client.when import after, at, cron, every
+from nats_scheduler.client.when import after, at, cron, daily, every, monthly
 from nats_scheduler.control.port import Served
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.stream_rules import StreamRules
 

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nats_scheduler.client.requests import Requests
 from nats_scheduler.client.serving import Servings
 from nats_scheduler.client.store import ClientStore
-from nats_scheduler.client.wire import wire_of
+from nats_scheduler.client.wire import Requests, wire_of
 from nats_scheduler.control.edits import remove
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer

@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nats_scheduler.client import InvalidScheduleError, every
-from nats_scheduler.client.recurring import daily
 from nats_scheduler.client.spelling import Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
+from nats_scheduler.client.when import daily
 from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.past_fires import PastFire
-from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.fires import PastFire
+from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from tests.client.test_spelling import BOTH_2_14, EMULATED

@@ -7,9 +7,20 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nats_scheduler.client import recurring, when
-from nats_scheduler.client.recurring import daily, hourly, monthly, weekly
-from nats_scheduler.client.when import InvalidScheduleError, When, after, at, cron, every
+from nats_scheduler.client import when
+from nats_scheduler.client import when as recurring
+from nats_scheduler.client.when import (
+    InvalidScheduleError,
+    When,
+    after,
+    at,
+    cron,
+    daily,
+    every,
+    hourly,
+    monthly,
+    weekly,
+)
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 

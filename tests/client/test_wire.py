@@ -9,8 +9,7 @@ from typing import Any
 import nats
 import pytest
 
-from nats_scheduler.client.requests import Requests, read_answer, read_object
-from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, wire_of
+from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, Requests, read_answer, read_object, wire_of
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,

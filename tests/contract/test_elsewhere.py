@@ -15,7 +15,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.jetstream import target_reading
+from nats_scheduler.jetstream import elsewhere as target_reading
 from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import HOUR, SECOND

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide

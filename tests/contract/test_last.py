@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nats_scheduler.jetstream.last import last_on
+from nats_scheduler.jetstream.lookups import last_on
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_10, V2_11, V2_15

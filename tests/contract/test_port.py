@@ -1,4 +1,4 @@
-"""The promises of `engine.port`, one by one, tested on the stream in memory and on real servers."""
+"""The promises of `engine.actions`, one by one, tested on the stream in memory and on real servers."""
 
 import asyncio
 from collections import Counter

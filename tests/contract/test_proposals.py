@@ -5,7 +5,7 @@ What that proves if there are replicas is tested on clusters (`tests/e2e/test_id
 
 from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.inputs import ProposalsApplied, ProposalsUnconfirmed, PublishConcluded
-from nats_scheduler.jetstream.proposals import NO_SUBJECT
+from nats_scheduler.jetstream.reach import NO_SUBJECT
 from tests.contract.conftest import OpenSide
 
 

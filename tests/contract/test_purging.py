@@ -10,10 +10,10 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import PurgeConcluded
-from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.joint_purge import MIN_JOINT_PURGES, filter_of
+from nats_scheduler.jetstream.purge import MIN_JOINT_PURGES, filter_of
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import SharedServer, StartServer
 from tests.contract.conftest import OpenSide

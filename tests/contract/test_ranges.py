@@ -6,13 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread
-from nats_scheduler.jetstream.ranges import (
-    MAX_RUN_GAP,
-    MAX_RUN_OTHERS,
-    MAX_RUN_SCHEDULES,
-    MIN_RUN_SCHEDULES,
-    runs_of,
-)
+from nats_scheduler.jetstream.contents import MAX_RUN_GAP, MAX_RUN_OTHERS, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
 from tests.contract.conftest import OpenSide

@@ -13,7 +13,8 @@ import pytest
 
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, FiresStored, Input, MessagesRead, PublishConcluded
-from nats_scheduler.jetstream import hints, lookups, scan
+from nats_scheduler.jetstream import lookups, scan
+from nats_scheduler.jetstream import scan as hints
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import StreamContact

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from nats_scheduler.control.advisories import MAX_FIRES_NAMED, change_advisory, read_change
-from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
+from nats_scheduler.control.changes import (
+    MAX_AUTHOR_CHARS,
+    MAX_FIRES_NAMED,
+    Author,
+    Change,
+    Kind,
+    change_advisory,
+    read_change,
+)
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.observe.advisories import ScheduleChangedAdvisory
 from nats_scheduler.schedule.instants import SECOND

@@ -10,8 +10,8 @@ from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams
-from nats_scheduler.message.restrictions import UNRESTRICTED
-from nats_scheduler.runtime.carrying import CarryingStreams
+from nats_scheduler.message.stream_rules import UNRESTRICTED
+from nats_scheduler.runtime.modes import CarryingStreams
 from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.runtime.server_clock import ServerClock
 from tests.conftest import SharedServer

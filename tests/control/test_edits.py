@@ -3,10 +3,9 @@
 import pytest
 
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, remove
+from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError, RejectedError
-from nats_scheduler.control.phase import BEGINS_ANEW
-from nats_scheduler.control.switch import pause, resume
+from nats_scheduler.control.storing import BEGINS_ANEW
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value, with_header
 from nats_scheduler.testing.memory_schedules import Fault

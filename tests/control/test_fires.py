@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from nats_scheduler.control.advisories import change_advisory
-from nats_scheduler.control.changes import Author, Kind
+from nats_scheduler.control.changes import Author, Kind, change_advisory
+from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import (
     ConflictError,
     NoAnswerError,
@@ -15,7 +15,6 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.fires import PORTABLE_NAMES, STORED_ALREADY, fire
 from nats_scheduler.control.storing import MAX_ATTEMPTS
-from nats_scheduler.control.switch import pause
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.control.current import read_current
-from nats_scheduler.control.phase import with_phase
 from nats_scheduler.control.port import Served
+from nats_scheduler.control.storing import with_phase
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.retained import EVER, Kept, known_from, stored_fires
+from nats_scheduler.control.port import EVER, Kept, known_from, stored_fires
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.past_fires import PastFire
+from nats_scheduler.message.fires import PastFire
 from nats_scheduler.schedule.instants import SECOND
 
 NOW = 1_790_000_000 * SECOND

@@ -3,9 +3,9 @@
 import pytest
 
 from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotPossibleError, RefusedError
 from nats_scheduler.control.fires import NOTHING_MISSING, backfill
-from nats_scheduler.control.switch import pause
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage

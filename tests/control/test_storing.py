@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.control.changes import Kind
-from nats_scheduler.control.edits import add, edit, remove
+from nats_scheduler.control.edits import add, edit, pause, remove
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
@@ -17,7 +17,6 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.fires import fire
 from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule
-from nats_scheduler.control.switch import pause
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage

@@ -3,9 +3,9 @@
 import pytest
 
 from nats_scheduler.control.changes import Author, Kind
+from nats_scheduler.control.edits import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, RejectedError
-from nats_scheduler.control.phase import BEGINS_ANEW
-from nats_scheduler.control.switch import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pause, resume
+from nats_scheduler.control.storing import BEGINS_ANEW
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.testing.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block, instant

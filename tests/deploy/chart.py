@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nats_scheduler.settings.schema import settings_schema
+from nats_scheduler.settings.fields import settings_schema
 from tests.deploy.files import CHART, ROOT
 
 PAGE = ROOT / "docs" / "operating" / "kubernetes.md"

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.finding import Code
 from nats_scheduler.settings.fields import setting_fields
 from tests.deploy.alert_rules import REFERENCE, alerts, metrics_of, reference
 from tests.deploy.dashboard import board, queries

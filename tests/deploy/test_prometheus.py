@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.conftest import StartServer
 from tests.deploy.alert_rules import RULES, SCRAPES, SELECTOR, alerts
 from tests.deploy.dashboard import queries, substituted

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.finding import Finding
+from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.zone_files import package_folder, zone_data_versions
+from nats_scheduler.schedule.zones import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import FLAG, codes_on, findings_on, of
 from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored

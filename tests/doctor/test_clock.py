@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.doctor.clock import ZONES_COMPARED_NS, check_nodes_clocks, first_difference, offset_of
-from nats_scheduler.doctor.codes import Code
 from nats_scheduler.doctor.facts import AccountFacts, ClockReading
+from nats_scheduler.doctor.finding import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.tzif import OffsetTable, read_tzif
-from nats_scheduler.schedule.zone_files import package_zone_data
+from nats_scheduler.schedule.zones import OffsetTable, package_zone_data, read_tzif
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.harness.account import Account, account_on
 from tests.harness.cluster import Cluster, running_cluster

@@ -2,7 +2,7 @@
 
 import re
 
-from nats_scheduler.doctor.codes import MEANINGS, Code, Severity
+from nats_scheduler.doctor.finding import MEANINGS, Code, Severity
 from tests.house.sources import ROOT
 
 PAGE = ROOT / "docs" / "operating" / "doctor.md"

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.doctor.codes import Code
-from nats_scheduler.doctor.defects import empties_queues, refuses_discard_new, version_of
 from nats_scheduler.doctor.examination import examine
+from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.server import empties_queues, refuses_discard_new, version_of
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on
 from tests.doctor.scenes import copied, schedule

@@ -1,7 +1,6 @@
 """The report of the doctor: worst first, and bounded by code and stream."""
 
-from nats_scheduler.doctor.codes import Code, Severity
-from nats_scheduler.doctor.finding import MAX_LISTED, Finding, Unlisted, report_of
+from nats_scheduler.doctor.finding import MAX_LISTED, Code, Finding, Severity, Unlisted, report_of
 
 NOTE = Finding(Code.COPIED, "what", "command", "A", "a")
 WARNING = Finding(Code.CLOCK_OFF, "what", "command")

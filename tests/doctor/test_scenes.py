@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.doctor import gather_stream
-from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor import streams as gather_stream
+from nats_scheduler.doctor.finding import Code
 from tests.conftest import SharedServer
 from tests.doctor.examined import findings_on, of
 from tests.doctor.scenes import (

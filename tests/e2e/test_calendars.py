@@ -6,9 +6,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, FireForged
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.jetstream.calendars import CalendarBucket, read_calendars
-from nats_scheduler.schedule.days import day_text
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
+from nats_scheduler.schedule.calendars import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
 from tests.conftest import StartServer
 from tests.e2e.conftest import Served

@@ -11,10 +11,9 @@ import pytest
 
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.current import current
-from nats_scheduler.control.edits import add, edit, remove
+from nats_scheduler.control.edits import add, edit, pause, remove, resume
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.fires import backfill, fire
-from nats_scheduler.control.switch import pause, resume
 from nats_scheduler.control.words import Edit
 from nats_scheduler.engine.events import FireForged, FireReadBack, ScheduleRejected
 from nats_scheduler.message.headers import header_value
@@ -288,7 +287,7 @@ async def test_no_edit_is_lost_beside_whatever_fires(
 
 KILLED = """
 import asyncio, sys
-from nats_scheduler.control.switch import pause, resume
+from nats_scheduler.control.edits import pause, resume
 from nats_scheduler.control.edits import edit
 from nats_scheduler.control.words import Edit
 from tests.control.test_connection_store import store_of

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.engine.events import FireStored
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
-from nats_scheduler.runtime import last_requests
+from nats_scheduler.runtime import discovery as last_requests
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on

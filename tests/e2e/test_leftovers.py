@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.streams import METADATA_FLAG
-from nats_scheduler.runtime import leftovers
+from nats_scheduler.runtime import fleet as leftovers
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, sidecar_on

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.jetstream import block_indexes
+from nats_scheduler.jetstream import purge as block_indexes
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import EMULATED_VERSIONS

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.assembly import assembled
 from nats_scheduler.engine.events import FireStored
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.firing.sending import assembled
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.reading import read_message

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedOut
-from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.conftest import StartServer

@@ -17,7 +17,7 @@ from nats_scheduler.cli.main import main
 from nats_scheduler.engine.events import Ending, ScheduleEnded
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.paused import paused_block, resumed_block
+from nats_scheduler.message.reading import paused_block, resumed_block
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.e2e.conftest import Served

@@ -1,7 +1,7 @@
 """Policies on real servers: what a sidecar does with them, and what a server that fires itself does."""
 
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import FireStored, StreamReady
-from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.jetstream.buckets import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.snapshots import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.runtime import snapshot_keeping, snapshot_values
+from nats_scheduler.runtime import snapshot_keeping
+from nats_scheduler.runtime import snapshot_reading as snapshot_values
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot_values import snapshot_key
+from nats_scheduler.runtime.snapshot_reading import snapshot_key
 from nats_scheduler.schedule import zones
 from nats_scheduler.schedule.instants import HOUR, SECOND
-from nats_scheduler.schedule.zone_files import package_folder
+from nats_scheduler.schedule.zones import package_folder
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of

@@ -1,6 +1,6 @@
 """Instances that divide one stream among themselves, for the tests of leases and of what is judged by them."""
 
-from nats_scheduler.engine.leases import Holders, Leases, Record
+from nats_scheduler.engine.sharing.leases import Holders, Leases, Record
 from nats_scheduler.schedule.instants import MILLISECOND
 
 KEY = "emulated.ORDERS"

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pytest
 
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -2,14 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.ability import (
-    FIRST_RELIEF_NS,
-    FIRST_TRIAL_WAIT_NS,
-    IDLE_CONFIRMED_AFTER_NS,
-    TRIAL_DURATION_NS,
-    TRIAL_WAIT_LIMIT_NS,
-    Ability,
-)
+from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     ContentUnread,
@@ -18,10 +11,19 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.leases import Leases, Record, wanted_holders
-from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
-from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS
-from nats_scheduler.engine.shards import SHARDS, shard_of
+from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS
+from nats_scheduler.engine.sharing.leases import (
+    FIRST_RELIEF_NS,
+    FIRST_TRIAL_WAIT_NS,
+    IDLE_CONFIRMED_AFTER_NS,
+    TRIAL_DURATION_NS,
+    TRIAL_WAIT_LIMIT_NS,
+    Ability,
+    Leases,
+    Record,
+    wanted_holders,
+)
+from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule

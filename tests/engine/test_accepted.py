@@ -1,9 +1,9 @@
 """A schedule is reported as accepted once: by the holder of its shard, or by the next holder if there was none."""
 
-from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP, MAX_UNREPORTED
 from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead, ShardsHeld
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.removing.purges import MAX_CHECKS_PER_STEP, MAX_UNREPORTED
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule

@@ -8,9 +8,8 @@ from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.testing.generated import GeneratedMessage
 from nats_scheduler.testing.network import DONE, Fate, Perfect
-from nats_scheduler.testing.world import ScheduleWorld
+from nats_scheduler.testing.world import GeneratedMessage, ScheduleWorld
 from tests.engine.random_life import RandomLife
 from tests.engine.reference import Stored, expected
 from tests.harness.tiers import sample

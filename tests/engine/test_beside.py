@@ -10,10 +10,10 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.overdue import OverdueRule
+from nats_scheduler.engine.firing.missed import OverdueRule
+from nats_scheduler.message.generated import BY
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.reading import Generated
-from nats_scheduler.message.report import BY
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -6,9 +6,9 @@ import pytest
 
 from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import Flight
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.identities import Identities
+from nats_scheduler.engine.firing.identities import Identities
+from nats_scheduler.engine.holding.flight import Flight
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import PublishConcluded
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nats_scheduler.engine.calendars import MAX_APPLIED_PER_STEP, MIN_ENTRIES
 from nats_scheduler.engine.events import (
     CalendarApplied,
     CalendarMissing,
@@ -11,8 +10,9 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     ScheduleEnded,
 )
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.view import ListedSchedule
+from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP, MIN_ENTRIES
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from nats_scheduler.engine.columns import read_columns, write_columns
+from nats_scheduler.engine.snapshots.chunks import read_columns, write_columns
 
 COLUMNS = [array("Q", [1, 1 << 63]), array("q", [-1, 3]), array("B", [0, 255])]
 

@@ -6,8 +6,7 @@ from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CalendarsRead, DuplicateRead, Refused, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.calendars import Calendar, KnownCalendars
-from nats_scheduler.schedule.days import Days
+from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire

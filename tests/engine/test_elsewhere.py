@@ -8,7 +8,7 @@ from nats_scheduler.engine.actions import Action, LookForFire, ReadContent
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import CheckpointLoaded, Refused, ShardsHeld
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MINUTE, SECOND

@@ -1,8 +1,8 @@
 """Schedules with targets in other streams when several instances serve their stream: none sees what another fires."""
 
 from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, ReadContent, Report, WakeAt
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -14,11 +14,11 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.generated import MISSED, PREVIOUS
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.message.report import MISSED, PREVIOUS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND

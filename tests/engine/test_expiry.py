@@ -6,7 +6,6 @@ import pytest
 
 from nats_scheduler.engine.actions import RemoveExpired
 from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired, ScheduleEnded
-from nats_scheduler.engine.expiry import MAX_REMOVALS_IN_FLIGHT, ExpiryAgenda
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -20,6 +19,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
+from nats_scheduler.engine.removing.expiry import MAX_REMOVALS_IN_FLIGHT, ExpiryAgenda
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarRow, Window
-from nats_scheduler.engine.flight import Flight, Stage
-from nats_scheduler.engine.held import NO_EXPIRY, Held, HeldWithPolicies
-from nats_scheduler.engine.kinds import Kinds
-from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.holding.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarRow, Kinds, Window
+from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.schedule.instants import SECOND
@@ -113,7 +112,7 @@ def test_a_row_whose_texts_are_full_takes_no_more_until_some_are_removed() -> No
 
 
 def test_a_kind_that_cannot_be_counted_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nats_scheduler.engine.kinds.MAX_KINDS", 2)
+    monkeypatch.setattr("nats_scheduler.engine.holding.far.MAX_KINDS", 2)
     row = FarRow(Kinds(), 0)
     assert row.pack(0, held(of=PATTERNS[3]))
     assert row.pack(1, held(of=PATTERNS[4]))

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.figures import OVERDUE_AFTER_NS, Figures
+from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import (
     ContactLost,
     FiresStored,
@@ -16,11 +16,10 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.outlook import Kind
-from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, Kind
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

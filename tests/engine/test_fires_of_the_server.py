@@ -2,9 +2,9 @@
 
 import pytest
 
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

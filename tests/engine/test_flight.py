@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine import flight
 from nats_scheduler.engine.actions import Action
-from nats_scheduler.engine.contents import ContentMemory, Contents
-from nats_scheduler.engine.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.landed import Landed
-from nats_scheduler.engine.lifecycle import Lifecycle
-from nats_scheduler.engine.ownership import Ownership
-from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.firing.contents import ContentMemory, Contents
+from nats_scheduler.engine.holding import flight
+from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.sharing.ownership import Ownership
 from tests.engine.direct import Desk, schedule
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"

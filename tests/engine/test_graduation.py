@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.views.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.paused import paused_block
+from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND

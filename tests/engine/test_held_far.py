@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import Action, WakeAt
-from nats_scheduler.engine.far import FarRow
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.holding.far import FarRow
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, ShardsHeld
-from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

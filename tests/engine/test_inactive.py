@@ -4,8 +4,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.in_flight import BURST_IN_FLIGHT
-from nats_scheduler.engine.inactive import REMOVAL_CHECK_DELAYS_NS
+from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,
@@ -13,7 +12,8 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     Stored,
 )
-from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.reading.inactive import REMOVAL_CHECK_DELAYS_NS
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule

@@ -5,12 +5,12 @@ import sys
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.joined_view import JoinedView
-from nats_scheduler.engine.outlook import Kind, State
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

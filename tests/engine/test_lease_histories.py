@@ -11,12 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.leases import (
-    Leases,
-    Record,
-    wanted_holders,
-)
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.leases import Leases, Record, wanted_holders
+from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.engine.lease_builders import BEAT, KEY
 
 

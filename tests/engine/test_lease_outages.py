@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.leases import (
+from nats_scheduler.engine.sharing.leases import (
     LEASE_DURATION_NS,
     OWN_HEARTBEAT_LIMIT_NS,
     RETURN_GRACE_NS,
@@ -10,7 +10,7 @@ from nats_scheduler.engine.leases import (
     Record,
     wanted_holders,
 )
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.engine.lease_builders import BEAT, KEY, instance, write
 
 BACK = 3 * LEASE_DURATION_NS

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from nats_scheduler.engine.leases import (
+from nats_scheduler.engine.sharing.leases import (
     LEASE_DURATION_NS,
     NO_HOLDER,
     OWN_HEARTBEAT_LIMIT_NS,
@@ -18,7 +18,7 @@ from nats_scheduler.engine.leases import (
     Record,
     wanted_holders,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from tests.engine.lease_builders import BEAT, KEY, instance, write
 
 

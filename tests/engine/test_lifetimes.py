@@ -9,8 +9,8 @@ from nats_scheduler.engine.events import (
     ScheduleEndsEarly,
     ScheduleLost,
 )
+from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
-from nats_scheduler.engine.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -1,13 +1,12 @@
 """How many schedules are held: those beyond the limit are rejected, and those that are held stay."""
 
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import ScheduleRejected
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, plain, schedule
 

@@ -4,8 +4,8 @@ import pytest
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, ShardsHeld
-from nats_scheduler.engine.misnaming import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.reading.inactive import MAX_MISNAMED_NOTED, MAX_MISNAMED_REPORTS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule
 

@@ -3,7 +3,8 @@
 import pytest
 
 from nats_scheduler.engine.events import Ending, FiresMissed
-from nats_scheduler.engine.held import HeldWithPolicies
+from nats_scheduler.engine.firing.missed import next_of_due
+from nats_scheduler.engine.holding.held import HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -12,8 +13,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.missed import next_of_due
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -3,10 +3,10 @@
 import pytest
 
 from nats_scheduler.engine.actions import ReadDuplicate
-from nats_scheduler.engine.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
+from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
+from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import ContentUnread, DuplicateRead, Refused, Stored, Unknown
-from nats_scheduler.engine.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, PurgeConcluded, ShardsHeld, Stored
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START

@@ -4,7 +4,8 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent, Report
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     FinishChecked,
@@ -13,8 +14,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.clock import START

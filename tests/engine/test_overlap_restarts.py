@@ -3,9 +3,9 @@
 import pytest
 
 from nats_scheduler.engine.actions import PublishFires, ReadContent, Report
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.finish import CheckFinished
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContentRead, Input, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS

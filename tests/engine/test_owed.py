@@ -12,7 +12,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire

@@ -4,22 +4,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleLost, ScheduleRejected
+from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     MessagesRead,
     ShardsHeld,
 )
-from nats_scheduler.engine.outlook import Kind, State
-from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.stored import StoredSchedules
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.view import ALL, FiredBy, Query
+from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
-from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -18,12 +18,11 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.restrictions import Restrictions
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, message_on, plain, schedule

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireForged
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,

@@ -15,7 +15,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 SILENCE = Unknown("no acknowledgement")

@@ -12,7 +12,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Version,
 )
-from nats_scheduler.engine.purges import PURGED_KEPT_NS
+from nats_scheduler.engine.removing.purges import PURGED_KEPT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule

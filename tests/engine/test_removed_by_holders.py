@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import RemovalRequested, ShardsHeld
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire

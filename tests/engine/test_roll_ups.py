@@ -11,8 +11,8 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.purges import OLD_VERSIONS_RETRY_NS, Purges
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, Purges
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND

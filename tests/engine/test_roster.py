@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.far import FarRow
-from nats_scheduler.engine.held import NO_WAKE, Held
-from nats_scheduler.engine.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
-from nats_scheduler.engine.shards import subject_hash
+from nats_scheduler.engine.holding.far import FarRow
+from nats_scheduler.engine.holding.held import NO_WAKE, Held
+from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, SPAN_BITS, Roster
+from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At

@@ -3,9 +3,8 @@
 from collections import Counter
 from random import Random
 
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.roster import NewSchedule, Roster
-from nats_scheduler.engine.rows import ROW_LENGTH
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.roster import ROW_LENGTH, NewSchedule, Roster
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At

@@ -7,7 +7,7 @@ takes one time for the other shows.
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, ShardsHeld
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND

@@ -1,8 +1,8 @@
 """What a checkpoint claims when shards change hands."""
 
-from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.sharing.holdings import MAX_UNSETTLED_PER_SHARD
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule

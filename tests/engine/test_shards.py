@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.backlog import MAX_CHECKS_PER_STEP
 from nats_scheduler.engine.events import (
     FireForged,
     FireRefused,
@@ -14,7 +13,6 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.holdings import MAX_HANDOVERS_PER_STEP
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -29,7 +27,9 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS, shard_of
+from nats_scheduler.engine.removing.purges import MAX_CHECKS_PER_STEP
+from nats_scheduler.engine.sharing.holdings import MAX_HANDOVERS_PER_STEP
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire

@@ -6,15 +6,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.engine.far import MAX_ROW_BYTES, FarEntry, FarRow, kind_and_text
-from nats_scheduler.engine.held import NEVER_EXPIRES, NO_EXPIRY, Held
-from nats_scheduler.engine.histories import History
-from nats_scheduler.engine.kinds import Kinds
-from nats_scheduler.engine.restoring import Restoring
-from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.engine.snapshot_chunks import CHUNK_BYTES, ChunkWriter, SnapshotError, UnkeepableError, read_chunk
-from nats_scheduler.engine.snapshot_rest import LastRead, Rest
+from nats_scheduler.engine.holding.far import MAX_ROW_BYTES, FarEntry, FarRow, Kinds, kind_and_text
+from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
+from nats_scheduler.engine.holding.roster import ROW_LENGTH
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.snapshots.chunks import (
+    CHUNK_BYTES,
+    ChunkWriter,
+    History,
+    LastRead,
+    Rest,
+    SnapshotError,
+    UnkeepableError,
+    read_chunk,
+)
+from nats_scheduler.engine.snapshots.restoring import Restoring
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.policies import NO_POLICIES, Policies, PolicyText

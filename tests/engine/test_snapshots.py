@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     MessagesRead,
@@ -15,9 +16,7 @@ from nats_scheduler.engine.inputs import (
     SnapshotRestored,
     Stored,
 )
-from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.snapshot_chunks import SnapshotError, UnkeepableError
-from nats_scheduler.engine.snapshot_rest import Rest, read_rest
+from nats_scheduler.engine.snapshots.chunks import Rest, SnapshotError, UnkeepableError, read_rest
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -6,9 +6,8 @@ import pytest
 
 from nats_scheduler.engine.actions import LookForFire
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.held import HeldElsewhere, HeldWithPolicies
-from nats_scheduler.engine.histories import UNKNOWN, History, give_back, history_of, read_histories, write_histories
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.holding.held import HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -20,8 +19,16 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
-from nats_scheduler.engine.snapshot_chunks import SnapshotError
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.snapshots.chunks import (
+    UNKNOWN,
+    History,
+    SnapshotError,
+    give_back,
+    history_of,
+    read_histories,
+    write_histories,
+)
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND

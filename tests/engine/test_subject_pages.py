@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.engine.subject_pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, by_subject
+from nats_scheduler.engine.views.pages import LOOKED_AT_PER_UNIT, MAX_UNSORTED, Sliced, by_subject
 
 
 class Note(str):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nats_scheduler.engine.flight import Failing
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.survey import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import MAX_OF_A_KIND, MAX_TARGETS, Survey, survey
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR
 from tests.engine.direct import Desk, schedule

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine import timeline as module
-from nats_scheduler.engine.flight import Flight, Stage
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.timeline import Timeline
-from nats_scheduler.engine.view import FiredBy
+from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.views import timeline as module
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.timeline import Timeline
+from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

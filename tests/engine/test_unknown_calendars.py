@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.events import (
     Ending,
 )
-from nats_scheduler.engine.outlook import State
+from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

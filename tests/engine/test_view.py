@@ -5,15 +5,14 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.cursor import Cursor, read_cursor
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
-from nats_scheduler.engine.outlook import Kind, State
-from nats_scheduler.engine.rows import ROW_LENGTH
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import ALL, MAX_PAGE_LENGTH, FiredBy, Page, Query
-from nats_scheduler.engine.visits import SEARCHED_PER_UNIT
+from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.pages import Cursor, read_cursor
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, SEARCHED_PER_UNIT, FiredBy, Page, Query
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -5,10 +5,10 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.far import Window
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.roster import Roster
-from nats_scheduler.engine.visits import PLACES_PER_UNIT, visit
+from nats_scheduler.engine.holding.far import Window
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.instants import SECOND

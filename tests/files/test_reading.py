@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.declared import Declared, Readable, written
-from nats_scheduler.control.units import finished
+from nats_scheduler.control.each import finished
 from nats_scheduler.files.reading import StreamFile, read_files, values_reading
 from nats_scheduler.files.text import read_documents
 from nats_scheduler.message.dialect import PORTABLE

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.files.document import MAX_DEPTH, TextError
 from nats_scheduler.files.text import read_documents
-from nats_scheduler.files.yaml_lines import yaml_lines
+from nats_scheduler.files.writing import yaml_lines
 
 ODD_PARTS = [
     "a",

@@ -21,8 +21,8 @@ from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NoJetStream
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.asked import Examine
 from nats_scheduler.runtime.clock import Clock, SystemClock
-from nats_scheduler.runtime.examining import Examine
 from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -8,8 +8,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.inputs import Refused, Unknown
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.dialect import DIALECTS, schedule_fields
 from nats_scheduler.message.generated import generated_block
 from nats_scheduler.message.headers import header_items, header_value, without_headers
 from nats_scheduler.message.reading import Reading, read_message

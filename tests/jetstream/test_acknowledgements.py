@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
-from nats_scheduler.jetstream.frames import AcknowledgementFrames, PurgeFrames
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.jetstream.wire import FrameParser, WireClient
+from nats_scheduler.jetstream.wire import AcknowledgementFrames, FrameParser, PurgeFrames, WireClient
 
 INBOX = "_INBOX.x"
 

@@ -1,12 +1,6 @@
 """A long stream is purged only where that does not have the server read all of its indexes for one message."""
 
-from nats_scheduler.jetstream.block_indexes import (
-    KEPT_SECONDS,
-    LONG_STREAM,
-    SHARE_FOR_EACH,
-    VERY_LONG_STREAM,
-    BlockIndexes,
-)
+from nats_scheduler.jetstream.purge import KEPT_SECONDS, LONG_STREAM, SHARE_FOR_EACH, VERY_LONG_STREAM, BlockIndexes
 
 LONG = 10 * LONG_STREAM
 

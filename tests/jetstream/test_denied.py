@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from nats_scheduler.jetstream.denied import Denial, read_denial
+from nats_scheduler.jetstream.errors import Denial, read_denial
 
 
 @pytest.mark.parametrize(

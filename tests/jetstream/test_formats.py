@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.leases import UNHELD, Holders, Leases, Record
-from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.jetstream.formats import (
+from nats_scheduler.engine.sharing.leases import UNHELD, Holders, Leases, Record
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.jetstream.registry import (
     ENTRY_FORMATS,
     FORMAT,
     FORMATS,
+    Delivered,
+    Registry,
     UnknownFormatError,
     known_entries,
     marked,
     read_as_known,
 )
-from nats_scheduler.jetstream.registry import Delivered, Registry
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.failing import FAILING, Failures, read_failures
-from nats_scheduler.runtime.shared_value import write_entry
+from nats_scheduler.runtime.shared import FAILING, Failures, read_failures, write_entry
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.version import VERSION
 from tests.conftest import SharedServer

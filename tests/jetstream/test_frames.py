@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from nats_scheduler.jetstream.frames import ConsumerFrames
-from nats_scheduler.jetstream.wire import FrameParser, WireClient
+from nats_scheduler.jetstream.wire import ConsumerFrames, FrameParser, WireClient
 from nats_scheduler.message.stored import StoredMessage
 from tests.hostile.effort import EFFORT, at_most, seeded
 

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.kept_config import as_kept
-from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.streams import StreamState, as_kept
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import account_on
 

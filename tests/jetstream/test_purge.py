@@ -12,7 +12,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded, SchedulesPurged, Version
-from nats_scheduler.jetstream import block_indexes
+from nats_scheduler.jetstream import purge as block_indexes
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.purge import MAX_GROUPED_PURGES, Purger, purge_body

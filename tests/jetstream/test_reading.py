@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from nats.errors import ProtocolError, UnexpectedEOF
 
-from nats_scheduler.jetstream.reading import MAX_PART_BYTES, DirectReader
+from nats_scheduler.jetstream.wire import MAX_PART_BYTES, DirectReader
 from tests.harness.waiting import eventually
 
 SHORT_SECONDS = 15.0

@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.expiry import expiry_of, lifetime_of
+from nats_scheduler.message.reading import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from tests.harness.blocks import block_with

@@ -16,8 +16,7 @@ from nats_scheduler.message.generated import (
     with_guard,
     with_identity,
 )
-from nats_scheduler.message.headers import EMPTY_BLOCK, header_items, header_value
-from nats_scheduler.message.placing import are_effective
+from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules

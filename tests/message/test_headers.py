@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.fields import schedule_fields
+from nats_scheduler.message.dialect import DIALECTS, Dialect, schedule_fields
 from nats_scheduler.message.headers import (
     EMPTY_BLOCK,
     header_items,

@@ -6,12 +6,11 @@ import pytest
 
 from nats_scheduler.message.fires import FireReader
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.jitter import JitteredTimetable, delay_of, stored_timetable
 from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.message.timetable import JitteredTimetable, Timetable, delay_of, stored_timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.days import Days
+from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, parse_pattern
 from nats_scheduler.testing.clock import START

@@ -3,8 +3,8 @@
 import pytest
 
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE
-from nats_scheduler.message.misnamed import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
 from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.reading import MAX_NAME_BYTES, MAX_REPORTED_HEADERS, misnamed_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.harness.blocks import block_of

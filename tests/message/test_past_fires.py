@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.identity import beside_identity, fire_identity
-from nats_scheduler.message.jitter import delay_of, stored_timetable
-from nats_scheduler.message.past_fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.timetable import delay_of, stored_timetable
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.headers import with_headers
-from nats_scheduler.message.placing import Header, with_effective_headers
+from nats_scheduler.message.headers import Header, with_effective_headers, with_headers
 from tests.harness.blocks import block_of
 from tests.message import reference
 

@@ -4,15 +4,22 @@ import pytest
 
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.policies import MAX_EXCEPTIONS, MAX_TEXT_CHARS, NO_POLICIES, POLICY_NAMES
-from nats_scheduler.message.policy_values import DEFAULT_GRACE_NS, Kept, Missed
+from nats_scheduler.message.policies import (
+    DEFAULT_GRACE_NS,
+    MAX_EXCEPTIONS,
+    MAX_TEXT_CHARS,
+    NO_POLICIES,
+    POLICY_NAMES,
+    Kept,
+    Missed,
+)
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.writing import defined, definition_block
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
-from nats_scheduler.schedule.days import Days
+from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import SyntaxCron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -6,10 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.reader import MAX_CACHED_BLOCK_BYTES, MAX_CACHED_BLOCKS, MessageReader
+from nats_scheduler.message.reader import (
+    MAX_CACHED_BLOCK_BYTES,
+    MAX_CACHED_BLOCKS,
+    MAX_KINDS,
+    MAX_SHAPES,
+    MAX_TERMS,
+    MessageReader,
+)
 from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.shapes import MAX_SHAPES
-from nats_scheduler.message.shared_terms import MAX_KINDS, MAX_TERMS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.harness.blocks import block_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.message.report import REPORT_NAMES, report_headers
+from nats_scheduler.message.generated import REPORT_NAMES, report_headers
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.patterns import Cron, Every, parse_pattern
 from nats_scheduler.testing.clock import START

@@ -5,8 +5,7 @@ import pytest
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions, StreamRules
 from tests.harness.blocks import block_of
 
 STORED_AT = 1_790_000_000_000_000_000

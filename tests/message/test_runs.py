@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.misnamed import misnamed_headers
-from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.reading import misnamed_headers, read_message
 from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.reader import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE, MessageReader
 from nats_scheduler.message.reading import Reading, read_message
-from nats_scheduler.message.restrictions import Restrictions
-from nats_scheduler.message.shapes import MAX_SHAPES, READINGS_PER_SHAPE, SHAPES_AT_ONCE
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from tests.harness.blocks import block_of
 from tests.message.blocks import NAMES, VALUES
 

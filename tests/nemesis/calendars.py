@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from nats_scheduler.jetstream.calendars import CalendarBucket
+from nats_scheduler.jetstream.buckets import CalendarBucket
 from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import time_reached
 from tests.judge.history import NEVER, CalendarSeen, Leaves

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from pydantic import ConfigDict, TypeAdapter
 
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import ALL, FiredBy
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import ALL, FiredBy
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage

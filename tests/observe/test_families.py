@@ -3,7 +3,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from nats_scheduler.observe.families import LabelledCounter
+from nats_scheduler.observe.fire_counts import LabelledCounter
 
 
 def test_it_shows_what_the_client_library_would_show() -> None:

@@ -4,19 +4,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from nats_scheduler.engine.stored import StoredSchedules
-from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.dialect import ADR51, PORTABLE
-from nats_scheduler.message.jitter import delay_of
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.observe.documents import schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents
-from nats_scheduler.observe.policies import has_ignored_policies, policies_text, schedule_words
+from nats_scheduler.observe.texts import has_ignored_policies, policies_text, schedule_words
 from nats_scheduler.schedule.clock_changes import NextFire
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.read_back import read_schedule
+from nats_scheduler.service.client import read_schedule
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import message_on
 

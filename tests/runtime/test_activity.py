@@ -7,7 +7,7 @@ import pytest
 
 from nats_scheduler.observe.activity import MINUTES_KEPT, SAMPLE_LEAD_NS, Activity
 from nats_scheduler.observe.fire_counts import FireMetrics
-from nats_scheduler.runtime import activity as module
+from nats_scheduler.runtime import sidecar as module
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.waiting import eventually

@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.background import Background
+from nats_scheduler.runtime.work import Background
 from tests.harness.log_lines import capture_logs
 
 

@@ -5,18 +5,17 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.assembly import ServerLimits
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS
-from nats_scheduler.runtime.checkpoint_writer import TURN_LIMIT_SECONDS, CheckpointWriter
+from nats_scheduler.runtime.checkpoints import CHECKPOINT_INTERVAL_SECONDS, TURN_LIMIT_SECONDS, CheckpointWriter, Pace
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.pace import CHECKPOINT_INTERVAL_SECONDS, Pace
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.holdings import MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.shards import ALL_SHARDS, SHARDS
+from nats_scheduler.engine.sharing.holdings import MAX_UNSETTLED_PER_SHARD
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.runtime.checkpoints import MAX_CHECKPOINT_LEAD_NS, CheckpointKeeper, checkpoint_key, read_checkpoint
 from nats_scheduler.runtime.modes import Mode

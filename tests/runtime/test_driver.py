@@ -18,18 +18,16 @@ from nats_scheduler.engine.actions import (
     ReadDuplicate,
     RemoveExpired,
 )
-from nats_scheduler.engine.assembly import ServerLimits
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.clock import Clock, SystemClock
-from nats_scheduler.runtime.driver import MAX_READ_AT_REST, StreamDriver
-from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP
+from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, MAX_READ_AT_REST, StreamDriver
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock

@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.runtime.engine_basis import EngineBasis, basis_of
+from nats_scheduler.runtime.continuity import EngineBasis, basis_of
 from nats_scheduler.runtime.modes import Mode
 
 CONFIG: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders.>"], "retention": "limits", "num_replicas": 1}

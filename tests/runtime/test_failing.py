@@ -9,11 +9,17 @@ from functools import cache
 import pytest
 
 from nats_scheduler.engine.events import FireRefused
-from nats_scheduler.engine.flight import Failing
+from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
-from nats_scheduler.runtime.failing import FAILING, MAX_ENTRY_BYTES, SharedFailures, failing_entry, read_failures
-from nats_scheduler.runtime.shared_value import write_entry
+from nats_scheduler.runtime.shared import (
+    FAILING,
+    MAX_ENTRY_BYTES,
+    SharedFailures,
+    failing_entry,
+    read_failures,
+    write_entry,
+)
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.conftest import SharedServer

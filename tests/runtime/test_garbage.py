@@ -7,7 +7,7 @@ import pytest
 
 SET_UP = """
 import gc
-from nats_scheduler.runtime.garbage import (
+from nats_scheduler.runtime.driver import (
     MIN_SCHEDULES_FROZEN, MIN_SURVIVORS_FROZEN, SCHEDULES_PER_FREEZE, Load, collect_only_what_is_new
 )
 

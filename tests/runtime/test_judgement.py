@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nats_scheduler.engine.ability import Ability
-from nats_scheduler.engine.ownership import Denied
-from nats_scheduler.engine.shards import SHARDS
+from nats_scheduler.engine.sharing.leases import Ability
+from nats_scheduler.engine.sharing.ownership import Denied
+from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.judgement import ALL_REFUSED_LIMIT_NS, Judgement
+from nats_scheduler.runtime.instances import ALL_REFUSED_LIMIT_NS, Judgement
 from nats_scheduler.testing.clock import ManualClock
 
 KEY = "emulated.ORDERS"

@@ -1,7 +1,7 @@
 """When an update of another client may have been undone by one of ours, so that it is repeated."""
 
 from nats_scheduler.jetstream.watch import ConfigRequested
-from nats_scheduler.runtime.last_requests import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
+from nats_scheduler.runtime.discovery import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
 
 
 class Watch:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.leases import NO_HOLDER, UNHELD, Record
-from nats_scheduler.engine.shards import SHARDS
-from nats_scheduler.jetstream.formats import UnknownFormatError
-from nats_scheduler.runtime.lease_records import holders_of, record_of, value_of
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Record
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.jetstream.registry import UnknownFormatError
+from nats_scheduler.runtime.instances import holders_of, record_of, value_of
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

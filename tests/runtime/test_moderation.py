@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from nats_scheduler.runtime.moderation import (
+from nats_scheduler.runtime.wakes import (
     MIN_RESTING_RATE,
     MIN_SHARED_RATE,
     RATE_SPAN_SECONDS,

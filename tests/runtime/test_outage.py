@@ -1,6 +1,6 @@
 """An outage is reported when it begins, again while it lasts, and when it is over; not more often."""
 
-from nats_scheduler.runtime.outage import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
+from nats_scheduler.runtime.sidecar import MAX_REASONS_NOTED, REPORT_INTERVAL_NS, Outage
 from nats_scheduler.schedule.instants import SECOND
 
 HALF_A_SECOND = SECOND // 2

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.runtime import pace
-from nats_scheduler.runtime.pace import Pace
+from nats_scheduler.runtime import checkpoints as pace
+from nats_scheduler.runtime.checkpoints import Pace
 from tests.harness.waiting import eventually
 
 LONG_SECONDS = 30.0

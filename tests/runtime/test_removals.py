@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nats_scheduler.engine.view import ALL
+from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.runtime import discovery, removals
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer

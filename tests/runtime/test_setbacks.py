@@ -3,7 +3,7 @@ report."""
 
 from nats_scheduler.jetstream.consumers import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError
-from nats_scheduler.runtime.setbacks import RETRY_WAIT_LIMIT_SECONDS, Setbacks
+from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Setbacks
 
 
 def denied(stream: str = "ORDERS") -> NotPermittedError:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.outlook import State
-from nats_scheduler.engine.view import FiredBy
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG, StreamState

@@ -10,13 +10,13 @@ import pytest
 from nats_scheduler.engine.actions import (
     AwaitProposals,
     LookForFire,
+    Notify,
     PurgeSchedule,
     ReadContent,
     ReadDuplicate,
     RemoveExpired,
 )
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -24,13 +24,12 @@ from nats_scheduler.engine.inputs import (
     PublishConcluded,
     Stored,
 )
-from nats_scheduler.engine.port import Notify
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ConsumerLostError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import pace
+from nats_scheduler.runtime import checkpoints as pace
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService

@@ -3,7 +3,7 @@
 import sys
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, Input, RemovalRequested
-from nats_scheduler.runtime.waiting_inputs import MAX_CONTENTS_PER_STEP, WaitingInputs
+from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, WaitingInputs
 
 
 def contents(count: int, first: int = 0) -> list[Input]:

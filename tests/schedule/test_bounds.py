@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounded, Bounds
-from nats_scheduler.schedule.by_minute import fires_by_minute
-from nats_scheduler.schedule.counting import count_fires
-from nats_scheduler.schedule.days import Days, in_order
+from nats_scheduler.schedule.calendars import Days, in_order
+from nats_scheduler.schedule.counting import count_fires, fires_by_minute
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

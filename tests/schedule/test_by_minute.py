@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.schedule.by_minute import fires_by_minute, grid_of
+from nats_scheduler.schedule.counting import fires_by_minute, grid_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

@@ -8,13 +8,17 @@ from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_PARTS,
     MAX_NAME_CHARS,
     Calendar,
+    Days,
     InvalidCalendar,
     KnownCalendars,
     calendar_text,
+    days_text,
+    in_order,
     is_calendar_name,
     read_calendar,
+    read_days,
+    without,
 )
-from nats_scheduler.schedule.days import Days, days_text, in_order, read_days, without
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.schedule.test_patterns import read

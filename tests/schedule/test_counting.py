@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.calendars import Days, in_order
 from nats_scheduler.schedule.counting import count_fires
-from nats_scheduler.schedule.days import Days, in_order
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, Syntax, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

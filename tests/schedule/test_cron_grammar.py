@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.cron import FIELDS, Field, parse_cron
-from nats_scheduler.schedule.cron_calendar import STAR, CronFields
+from nats_scheduler.schedule.cron import FIELDS, STAR, CronFields, Field, parse_cron
 from nats_scheduler.schedule.invalid import Invalid
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.days import Days
+from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.explain import explain_pattern, interval_words
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.patterns import (

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nats_scheduler.schedule.durations import NEVER, parse_ttl
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.ttls import NEVER, parse_ttl
 
 
 @pytest.mark.parametrize(

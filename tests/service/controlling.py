@@ -14,7 +14,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.control import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
-from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
+from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.file_schemas import ProblemDocument
 from nats_scheduler.service.micro import error_of
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nats_scheduler.service.control_endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.endpoint import Endpoint
-from nats_scheduler.service.endpoints import ENDPOINTS
-from nats_scheduler.service.schema import service_schema
+from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS, ENDPOINTS
+from nats_scheduler.service.service import service_schema
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: Mapping[Path, Sequence[Endpoint[Any]]] = {

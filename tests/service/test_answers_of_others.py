@@ -10,8 +10,7 @@ from nats_scheduler.observe.activity import Minute, added, nothing_in
 from nats_scheduler.observe.documents import RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.service.activity import minute_document, read_minutes
-from nats_scheduler.service.recent_fires import read_fires
+from nats_scheduler.service.now import minute_document, read_fires, read_minutes
 from nats_scheduler.testing.clock import START
 
 NOON = START - START % MINUTE

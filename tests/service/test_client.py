@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nats_scheduler.cli.session import Session, open_session
-from nats_scheduler.engine.outlook import Kind
-from nats_scheduler.engine.view import Query
+from nats_scheduler.engine.views.figures import Kind
+from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
@@ -23,8 +23,7 @@ from nats_scheduler.service.client import (
     ask_for_modes,
     ask_for_schedules,
 )
-from nats_scheduler.service.fire_history import FireQuery
-from nats_scheduler.service.kept_failures import FailureQuery
+from nats_scheduler.service.history import FailureQuery, FireQuery
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer

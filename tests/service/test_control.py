@@ -15,8 +15,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.control import CODES, refusal_of
-from nats_scheduler.service.control_schemas import FireRequest, VersionRequest
+from nats_scheduler.service.control import CODES, FireRequest, VersionRequest, refusal_of
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar

@@ -2,8 +2,8 @@
 
 import json
 
-from nats_scheduler.engine.sliced import Sliced
-from nats_scheduler.service.encoding import encode_items, with_items
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.service.endpoint import encode_items, with_items
 
 
 def encoded(rows: list[dict[str, object]], room: int) -> list[bytes]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.message.jitter import delay_of
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service import failing as failing_module
+from nats_scheduler.service import schedules as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, far_hour, in_seconds, sidecar_on

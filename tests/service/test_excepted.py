@@ -2,10 +2,10 @@
 
 import pytest
 
-from nats_scheduler.engine.sliced import Sliced
+from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.days import Days
+from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import DAY, HOUR
 from nats_scheduler.schedule.patterns import Every
 from nats_scheduler.service.patterns import excepted_among

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.doctor.codes import Code
+from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
-from nats_scheduler.observe.finding_documents import ReportDocument
-from nats_scheduler.runtime.examining import Examinable
+from nats_scheduler.observe.documents import ReportDocument
+from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service import examinations
-from nats_scheduler.service.examinations import KEPT_NS, RETRY_NS, Examination, Examinations, Slices
+from nats_scheduler.service import port as examinations
 from nats_scheduler.service.micro import ServiceError
+from nats_scheduler.service.port import KEPT_NS, RETRY_NS, Examination, Examinations, Slices
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer

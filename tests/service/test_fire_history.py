@@ -6,12 +6,12 @@ import pytest
 
 from nats_scheduler.jetstream import backwards
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.past_fires import PastFire
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service import fire_history
-from nats_scheduler.service.fire_history import FireQuery, FoundFires, find_fires
+from nats_scheduler.service import history as fire_history
+from nats_scheduler.service.history import FireQuery, FoundFires, find_fires
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15

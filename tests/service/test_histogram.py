@@ -8,7 +8,7 @@ import pytest
 
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MICROSECOND, MILLISECOND, SECOND
-from nats_scheduler.service.histogram import Histogram, histogram_of, sum_of
+from nats_scheduler.service.overview import Histogram, histogram_of, sum_of
 
 BOUNDS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 

@@ -4,12 +4,10 @@ import json
 
 import pytest
 
-from nats_scheduler.control.advisories import change_advisory
-from nats_scheduler.control.changes import Author, Change, Kind
+from nats_scheduler.control.changes import Author, Change, Kind, change_advisory
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.kept_changes import ChangeQuery, find_changes
-from nats_scheduler.service.kept_failures import find_failures
+from nats_scheduler.service.history import ChangeQuery, find_changes, find_failures
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_10, V2_15

@@ -9,12 +9,12 @@ import pytest
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import overview
-from nats_scheduler.service.histogram import Histogram
 from nats_scheduler.service.overview import (
     Due,
     Failure,
     Finding,
     Health,
+    Histogram,
     Instance,
     MinuteAhead,
     RecentFire,

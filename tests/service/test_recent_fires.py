@@ -6,8 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.service.now_schemas import RecentFiresRequest
-from nats_scheduler.service.recent_fires import merged, newest
+from nats_scheduler.service.now import RecentFiresRequest, merged, newest
 from nats_scheduler.testing.clock import START
 
 FIRES = 40

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from nats_scheduler.service import reuse
-from nats_scheduler.service.reuse import MAX_RESULTS, Reused
+from nats_scheduler.service import turns as reuse
+from nats_scheduler.service.turns import MAX_RESULTS, Reused
 
 
 class Work:

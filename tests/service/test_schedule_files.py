@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control import applying
+from nats_scheduler.control import plan as applying
 from nats_scheduler.control.changes import Change
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service import schedule_files

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.rows import ROW_LENGTH, Row
-from nats_scheduler.engine.view import FiredBy, ListedSchedule
+from nats_scheduler.engine.holding.roster import ROW_LENGTH, Row
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.consumers import PulledConsumer
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.pulled import PulledConsumer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing
-from nats_scheduler.service import server_schedules, stored_reading
+from nats_scheduler.service import server_schedules
+from nats_scheduler.service import server_schedules as stored_reading
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.turns import Turns
@@ -333,7 +334,7 @@ async def test_what_nobody_asks_about_is_released(ask_on: Begin, monkeypatch: py
 async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_it_over(
     ask_on: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The collector of a sidecar freezes what it has visited (`runtime.garbage`), and finds no cycle there later."""
+    """The collector of a sidecar freezes what it has visited (`runtime.driver`), and finds no cycle there later."""
     asking = await ask_on()
     for number in range(300):
         await asking.schedule(f"s.{number}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.shards import shard_of
+from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection import ConnectionSettings

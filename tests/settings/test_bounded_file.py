@@ -6,10 +6,9 @@ import click
 import pytest
 
 from nats_scheduler.cli.arguments import file_content
-from nats_scheduler.settings.bounded_file import read_bounded
+from nats_scheduler.settings.json_files import StreamFileError, read_bounded, read_stream_file
 from nats_scheduler.settings.load import load_settings
 from nats_scheduler.settings.problems import SettingsError
-from nats_scheduler.settings.stream_files import StreamFileError, read_stream_file
 
 ENDLESS = Path("/dev/zero")
 

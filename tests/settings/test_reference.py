@@ -8,9 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.settings.fields import CLI_FLAGS, CLI_VARIABLES, IMAGE_VARIABLES, setting_fields
+from nats_scheduler.settings.fields import (
+    CLI_FLAGS,
+    CLI_VARIABLES,
+    IMAGE_VARIABLES,
+    setting_fields,
+    settings_schema,
+    shown_values,
+)
 from nats_scheduler.settings.load import load_settings
-from nats_scheduler.settings.schema import settings_schema, shown_values
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.settings.reference import PAGE, derived_part, page_with
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.message.restrictions import UNRESTRICTED, Restrictions
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.settings.load import SettingsError, load_settings
 
 NOWHERE = {"XDG_CONFIG_HOME": "/nonexistent"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.settings.server_urls import masked_url, read_server, split_servers
+from nats_scheduler.settings.connection import masked_url, read_server, split_servers
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from nats_scheduler.engine.inputs import RemovalRequested
-from nats_scheduler.engine.view import ALL
+from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.schedule.instants import SECOND
 from tests.simulation.process import Doom, Point, Process
 from tests.simulation.server import Server

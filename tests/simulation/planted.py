@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import assembly, firing
-from nats_scheduler.engine.course import Course
-from nats_scheduler.engine.expiry import Expiry
-from nats_scheduler.engine.firing import Firing
-from nats_scheduler.engine.flight import Flight, Stage
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.firing import sending
+from nats_scheduler.engine.firing import sending as firing
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.firing.sending import Firing
+from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
-from nats_scheduler.engine.intake import Intake
-from nats_scheduler.engine.outcomes import Outcomes
-from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.reading.intake import Intake
+from nats_scheduler.engine.removing.expiry import Expiry
+from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message import generated
 from nats_scheduler.message.definition import Terms
@@ -100,7 +101,7 @@ from tests.simulation.planted_runtime import (
 
 def identity_without_fire_time() -> Changes:
     """Give all fires of a schedule one identity."""
-    yield assembly, "fire_identity", lambda schedule, sequence, *_rest: fire_identity(schedule, sequence, 0)
+    yield sending, "fire_identity", lambda schedule, sequence, *_rest: fire_identity(schedule, sequence, 0)
 
 
 def retry_with_a_new_identity() -> Changes:
@@ -156,12 +157,12 @@ def replacement_ignored() -> Changes:
 
     yield Intake, "_accept", first_only
     yield Course, "content_read", believed
-    yield assembly, "guard_headers", lambda _schedule, _sequence: ()
+    yield sending, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def no_guard() -> Changes:
     """Send fires that the server cannot refuse for their schedule's end."""
-    yield assembly, "guard_headers", lambda _schedule, _sequence: ()
+    yield sending, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def rights_lent() -> Changes:
@@ -231,12 +232,12 @@ def ttl_of_fires_forgotten() -> Changes:
     def forgetful(base: bytes | None, pattern: Pattern, terms: Terms, *rest: Any) -> bytes | None:
         return fire_block(base, pattern, terms._replace(ttl=""), *rest)
 
-    yield assembly, "fire_block", forgetful
+    yield sending, "fire_block", forgetful
 
 
 def source_ignored() -> Changes:
     """Send the schedule's own message although its source holds a message."""
-    original = assembly.assembled
+    original = sending.assembled
 
     def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
         return original(held, content, None, *rest, **more)

@@ -6,18 +6,19 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from collections.abc import Callable
 from typing import Any
 
-from nats_scheduler.engine import assembly, firing, identities, outcomes
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.flight import Flight
-from nats_scheduler.engine.held import Held
-from nats_scheduler.engine.identities import Identities
-from nats_scheduler.engine.inactive import Inactive
+from nats_scheduler.engine.firing import identities, outcomes, sending
+from nats_scheduler.engine.firing import sending as firing
+from nats_scheduler.engine.firing.identities import Identities
+from nats_scheduler.engine.firing.proposals import Proposals
+from nats_scheduler.engine.holding.flight import Flight
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import ContentRead, Input
-from nats_scheduler.engine.intake import Intake
-from nats_scheduler.engine.proposals import Proposals
+from nats_scheduler.engine.reading.inactive import Inactive
+from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime import engine_basis
+from nats_scheduler.runtime import continuity
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.simulation.planted_division import Changes
@@ -75,7 +76,7 @@ def ended_by_what_lands() -> Changes:
 
 def schedule_expected_under_what_landed() -> Changes:
     """Have the guard expect the schedule itself, whatever has landed on it."""
-    original = assembly.assembled
+    original = sending.assembled
 
     def assembled(held: Held, *rest: Any, **more: Any) -> Any:
         return original(held, *rest, **{**more, "last": held.sequence})
@@ -85,7 +86,7 @@ def schedule_expected_under_what_landed() -> Changes:
 
 def blocked_identities_forgotten() -> Changes:
     """Send fires as if a server kept nothing of what its guard refused, and wait for the identities that it keeps."""
-    yield engine_basis, "is_replicated", lambda _state: False
+    yield continuity, "is_replicated", lambda _state: False
     yield from identity_in_process_waited_for()
 
 

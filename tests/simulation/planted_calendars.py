@@ -5,10 +5,10 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 
 from dataclasses import replace
 
-from nats_scheduler.engine.calendars import Calendars
-from nats_scheduler.engine.held import HeldWithPolicies
-from nats_scheduler.engine.holdings import Holdings
+from nats_scheduler.engine.firing.calendars import Calendars
+from nats_scheduler.engine.holding.held import HeldWithPolicies
 from nats_scheduler.engine.inputs import CalendarsRead
+from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars
 from tests.simulation.planted_division import Changes

@@ -7,15 +7,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from nats_scheduler.engine import leases as leasing
-from nats_scheduler.engine.ability import Ability
-from nats_scheduler.engine.held import Held
+from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS, Neglect
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.leases import Holders, Leases, Record
-from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS, Neglect
-from nats_scheduler.engine.purges import OTHER_HOLDER_LIMIT_NS
-from nats_scheduler.engine.shards import ALL_SHARDS
-from nats_scheduler.runtime import instances, leaving
+from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS
+from nats_scheduler.engine.sharing import leases
+from nats_scheduler.engine.sharing.leases import Ability, Holders, Leases, Record
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.runtime import instances, sidecar
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.stream_service import StreamService
@@ -54,7 +53,7 @@ def dead_holders_never_buried() -> Changes:
 
 def dead_holders_buried_late() -> Changes:
     """Wait longer for an instance without heartbeats than the promise allows."""
-    yield leasing, "LEASE_DURATION_NS", 3_500 * MILLISECOND
+    yield leases, "LEASE_DURATION_NS", 3_500 * MILLISECOND
 
 
 def checkpoint_for_the_shards_of_others() -> Changes:
@@ -81,7 +80,7 @@ def drained_before_handing_over() -> Changes:
 
 def last_word_awaited() -> Changes:
     """Wait at the end for a checkpoint that no server takes."""
-    yield leaving, "LAST_CHECKPOINTS_LIMIT_SECONDS", 10.0
+    yield sidecar, "LAST_CHECKPOINTS_LIMIT_SECONDS", 10.0
 
 
 def shards_given_to_one_who_reads() -> Changes:

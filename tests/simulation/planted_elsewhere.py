@@ -3,10 +3,10 @@
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
 
-from nats_scheduler.engine import firing
-from nats_scheduler.engine.elsewhere import Elsewhere
-from nats_scheduler.engine.firing import Firing
-from nats_scheduler.engine.overdue import OverdueRule
+from nats_scheduler.engine.firing import sending
+from nats_scheduler.engine.firing.elsewhere import Elsewhere
+from nats_scheduler.engine.firing.missed import OverdueRule
+from nats_scheduler.engine.firing.sending import Firing
 from tests.judge.history import NEVER
 from tests.simulation.planted_division import Changes
 
@@ -19,7 +19,7 @@ def fire_elsewhere_not_looked_for() -> Changes:
 def fire_of_a_holder_before_not_looked_for() -> Changes:
     """Look for a fire in another stream only if this instance sent it before."""
     yield OverdueRule, "may_be_stored", lambda *_given: False
-    yield firing, "UNLOOKED_LIMIT_NS", NEVER
+    yield sending, "UNLOOKED_LIMIT_NS", NEVER
 
 
 def guard_believed_elsewhere() -> Changes:

@@ -8,20 +8,19 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine import course, firing, intake
-from nats_scheduler.engine import held as held_module
-from nats_scheduler.engine.held import Held, HeldWithPolicies
-from nats_scheduler.engine.holdings import Holdings, _had_read
+from nats_scheduler.engine.firing import course, sending
+from nats_scheduler.engine.firing.missed import dropped_before, next_of_due
+from nats_scheduler.engine.firing.overlap import Overlaps
+from nats_scheduler.engine.holding import held as held_module
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked
-from nats_scheduler.engine.lifecycle import Lifecycle
-from nats_scheduler.engine.missed import dropped_before, next_of_due
-from nats_scheduler.engine.overlap import Overlaps
+from nats_scheduler.engine.reading import intake
+from nats_scheduler.engine.sharing.holdings import Holdings, _had_read
 from nats_scheduler.message import definition
-from nats_scheduler.message.jitter import jittered
-from nats_scheduler.message.policies import Policies, with_policies
-from nats_scheduler.message.policy_values import Kept
-from nats_scheduler.message.report import report_headers
-from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.message.generated import report_headers
+from nats_scheduler.message.policies import Kept, Policies, with_policies
+from nats_scheduler.message.timetable import Timetable, jittered
 from nats_scheduler.schedule import bounds
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.instants import SECOND
@@ -149,12 +148,12 @@ def grace_forgotten() -> Changes:
 
 def fire_before_forgotten() -> Changes:
     """Report as if no fire was stored before."""
-    yield firing, "report_headers", lambda pattern, due, _previous, missed: report_headers(pattern, due, None, missed)
+    yield sending, "report_headers", lambda pattern, due, _previous, missed: report_headers(pattern, due, None, missed)
 
 
 def dropped_counted_wrong() -> Changes:
     """Count the fire itself among those that were dropped before it."""
-    yield firing, "dropped_before", lambda held, due, since: dropped_before(held, due, since) + 1
+    yield sending, "dropped_before", lambda held, due, since: dropped_before(held, due, since) + 1
 
 
 def fire_before_ignored() -> Changes:

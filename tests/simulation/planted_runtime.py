@@ -9,9 +9,9 @@ checkpoints that claim too much are planted; `tests/runtime/test_checkpoints.py`
 from dataclasses import replace
 
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, ReadDuplicate, RemoveExpired, WakeAt
-from nats_scheduler.engine.contents import Contents
+from nats_scheduler.engine.firing.contents import Contents
 from nats_scheduler.engine.inputs import CheckpointLoaded, Input, PurgeConcluded
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.runtime import checkpoints
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.schedule.instants import MILLISECOND

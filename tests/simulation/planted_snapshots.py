@@ -9,20 +9,20 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from nats_scheduler.engine import restoring
-from nats_scheduler.engine.far import FarEntry
-from nats_scheduler.engine.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.far import FarEntry
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.roster import Rows
+from nats_scheduler.engine.holding.subject_index import SubjectIndex
 from nats_scheduler.engine.inputs import SnapshotRestored
-from nats_scheduler.engine.removals import Found, Removals
-from nats_scheduler.engine.rows import Rows
-from nats_scheduler.engine.snapshots import Snapshots, Taking
+from nats_scheduler.engine.removing.removals import Found, Removals
+from nats_scheduler.engine.snapshots import restoring
+from nats_scheduler.engine.snapshots.snapshots import Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.subject_index import SubjectIndex
 from nats_scheduler.jetstream.api import Removed
-from nats_scheduler.runtime import continuity, snapshot_reading, stream_snapshots
+from nats_scheduler.runtime import continuity, snapshot_keeping, snapshot_reading
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import Removals as FollowedRemovals
-from nats_scheduler.runtime.snapshot_values import Manifest, snapshot_key
+from nats_scheduler.runtime.snapshot_reading import Manifest, snapshot_key
 from tests.simulation.planted_division import Changes
 
 
@@ -91,7 +91,7 @@ def stream_trusted() -> Changes:
 
     yield snapshot_reading, "_witness", unchecked
     yield continuity, "step_back", unnoticed
-    yield stream_snapshots, "read_snapshot", _for_any_basis(snapshot_reading.read_snapshot)
+    yield snapshot_keeping, "read_snapshot", _for_any_basis(snapshot_reading.read_snapshot)
 
 
 def _for_any_basis(original: Any) -> Any:

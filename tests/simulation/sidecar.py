@@ -14,15 +14,15 @@ from typing import Any
 from nats_scheduler.engine.actions import (
     AwaitProposals,
     LookForFire,
+    Notify,
     PurgeSchedule,
     ReadContent,
     ReadDuplicate,
     RemoveExpired,
 )
-from nats_scheduler.engine.contents import ContentMemory
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.finish import CheckFinished
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -32,9 +32,8 @@ from nats_scheduler.engine.inputs import (
     PurgeConcluded,
     RemovalRequested,
 )
-from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.port import Notify
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
 from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
@@ -42,10 +41,10 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
-from nats_scheduler.runtime.leaving import leave
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.sidecar import leave
+from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
-from nats_scheduler.runtime.stream_snapshots import KeptSnapshots
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine import snapshots as taking
+from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.message.subjects import subject_matches
@@ -35,7 +35,7 @@ HASTY = (
     (snapshot_keeping, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
     (snapshot_keeping, "UNIT_PAUSE_SECONDS", 0.1),
     (snapshot_keeping, "QUIET_WAIT_SECONDS", 0.02),
-    (taking, "PLACES_PER_UNIT", 2),
+    (snapshots, "PLACES_PER_UNIT", 2),
 )
 """A snapshot after each few messages, taken while much happens."""
 

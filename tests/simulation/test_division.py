@@ -5,10 +5,9 @@ The rule: each test fails with the bug planted that it stands for.
 
 import pytest
 
-from nats_scheduler.engine.ability import IDLE_CONFIRMED_AFTER_NS
-from nats_scheduler.engine.leases import Leases
-from nats_scheduler.engine.neglect import NEGLECT_LIMIT_NS
-from nats_scheduler.engine.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
+from nats_scheduler.engine.sharing.leases import IDLE_CONFIRMED_AFTER_NS, Leases
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND

@@ -5,9 +5,9 @@ The rule: each test fails with the bug planted that it stands for.
 
 import pytest
 
-from nats_scheduler.engine import refusals
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.holding import lifecycle as refusals
 from nats_scheduler.engine.inputs import FiresStored
-from nats_scheduler.engine.outcomes import Outcomes
 from tests.judge.history import SECOND
 from tests.simulation.fleet import SimulatedFleet
 from tests.simulation.planted import planted

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine import forgeries
-from nats_scheduler.engine.shards import ALL_SHARDS
+from nats_scheduler.engine.reading import landed as forgeries
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

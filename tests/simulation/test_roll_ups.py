@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nats_scheduler.engine.purges import Purges
+from nats_scheduler.engine.removing.purges import Purges
 from tests.judge.checkers import Violation, verdict
 from tests.simulation.planted import planted
 from tests.simulation.planted_division import Changes

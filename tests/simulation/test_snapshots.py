@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine import restoring
-from nats_scheduler.engine.held import HeldElsewhere, HeldWithPolicies
-from nats_scheduler.engine.histories import History, give_back
+from nats_scheduler.engine.holding.held import HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.snapshots import restoring
+from nats_scheduler.engine.snapshots.chunks import History, give_back
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot_values import snapshot_key
+from nats_scheduler.runtime.snapshot_reading import snapshot_key
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from tests.simulation import sidecar
 from tests.simulation.fleet import SimulatedFleet

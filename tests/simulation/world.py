@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from random import Random
 
-from nats_scheduler.engine.roster import Roster
+from nats_scheduler.engine.holding.roster import Roster
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.forger import Forger

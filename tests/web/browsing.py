@@ -9,10 +9,9 @@ from typing import Any
 import httpx
 
 from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.web.answers import Answers
+from nats_scheduler.web.answers import Answers, Link
 from nats_scheduler.web.app import application
 from nats_scheduler.web.guard import Sessions
-from nats_scheduler.web.link import Link
 from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.waiting import eventually
 

@@ -13,7 +13,7 @@ from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.web.links import address
+from nats_scheduler.web.rendering import address
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browser_programs

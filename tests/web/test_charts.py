@@ -5,19 +5,8 @@ import pytest
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.schemas import InstanceDocument
-from nats_scheduler.web.charts import (
-    BOTTOM,
-    HEIGHT,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    Late,
-    bar_chart,
-    lateness_chart,
-    nice_top,
-)
-from nats_scheduler.web.shards import ranges_text, stream_shards
+from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top
+from nats_scheduler.web.pages import ranges_text, stream_shards
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
 

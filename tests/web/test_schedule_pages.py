@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.web.links import address
+from nats_scheduler.web.rendering import address
 from tests.harness.account import in_seconds
 from tests.web.browsing import browsing
 from tests.web.conftest import Scene

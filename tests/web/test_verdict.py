@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nats_scheduler.engine.outlook import Kind, State
+from nats_scheduler.engine.views.figures import Kind, State
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.overview import Finding, Findings

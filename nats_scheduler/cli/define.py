@@ -1,0 +1,452 @@
+"""The options of `add` and `edit`: what they say of a schedule, and the headers that this means.
+
+Rule: an option becomes one header, whose value is written as it was given; whether it is valid is decided by the code
+that reads stored messages. Only what this command itself has to compute with, such as the time of `--at`, is read here.
+Cost: none. Limit: a value is one line, as every header is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from nats_scheduler.cli.arguments import duration_of, file_content, instant_of
+from nats_scheduler.cli.changing import Access, How, change_options, in_store, one_options, print_change
+from nats_scheduler.cli.check import one_line, split_header
+from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.current import Current, current, read_current
+from nats_scheduler.control.edits import add, edit_latest
+from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.spelling import spelling_of
+from nats_scheduler.control.words import Edit, edited, named_header
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers
+from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix
+from nats_scheduler.message.reading import Reading, paused_block
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.documents import change_document, next_fire_document
+from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.observe.texts import printable, span_text, time_text
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.settings.load import ResolvedSettings
+
+Command = Callable[..., Any]
+Header = tuple[bytes, bytes]
+
+PATTERN_OPTIONS = "--at, --after, --every or --cron"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the options say of a schedule; None is what is not given."""
+
+    pattern: str | None = None
+    after: int | None = None
+    """The time (ns) from now until the one fire."""
+    tz: str | None = None
+    target: str | None = None
+    source: str | None = None
+    ttl: str | None = None
+    rollup: bool = False
+    policies: Mapping[str, str] = field(default_factory=dict)
+    """By their names without the prefix of the spelling, such as `X-Jitter`."""
+    headers: tuple[Header, ...] = ()
+    """Headers of the publisher."""
+    body: bytes | None = None
+
+    @property
+    def has_pattern(self) -> bool:
+        """Whether one of the options says when it fires."""
+        return self.pattern is not None or self.after is not None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is given."""
+        return self == Given()
+
+    def written(self, dialect: Dialect, now: int) -> list[Header]:
+        """Return the headers in a spelling; `now` (ns) is the time by the server's clock.
+
+        Values that may contain anything come last, so that no header of the schedule is hidden by them.
+        """
+        pattern = self.pattern if self.after is None else f"@at {format_rfc3339(now + self.after)}"
+        values = [
+            (dialect.schedule, pattern),
+            (dialect.time_zone, self.tz),
+            (dialect.ttl, self.ttl),
+            (dialect.rollup, "sub" if self.rollup else None),
+            (dialect.target, self.target),
+            (dialect.source, self.source),
+            *((policy_header(dialect, name), value) for name, value in sorted(self.policies.items())),
+        ]
+        ours = [(name, _encoded(value)) for name, value in values if value is not None]
+        return [*ours, *self.headers]
+
+
+def policy_header(dialect: Dialect, name: str) -> bytes:
+    """Return the header of a policy such as `X-Jitter`."""
+    return dialect.schedule + b"-" + name.encode()
+
+
+def definition_options(command: Command) -> Command:
+    """Give a command the options that define a schedule, and its body: it gets them as `given` (`Given`)."""
+
+    @wraps(command)
+    def run(**arguments: Any) -> Any:
+        values = {name: arguments.pop(name) for name in _NAMES}
+        return command(given=_given(**values), **arguments)
+
+    decorated: Command = run
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated
+
+
+_OPTIONS: tuple[Callable[[Command], Command], ...] = (
+    click.argument("body", required=False),
+    click.option("--body-file", metavar="FILE", type=click.Path(path_type=Path, allow_dash=True), help="Its body."),
+    click.option("--at", metavar="TIME", help="Fire once at this time, RFC 3339 with an offset."),
+    click.option("--after", metavar="DURATION", help="Fire once after this time, such as 90m."),
+    click.option("--every", metavar="DURATION", help="Fire at this interval, such as 5m."),
+    click.option("--cron", metavar="PATTERN", help="Fire by a cron pattern, such as '0 30 9 * * mon-fri' or @daily."),
+    click.option("--tz", metavar="ZONE", help="Time zone of the cron pattern, as Europe/Berlin."),
+    click.option("--target", metavar="SUBJECT", help="Where the fires go."),
+    click.option("--source", metavar="SUBJECT", help="Fires copy the last message here instead of the body."),
+    click.option("--ttl", metavar="DURATION", help="How long the stream keeps a fire, such as 5m, or never."),
+    click.option("--rollup", is_flag=True, help="A fire replaces the messages on its target."),
+    click.option("--policy", "policies", metavar="NAME=VALUE", multiple=True, help="A policy, such as Jitter=30s."),
+    click.option("-H", "--header", "headers", metavar="NAME:VALUE", multiple=True, help="A header, as for `nats pub`."),
+)
+_NAMES = (
+    *("body", "body_file", "at", "after", "every", "cron", "tz"),
+    *("target", "source", "ttl", "rollup", "policies", "headers"),
+)
+
+
+def _given(
+    *,
+    body: str | None,
+    body_file: Path | None,
+    at: str | None,
+    after: str | None,
+    every: str | None,
+    cron: str | None,
+    policies: Sequence[str],
+    headers: Sequence[str],
+    **values: Any,
+) -> Given:
+    if sum(one is not None for one in (at, after, every, cron)) > 1:
+        raise click.UsageError(f"expected only one of {PATTERN_OPTIONS}")
+    if at is not None:
+        instant_of("--at", at)
+    pattern = f"@at {at}" if at is not None else f"@every {every}" if every is not None else cron
+    if body is not None and body_file is not None:
+        raise click.UsageError("expected a BODY or --body-file, not both")
+    for value in (pattern, *values.values(), *policies):
+        if isinstance(value, str):
+            one_line(value)
+    return Given(
+        pattern=pattern,
+        after=None if after is None else duration_of("--after", after),
+        policies=dict(_policies(policies)),
+        headers=tuple(map(_own_header, headers)),
+        body=file_content(body_file) if body_file is not None else None if body is None else _encoded(body),
+        **values,
+    )
+
+
+def _policies(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Read the values of `--policy`; a name may be written without `X-`, and in any case."""
+    seen = set()
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--policy of {text!r}: expected NAME=VALUE, such as Jitter=30s")
+        policy = policy_name(name)
+        if policy is None:
+            raise click.UsageError(f"--policy of {text!r}: expected one of {', '.join(POLICY_NAMES)}")
+        if policy in seen:
+            raise click.UsageError(f"--policy of {text!r}: {policy} is given twice")
+        seen.add(policy)
+        yield policy, value
+
+
+def policy_name(text: str) -> str | None:
+    """Return the policy that a text such as `jitter` or `X-Jitter` names; None if there is none."""
+    wanted = text.strip().lower()
+    return next((name for name in POLICY_NAMES if wanted in (name.lower(), name.lower().removeprefix("x-"))), None)
+
+
+def _own_header(text: str) -> Header:
+    name, value = split_header(text)
+    for dialect in DIALECTS:
+        ours = (dialect.schedule, dialect.target, dialect.source, dialect.ttl, dialect.time_zone, dialect.rollup)
+        if name in ours or name.startswith(extension_prefix(dialect)):
+            raise click.UsageError(f"-H of {text!r}: the other options, such as --ttl and --policy, write this header")
+    return name, value
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+# What `add` and `edit` report: the change, when the schedule fires next, and what may be meant otherwise.
+#
+# Rule: the next fire is that of the message as it is stored, by the code of the sidecar; after a dry run, that of the
+# message as it would be stored now.
+# Cost: a request for the message, and those for the mode of the stream.
+# Limit: the days of calendars are not known here.
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchedule:
+    """A change, and the schedule after it."""
+
+    change: Change
+    schedule: Current | None
+    """None if it is not stored any more, as an `@at` that has fired at once."""
+    now: int
+    """The time (ns) by the server's clock."""
+    warnings: list[str]
+
+    @property
+    def next_fire(self) -> int | None:
+        """Its next fire time (ns), which is past if it fires at once; None while it is paused, or has ended."""
+        one = self.schedule
+        if one is None or one.is_paused or one.definition is None:
+            return None
+        timetable = one.timetable()
+        return timetable.next_fire(max(self.now, timetable.stored_at)) if timetable.repeats else timetable.first_fire()
+
+
+async def stored_schedule(access: Access, served: Served, change: Change, wanted: Current | None) -> StoredSchedule:
+    """Read the schedule after a change; `wanted` is what a dry run would have stored."""
+    now = access.store.now()
+    found = wanted if wanted is not None else await _stored(access, served, change)
+    warnings = [] if found is None else [*_warnings(found, served, now), *await _not_fired(access, served, found)]
+    return StoredSchedule(change, found, now, warnings)
+
+
+async def _stored(access: Access, served: Served, change: Change) -> Current | None:
+    try:
+        found = await current(access.store, served, change.subject)
+    except ScheduleError:
+        return None
+    return found if found.sequence == change.after else None
+
+
+def _warnings(found: Current, served: Served, now: int) -> list[str]:
+    reading = Reading(definition=found.definition)
+    return warnings_about(found.active_block, reading, served.rules_for(found.dialect), now)
+
+
+async def _not_fired(access: Access, served: Served, found: Current) -> list[str]:
+    """Return why nothing fires the schedule at the moment."""
+    if served.is_fired_by_server(found.dialect):
+        return []
+    stream = await access.session.served_stream(served.name)
+    problem = access.sidecars.why_not_served(stream)
+    return [f"{served.name}: {problem}"] if problem else []
+
+
+def print_stored(stored: StoredSchedule, how: How) -> None:
+    """Print the change, the next fire, and warnings."""
+    if how.as_json:
+        print_json(_document(stored, how))
+        return
+    print_change(stored.change, dry_run=how.dry_run)
+    click.echo(f"  {printable(_next_fire_text(stored))}")
+    for warning in stored.warnings:
+        print_warning(warning)
+
+
+def _next_fire_text(stored: StoredSchedule) -> str:
+    fire, one = stored.next_fire, stored.schedule
+    word = "first fire" if stored.change.kind is Kind.ADDED else "next fire"
+    if one is None:
+        return "it is not stored any more: it has fired, or another client removed it"
+    if one.is_paused:
+        return "it is paused: nothing fires it"
+    if fire is None:
+        return "it does not fire again"
+    sent = one.timetable().send_time_of(fire)
+    delayed = "" if sent == fire else f", sent at {time_text(sent)}"
+    when = f"in {span_text(sent - stored.now)}" if sent > stored.now else "at once, since its time has passed"
+    spelling = ", with portable headers" if one.dialect is PORTABLE else ""
+    return f"{word} at {time_text(fire)}{delayed}, {when}{spelling}"
+
+
+def _document(stored: StoredSchedule, how: How) -> dict[str, object]:
+    one = stored.schedule
+    definition = None if one is None else one.definition
+    fire = stored.next_fire
+    return {
+        "dry_run": how.dry_run,
+        **change_document(stored.change, dry_run=how.dry_run),
+        "dialect": None if one is None else one.dialect.name,
+        "paused": one is not None and one.is_paused,
+        "next_fire": None if definition is None else next_fire_document(definition.pattern, fire),
+        "warnings": stored.warnings,
+    }
+
+
+# `nats-scheduler add`: store a schedule, unless it is stored already.
+#
+# Rule: see `control.edits`; the message is read first by the code that reads stored messages, and what that would
+# reject is not stored. The spelling of the headers is decided as for Python programs (`control.spelling`).
+
+
+@click.command("add")
+@one_options
+@definition_options
+@click.option("--replace", is_flag=True, help="Replace another schedule on SUBJECT.")
+@click.option("--portable", is_flag=True, help="Write portable headers (X-Nats-Schedule), which the sidecar fires.")
+@change_options
+def add_command(
+    resolved: ResolvedSettings, stream: str, subject: str, given: Given, replace: bool, portable: bool, how: How
+) -> None:
+    """Store a schedule, if it is valid.
+
+    It is stored on SUBJECT, in STREAM, with BODY; if the same is stored there already, nothing is done.
+    Exit codes: 0 done, also if it was there, 1 it is invalid, another schedule is there, or the server refuses or is
+    not reached, 2 wrong use or settings.
+    """
+    if not given.has_pattern:
+        raise click.UsageError(f"expected one of {PATTERN_OPTIONS}")
+    if given.target is None and "X-Target" not in given.policies:
+        raise click.UsageError("expected --target with the subject where the fires go")
+    stored = in_store(
+        resolved, lambda access: _add(access, stream, subject, given, how, replace=replace, portable=portable)
+    )
+    print_stored(stored, how)
+
+
+async def _add(
+    access: Access, stream: str, subject: str, given: Given, how: How, *, replace: bool, portable: bool
+) -> StoredSchedule:
+    served = await access.store.served(stream)
+    now = access.store.now()
+    has_sidecar = await _has_sidecar(access, served)
+    dialect, notes = spelling_of(served, given.written(ADR51, now), now, portable=portable, has_sidecar=has_sidecar)
+    block = with_headers(EMPTY_BLOCK, given.written(dialect, now))
+    body = given.body or b""
+    change = await add(
+        access.store, stream, subject, block, body, replace=replace, author=how.author, dry_run=how.dry_run
+    )
+    change = replace_fields(change, notes=(*change.notes, *notes))
+    wanted = _wanted_add(served, subject, block, body, access.store.now()) if how.dry_run else None
+    return await stored_schedule(access, served, change, wanted)
+
+
+async def _has_sidecar(access: Access, served: Served) -> bool:
+    """Return whether a sidecar serves the stream at the moment; where the server fires nothing, it does not matter."""
+    return not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
+
+
+def _wanted_add(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current | None:
+    """Return the schedule as it would be stored now."""
+    return read_current(StoredMessage(subject, 1, now, block, body), served)
+
+
+# `nats-scheduler edit`: change parts of a stored schedule.
+#
+# Rule: see `control.edits`; only what is named is changed, byte for byte. An edit of another client in between is
+# kept: the change is made again to what that client stored, or refused if the operator expects a version.
+
+
+@click.command("edit")
+@one_options
+@definition_options
+@click.option(
+    "--unset",
+    metavar="NAME",
+    multiple=True,
+    help="Remove target, source, ttl, tz, rollup, a policy such as X-Jitter, or a header; repeatable.",
+)
+@click.option("--expect", metavar="SEQ", type=click.IntRange(1), help="Change it only if this is its sequence.")
+@change_options
+def edit_command(
+    resolved: ResolvedSettings,
+    stream: str,
+    subject: str,
+    given: Given,
+    unset: tuple[str, ...],
+    expect: int | None,
+    how: How,
+) -> None:
+    """Change parts of a stored schedule.
+
+    It is the schedule on SUBJECT, in STREAM; what is not named stays as it is, also that it is paused.
+    Exit codes: 0 done, 1 there is none, it would be invalid, another client changed it, or the server refuses or is
+    not reached, 2 wrong use or settings.
+    """
+    if given.is_empty and not unset:
+        raise click.UsageError("nothing is to be changed: expected an option such as --every, --unset or a BODY")
+    stored = in_store(resolved, lambda access: _edit(access, stream, subject, given, unset, expect, how))
+    print_stored(stored, how)
+
+
+async def _edit(
+    access: Access, stream: str, subject: str, given: Given, unset: Sequence[str], expect: int | None, how: How
+) -> StoredSchedule:
+    served = await access.store.served(stream)
+    change, left = await edited_schedule(access.store, served, subject, given, unset, expect, how)
+    return await stored_schedule(access, served, change, left if how.dry_run else None)
+
+
+async def edited_schedule(
+    store: ScheduleStore,
+    served: Served,
+    subject: str,
+    given: Given,
+    unset: Sequence[str],
+    expect: int | None,
+    how: How,
+) -> tuple[Change, Current | None]:
+    """Edit a schedule, again if another client has changed it meanwhile; return the schedule as it is left, too."""
+    left: Current | None = None
+
+    def wanted(found: Current) -> Edit:
+        nonlocal left
+        one = _wanted_edit(found, given, unset, store.now())
+        left = _edited(served, found, one, store.now())
+        return one
+
+    change = await edit_latest(
+        store, served.name, subject, wanted, expected=expect, author=how.author, dry_run=how.dry_run
+    )
+    return change, left
+
+
+def _wanted_edit(found: Current, given: Given, unset: Sequence[str], now: int) -> Edit:
+    """Return the edit of the schedule as it is stored; warn of names to remove that it does not have."""
+    names = [named_header(found.dialect, one_line(name).decode("utf-8", "surrogateescape")) for name in unset]
+    for name in names:
+        if header_value(found.active_block, name) is None:
+            print_warning(printable(f"{found.subject} has no {decoded(name)}: there is nothing to remove"))
+    headers = given.written(found.dialect, now)
+    _check_repeated([*names, *(name for name, _value in headers)])
+    return Edit(headers, names, given.body)
+
+
+def _check_repeated(names: Sequence[bytes]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise CommandError(f"{decoded(name)} is to be changed twice: expected one change", EXIT_WRONG_USE)
+
+
+def _edited(served: Served, found: Current, wanted: Edit, now: int) -> Current | None:
+    """Return the schedule as an edit would leave it: it keeps its stored time if it keeps its pattern."""
+    message, block = found.message, edited(found.active_block, wanted)
+    stored_at = now if found.dialect.schedule in dict(wanted.set) else message.stored_at
+    block = paused_block(block, found.dialect) if found.is_paused else block
+    return read_current(message._replace(block=block, stored_at=stored_at), served)

@@ -1,0 +1,284 @@
+"""The calendars that the schedules of one stream name, and what an edit of one changes for these schedules.
+
+The rules:
+
+- As long as a calendar is not known (it does not exist, is invalid, or was not read yet), the schedules that name it
+  wait: which of their fires fall on a holiday is not known, and a fire cannot be taken back. What came due meanwhile is
+  made up like after any outage, as far as the calendar leaves it.
+- A calendar counts at the send time. An edit changes no fire that was sent, or may have been: that is concluded first.
+  A fire time that an edit leaves anew is not made up if it has passed; of fires that are overdue the new days decide.
+- An edit ends no schedule. One of which the calendars leave no fire is *excepted*: it waits for another edit, until its
+  last possible fire time has passed. A stored fire that names `purge` as the next one ends its schedule, whatever the
+  calendars say by then.
+- While edits are not received (the bucket cannot be read, or the connection is lost), the days that were read last
+  count. But no schedule ends by them, and the new days, once they are received, decide about what passed meanwhile.
+- Fires are judged, and jitters computed, by the possible fire times (`schedule.bounds`). So nothing that was stored
+  before an edit is taken for a forgery, and instances that see an edit at different times agree on identities.
+
+Why an edit is applied in slices: each schedule has to search its next fire. One whose time comes before its turn is
+brought up to date first.
+
+Cost: an entry for each schedule that names a calendar, and some ten microseconds for each when one is edited. Nothing
+for others. Limit: an entry of a schedule that ended stays until there are twice as many entries as schedules.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.holding.flight import DONE, Stage
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.inputs import CalendarsRead
+from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.sharing.holdings import Holdings
+from nats_scheduler.schedule.calendars import NOT_READ
+from nats_scheduler.schedule.instants import SECOND
+
+MAX_APPLIED_PER_STEP = 64
+"""To so many schedules an edit is applied in one step, some milliseconds of work."""
+
+MAX_UNNOTICED_NS = 3 * SECOND
+"""For so long nothing may be received before that is noticed: an edit that was made in this time may be missing too."""
+
+UNFOLLOWED_CHECK_INTERVAL_NS = 1 * SECOND
+"""How often a schedule is looked at that is to end as soon as edits are received again."""
+
+MIN_ENTRIES = 1_024
+"""Entries of schedules that ended are not looked for among fewer."""
+
+
+class Calendars:
+    """The calendars of one stream's schedules."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        course: Course,
+        purges: Purges,
+        holdings: Holdings,
+        emit: Callable[[Action], None],
+    ) -> None:
+        """Know no calendar yet."""
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._ownership = lifecycle.ownership
+        self._course = course
+        self._purges = purges
+        self._holdings = holdings
+        self._emit = emit
+        self._known = NOT_READ
+        self._followed_until: int | None = None
+        """Until when (ns) all edits were certainly received; None if they are."""
+        self._passed_until: int | None = None
+        """Up to when (ns) the days before the edits that are applied decide which fire times have passed; None: now."""
+        self._named: dict[str, dict[int, HeldWithPolicies]] = {}
+        """By name of the calendar and sequence, the schedules that name it; some may have ended."""
+        self._pruned_at: dict[str, int] = {}
+        """By name, how many entries there may be before those of ended schedules are discarded."""
+        self._pending: deque[HeldWithPolicies] = deque()
+        """The schedules to which an edit is still to be applied."""
+        self._found: set[str] = set()
+        """The calendars that are known since the last edit, which is not applied to all schedules yet."""
+        self._news: set[str] = set()
+        """The calendars of which something is to be reported."""
+        self.has_work = False
+        """Whether `work` has something to do."""
+        self.notify_named: Callable[[], object] = lambda: None
+        """Called when a schedule names a calendar that none has named since the beginning."""
+
+    @property
+    def are_named(self) -> bool:
+        """Whether a schedule named a calendar since the beginning."""
+        return bool(self._named)
+
+    @property
+    def are_read(self) -> bool:
+        """Whether it is known which calendars exist."""
+        return self._known.is_read
+
+    @property
+    def are_followed(self) -> bool:
+        """Whether edits are received."""
+        return self.are_read and self._followed_until is None
+
+    # -- what changes --------------------------------------------------------------------------------------------
+
+    def hold(self, held: HeldWithPolicies, *, is_live: bool) -> None:
+        """Begin with a schedule that was read just now and names a calendar: apply what is known."""
+        for name in held.calendars:
+            if name not in self._named:
+                self._named[name] = {}
+                self.notify_named()
+            entries = self._named[name]
+            entries[held.sequence] = held
+            if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
+                self._prune(name)
+            if self._known.fault(name):
+                self._holdings.await_calendar(name, held.stored_at if is_live else None)
+                self._holdings.waits_for_calendar(held, name)
+                self._report_soon(name)
+        held.pattern = held.bounded.with_calendars(self._known)
+        if held.bounded.unknown_calendar is not None:
+            held.no_fire = NoFire.NO_CALENDAR
+        elif not held.is_left(held.fire_time):
+            following = held.next_fire(held.fire_time) if held.repeats else None
+            if following is None:
+                held.no_fire = NoFire.EXCEPTED
+            else:
+                held.fire_time = following
+
+    def read(self, given: CalendarsRead, now: int) -> None:
+        """Take the calendars as they are now."""
+        if not self._pending:
+            self._passed_until = None
+        if not given.is_followed:
+            since = now - MAX_UNNOTICED_NS
+            self._followed_until = since if self._followed_until is None else self._followed_until
+        elif self._followed_until is not None:
+            self._passed_until, self._followed_until = self._followed_until, None
+        before, self._known = self._known, given.calendars
+        for name in self._named:
+            fault = self._known.fault(name)
+            if fault != before.fault(name):
+                self._report_soon(name)
+            if before.calendar(name) == self._known.calendar(name):
+                continue
+            self._report_soon(name)
+            self._prune(name)
+            self._pending.extend(self._named[name].values())
+            if fault:
+                self._found.discard(name)
+                self._holdings.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
+            else:
+                self._found.add(name)
+        self.has_work = self.has_work or bool(self._pending)
+
+    def shards_changed(self) -> None:
+        """Report again what is missing: other schedules are ours."""
+        for name in self._named:
+            if self._known.fault(name):
+                self._report_soon(name)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def work(self, now: int) -> bool:
+        """Apply an edit to some schedules, and report what is new; returns whether there is more to do."""
+        for _ in range(min(MAX_APPLIED_PER_STEP, len(self._pending))):
+            held = self._pending.popleft()
+            if self._roster.on(held.subject) is held and self._is_outdated(held):
+                self._apply(held, now)
+        if not self._pending:
+            for name in self._found:
+                self._holdings.calendar_found(name)
+            self._found.clear()
+        for name in sorted(self._news):
+            self._report(name)
+        self._news.clear()
+        self.has_work = bool(self._pending)
+        return self.has_work
+
+    def woken(self, held: Held, now: int) -> bool:
+        """Take the next step of a schedule whose time has come, if a calendar decides it; returns whether one does."""
+        if not isinstance(held, HeldWithPolicies) or not held.calendars:
+            return False
+        only_waits = held.flight is None
+        if self._is_outdated(held) or (only_waits and held.no_fire is None and not held.is_left(held.fire_time)):
+            return self._apply(held, now)
+        if held.no_fire is None or not only_waits:
+            return False
+        if held.over_at <= now and self._followed_until is None:
+            self._purges.purge(held, Ending.EXCEPTED)
+        elif held.over_at <= now:
+            self._roster.wake(held, now + UNFOLLOWED_CHECK_INTERVAL_NS)
+        else:
+            self._course.recheck_waiting(held)  # it may be older than its stream allows
+        return True
+
+    # -- one schedule --------------------------------------------------------------------------------------------
+
+    def _is_outdated(self, held: HeldWithPolicies) -> bool:
+        return any(self._known.calendar(one.name) != one for one in held.bounded.bounds.calendars)
+
+    def _apply(self, held: HeldWithPolicies, now: int) -> bool:
+        """Give a schedule the days that are known now; returns whether it waits for another time than before."""
+        flight, was = held.flight, held.no_fire
+        is_overdue = was is not NoFire.EXCEPTED and held.send_time <= now
+        held.pattern = held.bounded.with_calendars(self._known)
+        if flight is not None and flight.stage in DONE:
+            return False
+        held.no_fire = None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR
+        if _may_be_stored(held):
+            return False  # that is concluded first
+        keeps_time = is_overdue or was is NoFire.NO_CALENDAR
+        following = _from(held, held.fire_time) if keeps_time else _coming(held, self._passed(now))
+        if following is None:
+            held.no_fire = NoFire.EXCEPTED
+        stage = Stage.WAITING if flight is None else flight.stage
+        is_same = following == held.fire_time and held.no_fire is None
+        held.fire_time = held.fire_time if following is None else following
+        if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
+            return False  # it goes on with what is held now
+        self._lifecycle.move(held, Stage.WAITING)
+        self._course.await_due(held)
+        return True
+
+    def _passed(self, now: int) -> int:
+        """Return up to when (ns) a fire time that an edit leaves anew has passed, and is not made up."""
+        return now if self._passed_until is None else min(now, self._passed_until)
+
+    def _earliest_overdue(self, name: str, now: int) -> int:
+        """Return the send time (ns) of the first fire of a calendar's schedules that is due and cannot be stored."""
+        due = (
+            held.send_time
+            for held in self._named[name].values()
+            if held.no_fire is None and self._ownership.is_ours(held) and not _may_be_stored(held)
+        )
+        return min((send_time for send_time in due if send_time <= now), default=now)
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def _report_soon(self, name: str) -> None:
+        self._news.add(name)
+        self.has_work = True
+
+    def _report(self, name: str) -> None:
+        count = sum(1 for held in self._live(name) if self._ownership.is_ours(held))
+        if not self._known.is_read or not count:
+            return
+        fault = self._known.fault(name)
+        self._emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
+
+    def _live(self, name: str) -> Iterator[HeldWithPolicies]:
+        return (held for held in self._named[name].values() if self._roster.on(held.subject) is held)
+
+    def _prune(self, name: str) -> None:
+        self._named[name] = {held.sequence: held for held in self._live(name)}
+        self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
+
+
+def _may_be_stored(held: HeldWithPolicies) -> bool:
+    """Return whether a fire of a schedule was sent, and its outcome is not known."""
+    flight = held.flight
+    if flight is None:
+        return False
+    return flight.stage is Stage.IN_FLIGHT or (flight.fire is not None and flight.may_be_stored)
+
+
+def _from(held: HeldWithPolicies, fire_time: int) -> int | None:
+    """Return the first fire time from one of the possible ones on; None if none is left."""
+    if held.is_left(fire_time):
+        return fire_time
+    return held.next_fire(fire_time) if held.repeats else None
+
+
+def _coming(held: HeldWithPolicies, passed: int) -> int | None:
+    """Return the first fire time that is sent after an instant (ns), and that is not settled; None if none is left."""
+    if not held.repeats:
+        return held.fire_time if held.is_left(held.fire_time) else None
+    settled = held.stored_at if held.previous_fire is None else held.previous_fire
+    following = held.next_to_send(max(passed, settled, held.stored_at))
+    # A clock that was stepped back, or that of another instance, may be behind what is stored.
+    return held.next_fire(settled) if following is not None and following <= settled else following

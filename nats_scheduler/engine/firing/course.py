@@ -1,0 +1,513 @@
+"""Bring one held schedule to its fire: read its content, re-check it when it may have changed, and retry.
+
+The rules:
+
+- A schedule is read before each fire, but for one whose content is kept, and again whenever something may have changed
+  it.
+- An unknown outcome is concluded before anything else happens to the schedule.
+- A schedule in a shard of another holder is left to that holder. It is read here only if its fire is not read back for
+  long, or purged if it is done, so that nothing stays held that the stream does not hold.
+
+Its fires are built and sent in `engine.firing`; what follows from their outcomes is in `engine.firing.outcomes`.
+"""
+
+from collections.abc import Callable, Iterable
+
+from nats_scheduler.engine.actions import Action, ReadContent, Report
+from nats_scheduler.engine.events import AttemptRefused
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.contents import size_of
+from nats_scheduler.engine.firing.missed import next_of_due
+from nats_scheduler.engine.firing.overlap import Overlaps
+from nats_scheduler.engine.firing.sending import (
+    BURST_IN_FLIGHT,
+    UNGUARDED_LOOK_AHEAD_NS,
+    Firing,
+    InFlight,
+    ServerLimits,
+)
+from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
+from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+# Find schedules of other holders that came due and that nobody fired.
+#
+# A holder may be alive and unable to fire, which shows only in what it does not store. A removal leaves nothing in
+# the stream either, so a schedule is read before its holder is said to neglect it.
+#
+# The rules:
+#
+# - A while after its due time, one schedule of each shard is read; if it is still stored, its holder neglects the
+#   shard.
+# - If it was due long ago nothing is noted: its fires may be gone, and its holder knows better.
+# - Where the fires of others cannot be read back, nobody is judged by them: on streams that do not keep their
+#   messages, and of schedules whose targets are in other streams.
+#
+# Cost: one read for each shard of another holder in which a schedule seems to be neglected.
+
+NEGLECT_LIMIT_NS = 3 * SECOND
+"""A schedule of another holder whose fire is not read back so long after its due time is read."""
+
+OTHER_ELSEWHERE_LIMIT_NS = 10 * OTHER_HOLDER_LIMIT_NS
+"""The same as `OTHER_HOLDER_LIMIT_NS` for repeating schedules whose fires are in other streams.
+
+They are not read back, so this instance does not know the next fire of any of them until it is to fire it.
+"""
+
+
+class Neglect:
+    """The schedules of one stream that other holders seem to neglect."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._live_since = 0
+        self._read_last: dict[int, Held] = {}
+        """Of each shard of another holder, the schedule that was read last because nobody fired it."""
+
+    def contact_regained(self, now: int) -> None:
+        """Expect nothing of the time before: fires could not be read back."""
+        self._live_since = now
+
+    def wait(self, held: Held, now: int) -> bool:
+        """Leave a due schedule to its holder for a while; returns False if it is to be read now."""
+        ownership, shard = self._ownership, held.shard
+        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        if not held.fires_each_time:
+            self._lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+            return True
+        is_settled = shard in ownership.neglected or ownership.last_fired[shard] >= held.send_time
+        if is_settled or held.is_elsewhere or not ownership.reads_all:
+            self._lifecycle.set_aside(held, held.send_time + limit_of(held))
+        elif now < since:
+            self._lifecycle.set_aside(held, since)
+        elif self._is_reading(shard):
+            self._lifecycle.set_aside(held, now + NEGLECT_LIMIT_NS)
+        else:
+            self._read_last[shard] = held
+            return False
+        return True
+
+    def is_stored(self, held: Held, now: int) -> None:
+        """Note that a schedule of another holder is stored although its due time has passed."""
+        since = max(held.send_time, self._live_since) + NEGLECT_LIMIT_NS
+        if self._ownership.reads_all and held.fires_each_time and since <= now < held.send_time + OTHER_HOLDER_LIMIT_NS:
+            self._ownership.neglect(held)
+
+    def unread(self, held: Held, now: int) -> None:
+        """Read a schedule of another holder again soon that could not be read: its holder may neglect it."""
+        if now < held.send_time + OTHER_HOLDER_LIMIT_NS:
+            self._lifecycle.set_aside(held, now + NEGLECT_LIMIT_NS)
+
+    def _is_reading(self, shard: int) -> bool:
+        held = self._read_last.get(shard)
+        return held is not None and self._lifecycle.in_stage(held.subject, held.sequence, Stage.READING) is held
+
+
+def limit_of(held: Held) -> int:
+    """Return how long (ns) after its due time a schedule of another holder is read, to notice that it is gone."""
+    return OTHER_ELSEWHERE_LIMIT_NS if held.is_elsewhere and held.repeats else OTHER_HOLDER_LIMIT_NS
+
+
+UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
+"""Content that was read longer ago is read again before it is published where no guard checks it."""
+
+READ_GROUP_NS = 100 * MILLISECOND
+"""What is due within so long is read together, in one write, unless the look-ahead is less than a second."""
+
+HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
+"""How often a due schedule of another holder is read if that holder may hold back or skip its fires for any time."""
+
+ATTEMPTS_PER_READ = 7
+"""After so many attempts without an answer the content is read again, guard or not."""
+
+
+class Course:
+    """The way of one stream's schedules from waiting to their outcome."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        purges: Purges,
+        lifetimes: Lifetimes,
+        rules: StreamRules,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._landed = lifecycle.landed
+        self._in_flight = in_flight
+        self._contents = lifecycle.contents
+        self._purges = purges
+        self._lifetimes = lifetimes
+        self._limits = limits
+        self._emit = emit
+        self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
+        self._neglect = Neglect(lifecycle)
+        self.overlaps = Overlaps(lifecycle, rules, emit)
+        """Holds fires back until the one before is finished."""
+        self.overlaps.go_ahead = self._go_ahead
+        self.firing = Firing(lifecycle, in_flight, limits, emit, rolls_up_by_purge=rules.rolls_up_by_purge)
+        """Builds and sends the fires of what this has brought so far."""
+        self.drop_due: Callable[[HeldWithPolicies, int], None] = _undroppable
+        """Goes on after the fires that are due and that a policy drops; set by `engine.firing.outcomes`."""
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def await_due(self, held: Held, now: int = 0) -> None:
+        """Have the schedule read in time for its due fire, or ended when its TTL runs out if that comes first.
+
+        `now` (ns) if it was read already, and outlived the age that its stream allows.
+        The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
+        Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
+        """
+        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+            wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
+        else:
+            send_time, expires = held.send_time, held.expires
+            wake = expires if expires <= send_time else _read_at(send_time, self._ahead(held))
+        if self._lifetimes.max_age:
+            wake = min(wake, self._lifetimes.age_check_at(held, now))
+        if wake < NO_EXPIRY:
+            self._lifecycle.roster.wake(held, wake)
+        else:
+            self._lifecycle.roster.cancel_wake(held)
+
+    def woken(self, held: Held, now: int) -> None:
+        """Take the next step of a schedule whose time has come."""
+        flight = held.flight
+        if flight is None:
+            self._wake_waiting(held, now)
+        elif flight.stage is Stage.READY or flight.stage is Stage.KEPT:
+            self._wake_with_content(held, flight, now)
+        elif flight.stage is Stage.BACKING_OFF:
+            self._retry(held, flight, now)
+        elif flight.stage is Stage.HELD_BACK:
+            self._wake_held_back(held, flight, now)
+        elif flight.stage is Stage.PURGING:
+            self._purges.purge_subject(held)
+        elif flight.stage is Stage.DONE_ELSEWHERE:
+            self._purges.purge_now(held, flight.ending)  # its holder did not, or its request was not received
+
+    def _wake_waiting(self, held: Held, now: int) -> None:
+        since = min(held.send_time, self._lifetimes.ends(held))
+        if held.is_treated and self._is_dropped_elsewhere(held, now):
+            return
+        if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
+            self.read(held, may_wait=held.send_time - now >= SECOND)
+        elif since < held.send_time:
+            self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
+        elif not self._neglect.wait(held, now):
+            self.read(held)
+
+    def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
+        """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
+        if not isinstance(held, HeldWithPolicies) or self._ownership.is_ours(held) or now < held.send_time:
+            return False
+        if held.is_elsewhere or next_of_due(held, now) is not None:
+            return False  # of fires in another stream it is not known here which are stored
+        self.drop_due(held, now)
+        return True
+
+    def _wake_with_content(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+        elif now < held.send_time:
+            self.firing.make_ready(held, flight)
+        elif not self.firing.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
+            self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
+        else:
+            self._publish(held, flight, now)
+
+    def _wake_held_back(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+        elif isinstance(held, HeldWithPolicies):
+            self.overlaps.woken(held, flight, now)
+
+    def _publish(self, held: Held, flight: Flight, now: int) -> None:
+        """Publish the fire of a schedule that is due, hold it back, or go on after it if its policies drop it."""
+        if not isinstance(held, HeldWithPolicies):
+            self.firing.publish(held, flight, now)
+        elif self.overlaps.holds_back(held, flight, now):
+            return
+        elif flight.has_waited:  # for the fire before: so none of what is due was missed
+            self.firing.publish_chosen(held, flight, held.fire_time, now)
+        elif (chosen := next_of_due(held, now)) is not None:
+            self.firing.publish_chosen(held, flight, chosen, now)
+        else:
+            self.drop_due(held, now)
+
+    def _go_ahead(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+        """Publish a fire that was held back; it is read again if it had to wait, or if what was read may be old."""
+        may_change = held.terms.source is not None or not self.firing.is_guarded(held)
+        is_old = now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS
+        if flight.content is None or (may_change and is_old):
+            flight.fire = None
+            self.read(held)
+        elif self.firing.may_publish:
+            self._publish(held, flight, now)
+        else:
+            self.firing.make_ready(held, flight)
+
+    def finish_answered(self, answer: FinishAnswer, now: int) -> None:
+        """Go on with a schedule that asked about its fire before."""
+        held = self._lifecycle.roster.exactly(answer.request.schedule, answer.request.sequence)
+        if not isinstance(held, HeldWithPolicies) or held.flight is None:
+            return
+        if held.flight.stage is not Stage.HELD_BACK:
+            self.overlaps.answered_too_soon(held.flight, answer)
+        elif self._ownership.is_ours(held):
+            self.overlaps.answered(held, answer, now)
+        else:
+            self.leave_to_holder(held, now)
+
+    # -- what may have changed -----------------------------------------------------------------------------------
+
+    def hand_over(self, held: Held) -> None:
+        """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
+        if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.BACKING_OFF):
+            self._lifecycle.move(held, Stage.WAITING)
+            self.await_due(held)
+
+    def recheck_waiting(self, held: Held) -> None:
+        """Read whether a schedule that waits is still stored."""
+        if held.flight is None:
+            self.read(held)
+
+    def removal_requested(self, request: RemovalRequested, now: int) -> None:
+        """Re-check what the request may have removed, before it fires, and retry what was refused.
+
+        Only schedules whose content was read already are concerned; the others will be read anyway. A request for many
+        subjects concerns those that no guard protects: the server refuses the fires of what it has removed of the
+        others, and to read all of them at each request would cost more than the request.
+        """
+        self.conditions_changed(now)
+        if request.filter is not None and is_literal_subject(request.filter):
+            # The purges of other instances are received too, in bursts.
+            self._purges.requested_on(request.filter, request.below)
+        elif request.sequence is not None:
+            self._purges.requested_by_holder(self._lifecycle.aside.get(request.sequence), None)
+        active = self._lifecycle.active_in(request)
+        is_wide = request.sequence is None and not (request.filter is not None and is_literal_subject(request.filter))
+        self._recheck(self._unprotected(active) if is_wide else active)
+
+    def contact_regained(self, now: int) -> None:
+        """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
+        self._neglect.contact_regained(now)
+        self.conditions_changed(now)
+        self._purges.purge_returned(now)
+        self._recheck(self._unprotected(self._lifecycle.all_active()))
+
+    def _unprotected(self, active: Iterable[Held]) -> list[Held]:
+        """Return the schedules whose fires the server would store although they, or their sources, are gone."""
+        return [held for held in active if not self.firing.is_guarded(held) or held.terms.source is not None]
+
+    def covered(self, held: Held, sequence: int, now: int) -> None:
+        """Go on with a schedule on which something landed that leaves it alive.
+
+        What lands on one that is done does not concern it, and stays.
+        """
+        flight = held.flight
+        if flight is not None and flight.stage in DONE:
+            return
+        if not self._landed.note(held, sequence if self._ownership.reads_all else self._landed.last_on(held)):
+            return
+        if flight is not None:
+            flight.found_landing()
+        if flight is not None and flight.stage not in (Stage.READY, Stage.KEPT):
+            return  # a guard that expects less refuses what is in flight, and it is re-checked
+        if flight is not None and held.send_time <= now:
+            self._recheck((held,))
+        elif not self._lifecycle.is_aside(held):
+            self._lifecycle.move(held, Stage.WAITING)  # its fire expects less, and is read and built anew in time
+            self.await_due(held)
+
+    def look_under(self, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
+        """Read a schedule by its sequence if what was found on its subject leaves it alive; return whether it does."""
+        flight = held.flight
+        assert flight is not None, "it was read"
+        if not (may_have_landed or self._landed.knows(held, found.sequence)):
+            return False
+        if self._landed.found(held, found.sequence, is_next=flight.above > 0):
+            flight.found_landing()
+        self.read(held, is_covered=True)
+        return True
+
+    def conditions_changed(self, now: int) -> None:
+        """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
+        if self._lifecycle.refusals.held:
+            self._lifecycle.refusals.retry_soon(now)
+
+    # -- content -------------------------------------------------------------------------------------------------
+
+    def content_read(self, read: ContentRead, now: int) -> StoredMessage | None:
+        """Take what is stored on the subject; returns the message if it is another one than the schedule held."""
+        held = self._lifecycle.in_stage(read.schedule, read.sequence, Stage.READING)
+        if held is None or held.flight is None or self._is_outdated(held.flight):
+            return None
+        if read.message is None or read.message.sequence < held.sequence:
+            self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
+            return None
+        if read.message.sequence > held.sequence:
+            return read.message
+        if read.above is not None:
+            return read.above
+        # A leader with replicas may be behind what was read; there nothing depends on it that what landed is gone.
+        may_be_gone = not (held.flight.by_sequence or self._limits.blocks_refused)
+        if may_be_gone and self._landed.forget(held):
+            held.flight.found_landing()
+        if held.flight.fire is None and (held.send_time - now > self._ahead(held) or not held.may_fire):
+            self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
+            self.await_due(held, now)
+        elif not self._ownership.is_ours(held):
+            self.leave_to_holder(held, now)
+            self._neglect.is_stored(held, now)
+        else:
+            held.flight.content, held.flight.source = read.message, read.source
+            held.flight.read_at = now
+            size = size_of(read.message, read.source)
+            if held.flight.fire is None and not self._contents.takes(held, held.flight, size):
+                self.read(held)  # its size was not known: its turn comes when there is room for it
+            else:
+                self._go_on(held, held.flight, now)
+        return None
+
+    def content_unread(self, unread: ContentUnread, now: int) -> None:
+        """Retry later."""
+        held = self._lifecycle.in_stage(unread.schedule, unread.sequence, Stage.READING)
+        if held is None or held.flight is None or self._is_outdated(held.flight):
+            return
+        self._contents.drop(held.flight)
+        if self._ownership.is_ours(held):
+            if unread.denied:
+                self._ownership.deny(held, unread.reason, now)
+            self.firing.back_off(held, held.flight, now)
+        else:
+            self.leave_to_holder(held, now)
+            self._neglect.unread(held, now)
+
+    def _go_on(self, held: Held, flight: Flight, now: int) -> None:
+        """Go on with a schedule whose content was read just now."""
+        if flight.fire is not None:
+            self.firing.repeat(held, flight, flight.fire, now)
+        elif held.send_time <= now and self.firing.may_publish:
+            self._publish(held, flight, now)
+        else:
+            self.firing.make_ready(held, flight)
+
+    def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
+        """Keep the content for the next fire, which is built at once, or in a burst in the middle of the pause (ns)."""
+        self._lifecycle.move(held, Stage.KEPT)
+        assert held.flight is not None, "what is in progress has a flight"
+        held.flight.content = content
+        self._contents.use(held.flight, size_of(content))
+        if self._in_flight.count <= BURST_IN_FLIGHT:
+            self.firing.make_ready(held, held.flight)
+        else:
+            self._lifecycle.roster.wake(held, held.send_time - pause // 2)
+
+    def _ahead(self, held: Held) -> int:
+        """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""
+        if held.terms.source is not None:
+            return 0
+        is_close = held.is_elsewhere or self._landed.covers(held)
+        return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
+
+    def first_read_at(self, fire_time: int, source: str | None) -> int:
+        """Return when (ns) a new schedule without policies is read for its first fire."""
+        return _read_at(fire_time, 0 if source is not None else self._look_ahead)
+
+    def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
+        """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
+        self._lifecycle.move(held, Stage.READING)
+        flight = held.flight
+        assert flight is not None, "what is in progress has a flight"
+        is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
+        flight.content = flight.source = None
+        self._contents.drop(flight)
+        source = held.terms.source
+        # A covered one is read below what landed: if that is gone, the guard refuses, or it does no harm.
+        is_covered = is_covered or (is_first and self._landed.covers(held))
+        by_sequence = is_first and source is None and self.firing.is_guarded(held)
+        flight.by_sequence = is_covered or by_sequence
+        flight.above = self._landed.last_on(held) if is_covered else 0
+        flight.may_wait = may_wait and (flight.may_wait or not flight.waits_for_room)
+        if not flight.waits_for_room and self._contents.begins(held, flight):
+            self._ask(held, flight)
+
+    def read_what_has_room(self) -> None:
+        """Ask for the contents that waited for room, as far as there is room now."""
+        for held in self._contents.granted():
+            assert held.flight is not None, "what is read has a flight"
+            self._ask(held, held.flight)
+
+    def _ask(self, held: Held, flight: Flight) -> None:
+        flight.reads += 1
+        is_plain = flight.by_sequence and not flight.above
+        asked = held.terms.source, is_plain, flight.above, flight.may_wait
+        self._emit(ReadContent(held.subject, held.sequence, *asked))
+
+    def _recheck(self, doubtful: Iterable[Held]) -> None:
+        for held in doubtful:
+            flight = held.flight
+            if flight is not None and flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.READING):
+                if flight.stage is not Stage.READING:
+                    flight.fire = None
+                self.read(held)
+
+    def leave_to_holder(self, held: Held, now: int) -> None:
+        """Leave a schedule to its holder, and look at it after a while."""
+        self._lifecycle.move(held, Stage.WAITING)
+        wait = limit_of(held) if held.fires_each_time else HELD_BACK_LOOK_INTERVAL_NS
+        self._lifecycle.set_aside(held, max(held.send_time, now) + wait)
+
+    def _is_outdated(self, flight: Flight) -> bool:
+        """Count an answer to a read, and return whether the content was asked for again since."""
+        flight.reads -= 1
+        return flight.reads > 0 or flight.waits_for_room
+
+    # -- retries -------------------------------------------------------------------------------------------------
+
+    def _retry(self, held: Held, flight: Flight, now: int) -> None:
+        if not self._ownership.is_ours(held):
+            self.hand_over(held)
+            return
+        # If nothing is acknowledged, the guard refuses in silence: without a read that would never end.
+        reads = flight.attempts % ATTEMPTS_PER_READ == 0
+        if flight.fire is not None and self.firing.is_guarded(held) and not reads:
+            self.firing.send(held, flight, flight.fire, now)
+        else:
+            self.read(held)
+
+    def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
+        """Re-check a schedule whose guard refused, or have it retried when its turn comes."""
+        is_by_guard = outcome.code in WRONG_LAST_SEQUENCE
+        flight.refused(fire, by_guard=is_by_guard, blocks=self._limits.blocks_refused)
+        if is_by_guard and not flight.was_rechecked:
+            self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, 0)))
+            flight.fire = flight.content = None
+            flight.was_rechecked = True
+            self.read(held)
+        else:
+            self.firing.refused(held, flight, fire, outcome, now)
+
+
+def _read_at(send_time: int, ahead: int) -> int:
+    """Return when (ns) to read what is sent at `send_time` (ns): so long `ahead`, together with what is due near it."""
+    instant = send_time - ahead
+    return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
+
+
+def _undroppable(held: HeldWithPolicies, _now: int) -> None:
+    raise AssertionError(f"{held.subject}: its fire is dropped, and no part goes on after it")

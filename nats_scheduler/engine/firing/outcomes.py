@@ -1,0 +1,448 @@
+"""What follows from the outcome of a fire, whether it was acknowledged or read back from the stream.
+
+The rules:
+
+- *Store first, advance second, purge last*: a schedule advances only when its fire is stored.
+- An outcome for a schedule that is not held any more, or for an earlier flight, changes nothing.
+- That the server has a fire already is believed only if what is stored there is that fire: anybody can write its
+  identity. Otherwise the fire is published again; `engine.firing.identities` says under which identity.
+- During a burst only what the next fires need is done at once; what was stored is reported, and what is done is purged,
+  after it.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
+from nats_scheduler.engine.events import Ending, FireForged, FiresMissed, FireStored, FireUnknown
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.identities import Identities
+from nats_scheduler.engine.firing.missed import dropped_between
+from nats_scheduler.engine.firing.sending import BURST_LIMIT_NS, InFlight, ServerLimits
+from nats_scheduler.engine.holding.flight import DONE, Stage
+from nats_scheduler.engine.holding.held import Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.lifecycle import FailingReports, Lifecycle
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.inputs import (
+    DuplicateRead,
+    DuplicateUnread,
+    FiresStored,
+    ProposalsApplied,
+    ProposalsUnconfirmed,
+    PublishConcluded,
+    Refused,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.reading.landed import fault_of_duplicate, fault_of_generated
+from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.message.fires import following_fire
+from nats_scheduler.message.genuine import names_end
+from nats_scheduler.message.policies import MAKE_UP_ONCE
+from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
+
+# What follows after a stored fire of a schedule with calendars: their days may have changed since it was built.
+#
+# The rule: what a stored fire says of the end of its schedule counts, and otherwise the days as they are now.
+# Cost: nothing for other schedules.
+
+
+def following_by_calendars(held: HeldWithPolicies, fire: Fire) -> int | None:
+    """Return the fire time after a stored fire; that of a calendar's days as they are now, unless it was the last."""
+    if fire.next_fire is None or not held.calendars:
+        return fire.next_fire
+    return held.next_fire(fire.fire_time)
+
+
+def is_named_last(held: HeldWithPolicies, fire_time: int, message: StoredMessage) -> bool:
+    """Return whether the stored fire of a schedule with a calendar says that it is the last one."""
+    if not held.calendars:
+        return False
+    if message.block:
+        return names_end(message.block, held.terms)
+    fire = None if held.flight is None else held.flight.fire  # it was acknowledged, and not read again
+    return fire is not None and fire.fire_time == fire_time and fire.next_fire is None
+
+
+def may_be_left(held: Held) -> bool:
+    """Return whether an edit of a calendar may leave a later fire of a schedule of which its calendars leave none."""
+    if not isinstance(held, HeldWithPolicies) or not held.calendars or not held.repeats:
+        return False
+    return held.next_possible(held.fire_time) is not None
+
+
+SILENT_ATTEMPTS = 2
+"""So often a fire is repeated if nothing can show that it was stored; then it is taken for stored.
+
+To go on would be to store it again, once the duplicate window is over.
+"""
+
+CONTENT_KEPT_NS = 10 * SECOND
+"""A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
+
+ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
+"""A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
+
+MAX_REPORTS_PER_STEP = 256
+"""So many stored fires are reported in one step after a burst, so that what is due does not have to wait."""
+
+
+class Outcomes:
+    """The outcomes of one stream's fires."""
+
+    def __init__(
+        self,
+        course: Course,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        purges: Purges,
+        lifetimes: Lifetimes,
+        limits: ServerLimits,
+        emit: Callable[[Action], None],
+        expect: Callable[[Sequence[Fire]], None],
+        *,
+        moved: bool,
+    ) -> None:
+        """Conclude fires; `expect` is called with those that were stored and are to be read back.
+
+        Fires are `moved` if the stream stores them on another subject than their target.
+        """
+        self._course = course
+        self._firing = course.firing
+        course.drop_due = self.drop_due
+        course.overlaps.pass_over = self.pass_over
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._in_flight = in_flight
+        self._purges = purges
+        self._limits = limits
+        self._emit = emit
+        self.identities = Identities(lifecycle, course.firing, lifetimes, limits)
+        """Under which identities fires are sent again."""
+        self._expect = expect
+        self._moved = moved
+        self.overdue = self._firing.overdue
+        self._unreported: deque[Fire] = deque()
+        """What was stored and is to be reported."""
+        self.stored = 0
+        """Fires that were acknowledged as stored."""
+        self.running_since: int | None = None
+        """When (ns) everything stored had been read for the first time."""
+        self._failing = FailingReports(lifecycle.refusals, emit)
+
+    # -- acknowledgements ----------------------------------------------------------------------------------------
+
+    def concluded(self, conclusion: PublishConcluded, now: int) -> None:
+        """Act on the outcome of a fire."""
+        fire, outcome = conclusion.fire, conclusion.outcome
+        held = self._lifecycle.awaiting(fire)
+        if isinstance(outcome, Stored):
+            if outcome.duplicate and held is not None:
+                self._emit(ReadDuplicate(fire, outcome.sequence, outcome.stream))  # in flight until that is read
+            else:
+                self.is_stored(fire, outcome, now)
+            return
+        self._in_flight.concluded()
+        if held is not None and held.flight is not None:
+            self._not_stored(held, fire, outcome, now)
+
+    def _not_stored(self, held: Held, fire: Fire, outcome: Refused | Unknown, now: int) -> None:
+        flight = held.flight
+        assert flight is not None, "a schedule that awaits an outcome has a flight"
+        is_unknown = isinstance(outcome, Unknown)
+        is_silent = self._limits.silent and not fire.is_elsewhere
+        if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
+            following = fire.next_fire
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(fire.fire_time, 0, now)
+                following = following_by_calendars(held, fire)
+            self.advance(held, following, is_last=fire.next_fire is None)
+        elif not self._ownership.is_ours(held):
+            self._course.leave_to_holder(held, now)
+        elif isinstance(outcome, Unknown):
+            if outcome.may_be_stored:
+                flight.may_be_stored, flight.unconcluded = True, self._firing.proposals.begun
+            if not outcome.in_process:
+                flight.in_process = None  # this attempt may have been received by another leader
+            elif self.identities.is_in_process(held, flight, fire, now):
+                self._emit(Report(FireUnknown(fire, outcome.reason, 0)))
+                return
+            wait = self._firing.back_off(held, flight, now)
+            self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
+        else:
+            self._course.refused(held, flight, fire, outcome, now)
+
+    def identity_answered(
+        self, given: DuplicateRead | DuplicateUnread | ProposalsApplied | ProposalsUnconfirmed, now: int
+    ) -> None:
+        """Act on what was found out about the identity of a fire."""
+        if isinstance(given, DuplicateRead):
+            self._duplicate_read(given, now)
+        elif isinstance(given, DuplicateUnread):  # the fire is sent again later, as one of unknown outcome
+            self.concluded(PublishConcluded(given.fire, Unknown(given.reason)), now)
+        else:
+            self.identities.applied(given, now)
+
+    def _duplicate_read(self, read: DuplicateRead, now: int) -> None:
+        """Act on what is stored under the sequence of which the server says that it is this fire."""
+        fire, held = read.fire, self._lifecycle.awaiting(read.fire)
+        fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
+        if held is None or held.flight is None or not fault:
+            if isinstance(held, HeldWithPolicies) and held.calendars and read.message is not None:
+                # Another instance may have stored it by other days.
+                fire.next_fire = following_fire(read.message.block, held.terms.dialect)
+            self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
+            return
+        self._in_flight.concluded()
+        if held.flight.forgery != read.sequence:
+            held.flight.forgery = read.sequence
+            subject = "" if read.message is None else read.message.subject
+            self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
+        if self._ownership.is_ours(held):
+            self.identities.is_forged(held, held.flight, read, now)
+        else:
+            self._course.leave_to_holder(held, now)
+
+    def were_stored(self, stored: FiresStored, now: int) -> None:
+        """Advance the schedules of fires that are stored."""
+        fires, count = stored.fires, len(stored.fires)
+        self.stored += count
+        self._unreported.extend(fires)
+        refusals = self._lifecycle.refusals
+        if refusals.held:
+            for fire in fires:  # an earlier fire of the same schedule says nothing about the one that was refused
+                if fire.sequence in refusals.held and self._lifecycle.awaiting(fire) is not None:
+                    refusals.stored(fire.sequence, now)
+        for fire, sequence in zip(fires, stored.sequences, strict=True):
+            fire.stored_as, fire.stored_at = sequence, now
+            if fire.is_to_roll_up:  # before its schedule is purged: until then it says that this is to be done
+                self._purges.roll_up(fire.target, sequence - 1, shard_of(fire.schedule))
+            if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
+                self._advance_after(fire)
+        self._in_flight.concluded(count)  # not before: fires that are stored together are a burst too
+        if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not read back
+            self._expect(fires)
+        for fire in fires:
+            fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
+            held = self._lifecycle.active(fire.sequence)
+            if held is not None and held.flight is not None and held.flight.fire is fire:
+                self._lifecycle.contents.drop(held.flight)
+
+    def is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
+        """Advance the schedule of a fire that is stored."""
+        fire.was_stored_before = outcome.duplicate
+        self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
+
+    def is_not_stored(self) -> None:
+        """Note that a fire is not in flight any more, of which nothing follows here."""
+        self._in_flight.concluded()
+
+    # -- what is read back ---------------------------------------------------------------------------------------
+
+    def read_back(self, generated: Generated, message: StoredMessage, is_live: bool, is_acknowledged: bool) -> bool:
+        """Take a message that claims to be a fire of ours for it; returns whether it can be.
+
+        One that `is_acknowledged` is ours. One that changes nothing is accepted.
+        """
+        held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
+        is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
+        fault = ""
+        if held is not None and not is_acknowledged:
+            self._roll_up_again(held, generated, message)
+        # An older fire changes nothing, unless policies need the last one that is stored.
+        is_news = held is not None and (held.is_treated or generated.fire_time >= held.read_back_threshold)
+        if is_news and held is not None and not is_acknowledged:
+            fault = fault_of_generated(held, generated, message, moved=self._moved)
+        if fault:
+            if is_reported:
+                claimed = generated.schedule, generated.sequence, generated.fire_time
+                self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
+            return False
+        if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
+            self._emit(Report(self.overdue.read_back(generated, held, message)))
+        if held is not None:
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
+            self.was_fired(held, generated.fire_time, message)
+        return True
+
+    def _roll_up_again(self, held: Held, generated: Generated, message: StoredMessage) -> None:
+        """Have the target rolled up by a fire whose sender may not have done it: others sent it, or it was ours before.
+
+        Anybody can write what a fire says, so an old one is judged too.
+        """
+        is_owed = self._purges.rolls_up and held.terms.rollup and not held.is_elsewhere
+        if is_owed and not fault_of_generated(held, generated, message, moved=self._moved):
+            self._purges.roll_up(message.subject, message.sequence - 1, held.shard)
+
+    def take_read_back(self, fire: Fire, *, is_live: bool) -> bool:
+        """Do what `read_back` does for a fire of ours, and build nothing for it but the event.
+
+        Does nothing, and returns False, if its schedule is not held or has policies.
+        """
+        held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
+        if held is None or held.is_treated:
+            return False
+        if is_live and self._ownership.is_ours(held):
+            self._emit(Report(self.overdue.own(fire, held)))
+        self.was_fired(held, fire.fire_time, None)
+        return True
+
+    def was_fired(self, held: Held, fire_time: int, message: StoredMessage | None) -> None:
+        """Advance a schedule whose fire was read back, acknowledged to us or not; without policies from any message."""
+        is_done = held.flight is not None and held.flight.stage in DONE
+        is_last = message is not None and isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
+        if (fire_time >= held.read_back_threshold or is_last) and not is_done:
+            self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
+            self.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def advance(
+        self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
+    ) -> None:
+        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done.
+
+        `is_last` if the stored fire says that it is: an edit of a calendar does not change that any more.
+        """
+        flight = held.flight
+        if flight is not None and flight.missed_since is not None:
+            self._report_missed(held, flight.missed_since, held.fire_time)
+        if next_fire is None:
+            if not is_last and isinstance(held, HeldWithPolicies) and may_be_left(held):
+                held.no_fire = NoFire.EXCEPTED
+                self._lifecycle.move(held, Stage.WAITING)
+                self._course.await_due(held)
+            elif held.ends_by_itself:
+                self._purges.purge(held, ending)
+            else:
+                self._lifecycle.end(held, Ending.EXHAUSTED)
+        else:
+            kept = None if flight is None else flight.content
+            pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
+            self._lifecycle.move(held, Stage.WAITING)
+            held.fire_time = next_fire
+            is_protected = self._firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
+            is_near = pause <= CONTENT_KEPT_NS and held.may_fire
+            if kept is not None and is_near and is_protected and self._lifecycle.contents.may_keep(kept):
+                self._course.keep_content(held, kept, pause)
+            else:
+                self._course.await_due(held)
+
+    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
+        """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
+        first = held.fire_time
+        if held.flight is not None and held.flight.missed_since is not None:
+            first, held.flight.missed_since = held.flight.missed_since, None
+        if held.repeats:
+            held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
+        if held.unreported is None:
+            held.unreported = first
+        if self._ownership.is_ours(held):
+            self._report_dropped(held, held.fire_time + 1)
+        self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
+        if held.flight is not None and held.flight.stage is Stage.DONE_ELSEWHERE:
+            self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
+
+    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
+        """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
+        if held.unreported is None:
+            return
+        if held.send_time_of(held.unreported) <= settled_through:
+            held.unreported = None
+        else:
+            is_done = held.flight is not None and held.flight.stage in DONE
+            self._report_dropped(held, held.fire_time + is_done)
+
+    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
+        """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
+        first, held.unreported = held.unreported, None
+        assert first is not None, "something was dropped"
+        dropped = dropped_between(held, first, before)
+        held.dropped += dropped
+        self._report_missed(held, first, None, dropped)
+
+    def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
+        """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
+        was_running = self.running_since is not None and first >= self.running_since
+        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
+        if isinstance(held, HeldWithPolicies):
+            missed = held.terms.policies.missed
+            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
+            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
+        self._emit(Report(event))
+
+    def pass_over(self, held: Held, next_fire: int | None) -> None:
+        """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
+        if next_fire is None and held.ends_by_itself:
+            self._purges.purge(held, Ending.SKIPPED)
+        else:
+            self.advance(held, next_fire)
+
+    def join_late(self, held: Held, now: int) -> bool:
+        """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
+
+        It is read first: nobody noticed if it was removed while it waited.
+        Returns False if none of its fires is to come.
+        """
+        if held.send_time <= now and held.may_fire:
+            following = held.next_to_send(now) if held.repeats else None
+            if following is None:
+                self._purges.purge(held, Ending.MISSED_ITS_TIME)
+                return False
+            held.fire_time = following
+        self._course.await_due(held)
+        self._course.recheck_waiting(held)
+        return True
+
+    def _advance_after(self, fire: Fire) -> None:
+        """Advance the schedule of a fire that is stored, if it still waits for that."""
+        held = self._lifecycle.awaiting(fire)
+        if held is not None:
+            landed = self._lifecycle.landed
+            is_last = fire.next_fire is None and held.ends_by_itself
+            if is_last and fire.is_elsewhere and landed.last_on(held) > fire.last:
+                landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
+            elif is_last and not fire.is_elsewhere and landed.last_on(held) > fire.stored_as:
+                landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
+            following = fire.next_fire
+            if isinstance(held, HeldWithPolicies):
+                held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
+                following = following_by_calendars(held, fire)
+            self.advance(held, following, is_last=fire.next_fire is None)
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def contact_regained(self, now: int) -> None:
+        """Note when everything had been read for the first time."""
+        if self.running_since is None:
+            self.running_since = now
+
+    def report(self, now: int) -> bool:
+        """Report what was stored, and advance after it; returns whether there is more, False while a burst lasts."""
+        self._failing.report(now)
+        if self._in_flight.is_burst(len(self._unreported), now) or not self._unreported:
+            return False
+        for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
+            fire = self._unreported.popleft()
+            self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
+            if fire.is_elsewhere:
+                self._emit(Report(self.overdue.stored_elsewhere(fire, self._lifecycle.roster)))
+            self._advance_after(fire)
+        return bool(self._unreported)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was stored is still to be reported."""
+        return not self._unreported
+
+    @property
+    def has_unknown(self) -> bool:
+        """Whether a fire was sent that may be stored, and no answer says so; checks everything in progress."""
+        flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
+        return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)

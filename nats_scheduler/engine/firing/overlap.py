@@ -1,0 +1,259 @@
+"""What happens to a fire that is due while the fire before it is unfinished: `X-Overlap` and `X-Timeout`.
+
+A schedule with `X-Overlap` asks, when it is due, whether its fire before is finished (`engine.fire`). If it is, the
+fire is sent. If it is not, `skip` drops everything that is due, and `queue` waits: the question is asked again from
+time to time, and once the fire before is finished, the latest fire that is due is sent and the others count as skipped.
+
+The rules:
+
+- No fire is sent before it is known that the one before is finished or timed out. If that cannot be found out, the
+  fire waits, whatever the policy is, and it is reported.
+- The question is asked before it is decided what was missed: a fire that waits is not missed.
+- A fire counts as finished so long after it was stored as `X-Timeout` says; that is reported.
+- What is finished stays finished: once that is known, nothing is asked again for the fire that waits for it.
+- Of a fire that was removed nothing is left to finish. So if every message of the stream is read, and no stored fire
+  of the schedule was found, there is none before. Otherwise the stream is searched, up to what was stored when the
+  reading began: what was stored later was read, or was consumed.
+- Questions about what was unfinished already are asked `QUESTION_SPACING_NS` apart, each in its turn.
+
+Cost: one question for each fire of such a schedule. While it waits: an entry, and a question after an eighth of the
+time that it has waited, between `FIRST_PAUSE_NS` and `LONGEST_PAUSE_NS`; no content is kept.
+"""
+
+from collections.abc import Callable
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedOut
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
+from nats_scheduler.engine.holding.held import HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.inputs import FinishAnswer, FinishUnchecked
+from nats_scheduler.message.policies import Overlap
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+QUESTION_SPACING_NS = 5 * MILLISECOND
+"""Shortest time between two questions of a stream about fires that were unfinished: 200 a second."""
+
+FIRST_PAUSE_NS = 100 * MILLISECOND
+"""Shortest time between two questions about one fire."""
+
+LONGEST_PAUSE_NS = 5 * SECOND
+"""Longest time between two questions about one fire, if the turn of each comes in that time."""
+
+PAUSE_FRACTION = 8
+"""The next question is asked after this part of the time that a fire has waited."""
+
+MAX_SILENT_FAILURES = 3
+"""So many questions in a row may fail before it is reported that a fire waits for an answer."""
+
+
+class Overlaps:
+    """The schedules of one stream whose fires have to wait for the fire before."""
+
+    def __init__(self, lifecycle: Lifecycle, rules: StreamRules, emit: Callable[[Action], None]) -> None:
+        """Ask about the fires of a stream with these rules."""
+        self._lifecycle = lifecycle
+        self._emit = emit
+        self._rules = rules
+        self._next_turn = 0
+        """When (ns) the next question about an unfinished fire may be asked."""
+        self._read_at_start: int | None = None
+        """The last sequence that was stored when everything had been read for the first time."""
+        self.go_ahead: Callable[[HeldWithPolicies, Flight, int], None]
+        """Goes on with a schedule whose fire may be sent; set by `engine.firing.course`."""
+        self.pass_over: Callable[[HeldWithPolicies, int | None], None]
+        """Goes on after fires that were skipped, to the next fire time; set by `engine.firing.outcomes`."""
+
+    def caught_up(self, last_read: int) -> None:
+        """Note that everything stored has been read, up to a sequence."""
+        if self._read_at_start is None:
+            self._read_at_start = last_read
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def holds_back(self, held: HeldWithPolicies, flight: Flight, now: int) -> bool:
+        """Return whether a schedule that is due may not fire yet, and ask about its fire before.
+
+        One that had to wait fires for the latest fire time that is due.
+        """
+        policies, before = held.terms.policies, flight.before
+        if policies.overlap is Overlap.ALLOW:
+            return False
+        if before is None:
+            before = self._fire_before(held, now)
+        if before is None:
+            return False
+        if before.is_over:
+            if before.waited and held.waited_fire != held.fire_time:
+                self._choose_latest(held, now)
+            elif before.waited and self._latest_due(held, now) > held.fire_time:
+                before.waited = False  # it was chosen and not stored: what came due since did not wait for it
+            return False
+        flight.before = before
+        self._lifecycle.move(held, Stage.HELD_BACK)
+        if before.waited or held.last_unfinished >= before.through:
+            self._ask_in_turn(held, flight, before, now)
+        elif before.question is None:
+            self._ask(held, before, now)
+        return True
+
+    def woken(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+        """Ask again about a fire before, if its turn has come, or its time is over."""
+        before = flight.before
+        assert before is not None, "it waits for the fire before"
+        if before.has_turn or _is_timed_out(held, before, now):
+            before.has_turn = False
+            self._ask(held, before, now)
+        else:
+            self._ask_in_turn(held, flight, before, now)
+
+    def answered(self, held: HeldWithPolicies, answer: FinishAnswer, now: int) -> None:
+        """Act on what was found out about the fire before."""
+        flight = held.flight
+        before = None if flight is None else flight.before
+        if flight is None or before is None or before.question != answer.request:
+            return
+        before.question = None
+        if isinstance(answer, FinishUnchecked):
+            self._unanswered(held, flight, before, answer, now)
+            return
+        before.failures = 0
+        self._note_fault(held, answer.fault)
+        if not answer.unfinished:
+            held.last_unfinished = 0
+            self._end(held, flight, before, now)
+            return
+        held.last_unfinished = before.through
+        before.after, before.stored_at = max(before.after, answer.unfinished - 1), answer.stored_at or before.stored_at
+        if _is_timed_out(held, before, now):
+            self._time_out(held, flight, before, answer.unfinished, now)
+        elif held.terms.policies.overlap is Overlap.SKIP:
+            self._skip(held, now)
+        else:
+            self._wait(held, flight, before, now + _pause(before, now))
+
+    def answered_too_soon(self, flight: Flight, answer: FinishAnswer) -> None:
+        """Note that a schedule may ask again: its content is being read again, so it cannot act on this answer."""
+        if flight.before is not None and flight.before.question == answer.request:
+            flight.before.question = None
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the turns where they were although the wall clock shows `by` ns less than before."""
+        self._next_turn -= by
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def _fire_before(self, held: HeldWithPolicies, now: int) -> FireBefore | None:
+        """Return the last fire of a schedule before the one that is due; None if it is certain that there is none."""
+        if held.previous_sequence:
+            last = held.previous_sequence
+            return FireBefore(now, last - 1, last, held.previous_stored_at)
+        if self._lifecycle.ownership.reads_all and held.previous_fire is None:
+            return None
+        through = self._read_at_start
+        if through is None or through <= held.sequence:
+            return None
+        earlier = held.latest_passed(held.stored_at, held.fire_time - 1)
+        stored_at = held.stored_at if earlier is None else held.send_time_of(earlier)
+        return FireBefore(now, held.sequence, through, stored_at)
+
+    def _ask(self, held: HeldWithPolicies, before: FireBefore, now: int) -> None:
+        target = ">" if self._rules.moves_subjects else held.terms.target
+        consumer = held.terms.policies.consumer if self._rules.keeps_acknowledged else None
+        request = CheckFinished(held.subject, held.sequence, target, before.after, before.through, consumer)
+        before.question, before.asked_at = request, now
+        self._emit(request)
+
+    def _ask_in_turn(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, now: int) -> None:
+        """Ask when every earlier question about an unfinished fire had its turn."""
+        if before.question is not None:
+            return
+        turn = max(self._next_turn, now)
+        self._next_turn = turn + QUESTION_SPACING_NS
+        if turn > now:
+            before.has_turn = True
+            self._wait(held, flight, before, turn)
+        else:
+            self._ask(held, before, now)
+
+    def _wait(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, until: int) -> None:
+        """Wait until an instant (ns), or until the fire before is timed out, and keep no content meanwhile."""
+        before.waited = True
+        flight.content = flight.source = flight.fire = None
+        self._lifecycle.contents.drop(flight)
+        self._lifecycle.held_back[held.sequence] = held
+        timeout = held.terms.policies.timeout
+        self._lifecycle.roster.wake(held, until if timeout is None else min(until, before.stored_at + timeout))
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def _end(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, now: int) -> None:
+        """Let the schedule fire: the fire before is finished, or counts as finished."""
+        before.is_over = True
+        self._lifecycle.held_back.pop(held.sequence, None)
+        self.go_ahead(held, flight, now)
+
+    def _time_out(
+        self, held: HeldWithPolicies, flight: Flight, before: FireBefore, unfinished: int, now: int, reason: str = ""
+    ) -> None:
+        times = before.stored_at, held.fire_time
+        self._emit(Report(FireTimedOut(held.subject, held.sequence, unfinished, *times, reason)))
+        self._end(held, flight, before, now)
+
+    def _skip(self, held: HeldWithPolicies, now: int) -> None:
+        """Drop everything that is due."""
+        first = held.fire_time
+        held.fire_time = self._latest_due(held, now)
+        self._report_skipped(held, first, held.fire_time)
+        self.pass_over(held, held.next_fire(held.fire_time))
+
+    def _choose_latest(self, held: HeldWithPolicies, now: int) -> None:
+        """Let the latest fire that is due stand for all that waited."""
+        first, latest = held.fire_time, self._latest_due(held, now)
+        if latest > first:
+            held.fire_time = latest
+            self._report_skipped(held, first, latest - 1)
+        held.waited_fire = held.fire_time
+
+    def _latest_due(self, held: HeldWithPolicies, now: int) -> int:
+        """Return the latest fire time (ns) that is due, or the next one if none is."""
+        latest = held.latest_due(held.fire_time, min(now, held.expires - 1)) if held.repeats else None
+        return held.fire_time if latest is None else latest
+
+    def _report_skipped(self, held: HeldWithPolicies, first: int, until: int) -> None:
+        count = max(held.count(first - 1, until), 1)
+        held.dropped += count
+        overlap = held.terms.policies.overlap
+        self._emit(Report(FiresSkipped(held.subject, held.sequence, first, count, overlap)))
+
+    def _unanswered(
+        self, held: HeldWithPolicies, flight: Flight, before: FireBefore, answer: FinishUnchecked, now: int
+    ) -> None:
+        if answer.after > before.after:
+            before.after = answer.after
+        else:
+            before.failures += 1
+        if _is_timed_out(held, before, now):
+            self._time_out(held, flight, before, before.through, now, answer.reason)
+            return
+        if answer.denied or before.failures == MAX_SILENT_FAILURES:
+            self._note_fault(held, answer.reason)
+        self._wait(held, flight, before, now + min(_pause(before, now), UNKNOWN_BACK_OFF_LIMIT_NS))
+
+    def _note_fault(self, held: HeldWithPolicies, fault: str) -> None:
+        """Report once why nothing can show that the fire before is finished."""
+        if fault and fault != held.overlap_fault:
+            self._emit(Report(FinishUnknown(held.subject, held.sequence, held.fire_time, fault)))
+        held.overlap_fault = fault
+
+
+def _is_timed_out(held: HeldWithPolicies, before: FireBefore, now: int) -> bool:
+    timeout = held.terms.policies.timeout
+    return timeout is not None and now >= before.stored_at + timeout
+
+
+def _pause(before: FireBefore, now: int) -> int:
+    """Return how long (ns) to wait before the next question about one fire."""
+    return min(max((now - before.since) // PAUSE_FRACTION, FIRST_PAUSE_NS), LONGEST_PAUSE_NS)

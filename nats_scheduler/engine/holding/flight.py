@@ -1,0 +1,233 @@
+"""The course of one fire: its stages, and which stage may follow which.
+
+    stage           what happens in it
+    WAITING         nothing: the agenda says when to look at the schedule
+    READING         the content was asked for, or waits until there is room for it
+    KEPT            the content of the fire before is kept, and the next fire is not built yet
+    READY           the fire is built and waits for its due time
+    HELD_BACK       the fire is due, and it is not known that the fire before is finished (`X-Overlap`)
+    IN_FLIGHT       the fire was handed out to be published, and its outcome is not known
+    BACKING_OFF     an attempt to read or to publish failed, and the next one waits
+    DONE_ELSEWHERE  the schedule is done, and its holder, another instance, is to purge it
+    PURGING         the schedule is done, and its purge was ordered
+    UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
+
+`TRANSITIONS` is the whole table. `engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage,
+and it asserts the table; a schedule that ends is held no longer and has no stage.
+
+A schedule that waits has no `Flight`: of a million, few have one at any time.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.inputs import Refused
+from nats_scheduler.message.identity import number_after
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+FIRST_BACK_OFF_NS = 50 * MILLISECOND
+"""Back-off after the first failure; it doubles with each."""
+
+UNKNOWN_BACK_OFF_LIMIT_NS = 1 * SECOND
+"""Longest back-off after an unknown outcome: *Live* promises that fires resume within 3 s."""
+
+REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
+"""Longest back-off after a refused purge or removal, and of a refused fire that is no probe
+(`engine.holding.lifecycle`)."""
+
+MAX_LANDINGS_RETRIED = 16
+"""So often a fire that the guard refused because something had landed is retried at once; then it backs off."""
+
+
+class Stage(Enum):
+    """Where a flight is; see the table above."""
+
+    following: tuple["Stage", ...]
+    """The row of `TRANSITIONS`: kept here because a look-up by an enum member costs a call for each fire."""
+
+    WAITING = "waiting"
+    READING = "reading"
+    KEPT = "kept"
+    READY = "ready"
+    HELD_BACK = "held back"
+    IN_FLIGHT = "in flight"
+    BACKING_OFF = "backing off"
+    DONE_ELSEWHERE = "done elsewhere"
+    PURGING = "purging"
+    UNPURGEABLE = "unpurgeable"
+
+
+_DONE_NEXT = (Stage.PURGING, Stage.DONE_ELSEWHERE)
+"""After any stage: a fire that is read back, or a checkpoint, may say that the schedule is done."""
+
+_BUILT_NEXT = (Stage.IN_FLIGHT, Stage.HELD_BACK)
+"""When a fire is due: it is sent, or the fire before is unfinished."""
+
+TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
+    Stage.WAITING: (Stage.WAITING, Stage.READING, Stage.KEPT, *_DONE_NEXT),
+    Stage.READING: (Stage.READY, *_BUILT_NEXT, Stage.BACKING_OFF, Stage.READING, Stage.WAITING, *_DONE_NEXT),
+    Stage.KEPT: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.READY: (*_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.HELD_BACK: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.IN_FLIGHT: (Stage.IN_FLIGHT, Stage.WAITING, Stage.BACKING_OFF, Stage.READING, *_DONE_NEXT),
+    Stage.BACKING_OFF: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
+    Stage.DONE_ELSEWHERE: _DONE_NEXT,
+    Stage.PURGING: (Stage.UNPURGEABLE, *_DONE_NEXT),
+    Stage.UNPURGEABLE: _DONE_NEXT,
+}
+"""Which stages may follow each stage."""
+
+DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
+"""The stages in which a schedule fires no more."""
+
+IN_PROGRESS = (Stage.READING, Stage.KEPT, Stage.READY, Stage.HELD_BACK, Stage.IN_FLIGHT, Stage.BACKING_OFF)
+"""The stages in which the next fire is in progress."""
+
+for _stage, _following in TRANSITIONS.items():
+    _stage.following = _following
+
+
+class Failing(NamedTuple):
+    """Why the server does not take the fires of a schedule, and since when (ns)."""
+
+    code: int
+    description: str
+    since: int
+
+
+@dataclass(slots=True)
+class FireBefore:
+    """The fire before the one that is due, if it has to be finished first (`engine.firing.overlap`)."""
+
+    since: int
+    """When (ns) the fire that is due was first held back."""
+    after: int
+    through: int
+    """It is stored above sequence `after`, up to `through`; if several may be, the first that is unfinished counts."""
+    stored_at: int
+    """When (ns) it was stored; `X-Timeout` counts from then."""
+    question: CheckFinished | None = None
+    """What was asked and is not answered."""
+    has_turn: bool = False
+    """Whether the next question has a time of its own."""
+    waited: bool = False
+    """Whether the fire that is due had to wait: then it may stand for later ones, and none of them was missed."""
+    asked_at: int = 0
+    """When (ns) it was asked last."""
+    failures: int = 0
+    """How many questions in a row were not answered."""
+    is_over: bool = False
+    """Whether it is finished, or counts as finished."""
+
+
+@dataclass(slots=True)
+class InProcess:
+    """What is known of an identity of which the server answers that it is in process (`engine.firing.identities`)."""
+
+    fire: Fire
+    """The fire with this identity."""
+    since: int
+    """When (ns) that was answered first."""
+    is_asked: bool = False
+    """Whether the leader was asked to apply what it has accepted, and has not answered."""
+    asked_at: int = 0
+    """When (ns) it was asked last."""
+    is_applied: bool = False
+    """Whether all is applied that was accepted before the attempt that comes next."""
+
+
+@dataclass(slots=True)
+class Flight:
+    """What is in progress for one held schedule."""
+
+    stage: Stage = Stage.WAITING
+    """Changed by `Lifecycle.move` only."""
+    content: StoredMessage | None = None
+    source: StoredMessage | None = None
+    read_at: int = 0
+    """When (ns) the content was read."""
+    content_size: int = 0
+    """Bytes that count for it (`engine.firing.contents`)."""
+    waits_for_room: bool = False
+    """Whether the content is asked for once there is room for it."""
+    fire: Fire | None = None
+    refusal: Refused | None = None
+    """Why `fire` is not sent at all, None if it may be."""
+    ending: Ending = Ending.FIRED
+    """What is reported of the schedule once it is purged."""
+    reads: int = 0
+    """Reads whose answers are outstanding; only the last one counts, because it was asked for after the re-check."""
+    by_sequence: bool = False
+    """Whether the last read was for what lies under the sequence, and not for the last message on the subject."""
+    may_wait: bool = False
+    """Whether the last read may wait for others that follow."""
+    above: int = 0
+    """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
+    was_rechecked: bool = False
+    """Whether the content was read again because the guard refused the fire."""
+    blocked: tuple[int, int] | None = None
+    """The fire time whose first identity the server keeps for nothing, and the number of the one to use; None: none."""
+    in_process: InProcess | None = None
+    """What is known of an identity that is in process (`engine.firing.identities`)."""
+    forgery: int = 0
+    """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
+    landings: int = 0
+    """How often a re-check found that something else was the last message on the subject, and the schedule alive."""
+    attempts: int = 0
+    given_up: int = 0
+    """How many identities of the fire in a row were given up because they were in process."""
+    refusals: int = 0
+    """How often the server refused the fire for another reason than its guard."""
+    may_be_stored: bool = False
+    """Whether `fire` may be stored although no answer said so."""
+    unconcluded: int | None = None
+    """How many questions had been asked (`engine.firing.proposals`) when an attempt ended of which the outcome is
+    unknown."""
+    failing: Failing | None = None
+    """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
+    before: FireBefore | None = None
+    """The fire before, None if it need not be finished, or was not asked about."""
+    missed_since: int | None = None
+    """The earliest fire (ns) that `fire` stands for as well, None if it stands for itself alone."""
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether the fire that is due had to wait until the one before was finished, or still has to."""
+        return self.before is not None and self.before.waited
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether the fire that is due waits until the one before is finished."""
+        return self.before is not None and self.before.waited and not self.before.is_over
+
+    def block(self, fire: Fire) -> None:
+        """Note that the server keeps the identity of a fire, under which nothing is stored."""
+        self.blocked = fire.fire_time, number_after(fire.taken, fire.sequence)
+
+    def refused(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
+        """Note that a fire was refused; by the guard the server `blocks` its identity.
+
+        After any other refusal the first identity is tried again (`engine.firing.identities`).
+        """
+        if not by_guard:
+            self.refusals, self.given_up, self.blocked = self.refusals + 1, 0, None
+        elif blocks:
+            self.block(fire)
+
+    def number_of(self, fire_time: int) -> int:
+        """Return the number of the identity under which the fire of a fire time is sent."""
+        return self.blocked[1] if self.blocked is not None and self.blocked[0] == fire_time else 0
+
+    def found_landing(self) -> None:
+        """Re-check after the next refusal by the guard too: the last message on the subject was another one."""
+        self.landings += 1
+        self.was_rechecked = self.was_rechecked and self.landings > MAX_LANDINGS_RETRIED
+
+    def back_off(self, limit: int) -> int:
+        """Count a failure and return how long to wait (ns), at most `limit`."""
+        self.attempts += 1
+        return min(FIRST_BACK_OFF_NS << min(self.attempts - 1, 20), limit)

@@ -1,0 +1,428 @@
+"""The schedules for which something is in progress: their stages, and their ends.
+
+The rules:
+
+- `Lifecycle.move` is the only function that changes a stage, and it asserts the table of `engine.holding.flight`.
+- `Lifecycle.end` is the only function that stops holding a schedule, and it reports why.
+
+Cost: two dictionary entries for each schedule in progress.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.events import (
+    Ending,
+    FiresDropped,
+    FiresSkipped,
+    ScheduleEnded,
+    ScheduleLost,
+    SchedulesFailing,
+    StillRefused,
+)
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.contents import Contents
+from nats_scheduler.engine.holding.flight import (
+    FIRST_BACK_OFF_NS,
+    IN_PROGRESS,
+    REFUSED_BACK_OFF_LIMIT_NS,
+    Failing,
+    Flight,
+    Stage,
+)
+from nats_scheduler.engine.holding.held import NO_WAKE, Held
+from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.sharing.ownership import Ownership
+from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+# The schedules whose fires the server refuses at the moment, by reason, and which of them retries next.
+#
+# The rules:
+#
+# - Refusals with the same code are assumed to have the same reason and to end together: a stream that was full, a
+#   missing permission. So for each reason one schedule, the *probe*, retries soon, and the others rest.
+# - A refused fire that is stored in the end starts two others, so that all are back after some round trips; if the
+#   reason persists for others, it costs no more attempts than that.
+# - A probe that is refused again passes its turn on: one schedule with a mistake of its own delays no other.
+# - A schedule that rests is retried now and then anyway, at most `MAX_RESTING_RETRIES_PER_SECOND` for each reason.
+# - A refusal that concerns one subject at one moment (`OF_A_MOMENT`) is no reason that others share. Each such fire
+#   is retried on its own, within `OWN_BACK_OFF_LIMIT_NS` unless there are very many.
+#
+# Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that persists.
+
+PROBE_BACK_OFF_LIMIT_NS = 1 * SECOND
+"""Longest back-off (ns) of the probe: *Live* promises that fires resume within 3 s."""
+
+MAX_RESTING_RETRIES_PER_SECOND = 100
+"""Most resting schedules that are retried in a second, for each reason."""
+
+OF_A_MOMENT = frozenset({10063, 10071, 10163, 10164})
+"""The server's codes for conditions of one subject, or of one message, that end within moments.
+
+Another message is the last one on the subject (10071), as also a leader finds that is behind the node from which the
+schedule was read; or is being stored there (10164), as the fire before is on a leader that has not applied it; or that
+cannot be found out yet (10163). The leader has numbered the message as one before it led (10063).
+All others last until an operator acts, and are the stream's or the account's: no room (10002, 10023, 10047, 10077), no
+permission (403), an option that is off (10109, 10111, 10166); or they are the schedule's own for ever (400, 10054,
+10097, 10165, 10190). That an identity is in process (10158) is no refusal: its outcome is unknown.
+"""
+
+OWN_BACK_OFF_LIMIT_NS = 500 * MILLISECOND
+"""Longest back-off (ns) after a refusal of a moment."""
+
+MAX_OWN_RETRIES_PER_SECOND = 500
+"""Most schedules that are retried in a second after refusals of a moment, for each code."""
+
+RETRIES_PER_STORED = 2
+"""Schedules that retry for each fire that is stored: the number doubles, so 100,000 are back after 17 round trips."""
+
+REMINDER_INTERVAL_NS = 300 * SECOND
+"""A reason that persists is reported again after this time (ns)."""
+
+
+@dataclass(slots=True)
+class _Reason:
+    """The schedules that are refused with one code."""
+
+    reported_at: int
+    is_shared: bool
+    """Whether one schedule retries for all; else each retries on its own."""
+    members: dict[int, Held] = field(default_factory=dict)
+    """By sequence; the one that waits longest is first."""
+    probe: int = 0
+    """The sequence of the schedule that retries for all."""
+    tries_at: int = 0
+    """When (ns) the probe retries, or did."""
+    attempts: int = 0
+
+
+class Refusals:
+    """The refused schedules of one stream."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self.held: dict[int, Held] = {}
+        """The schedules whose fires are refused, by sequence."""
+        self._codes: dict[int, int] = {}
+        self._reasons: dict[int, _Reason] = {}
+
+    def refused(self, held: Held, code: int, attempts: int, now: int) -> int:
+        """Schedule the retry of a fire that was refused at each of its `attempts`; returns the longest wait (ns)."""
+        sequence = held.sequence
+        if self._codes.get(sequence, code) != code:
+            self.discard(sequence)
+        reason = self._reasons.get(code)
+        if reason is None:
+            reason = self._reasons[code] = _Reason(now, code not in OF_A_MOMENT)
+        self.held[sequence], self._codes[sequence] = held, code
+        reason.members.pop(sequence, None)
+        reason.members[sequence] = held
+        if not reason.is_shared:
+            reason.probe = reason.probe or sequence
+            wait = min(FIRST_BACK_OFF_NS << min(attempts - 1, 20), OWN_BACK_OFF_LIMIT_NS)
+            wait = max(wait, len(reason.members) * SECOND // MAX_OWN_RETRIES_PER_SECOND)
+            self._roster.wake(held, now + wait)
+            return wait
+        rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // MAX_RESTING_RETRIES_PER_SECOND)
+        self._roster.wake(held, now + rest)
+        if reason.probe in (0, sequence):
+            wait = min(FIRST_BACK_OFF_NS << min(reason.attempts, 20), PROBE_BACK_OFF_LIMIT_NS)
+            reason.attempts += 1
+            self._probe(reason, now + wait)
+        return reason.tries_at - now if reason.probe == sequence else rest
+
+    def stored(self, sequence: int, now: int) -> None:
+        """Let others retry, since a fire that was refused is stored."""
+        reason = self._reasons[self._codes[sequence]]
+        self.discard(sequence)
+        reason.attempts = 0
+        for other in list(islice(reason.members, RETRIES_PER_STORED if reason.is_shared else 0)):
+            reason.members[other] = held = reason.members.pop(other)
+            self._roster.wake(held, now)
+
+    def retry_soon(self, now: int) -> None:
+        """Let the probe of each reason retry soon: the reason may have ended."""
+        at = now + FIRST_BACK_OFF_NS  # a request for a change is seen before the change is made, and may come often
+        for reason in self._reasons.values():
+            reason.attempts = 0
+            if reason.is_shared and reason.tries_at > at:
+                reason.tries_at = at
+                self._roster.wake(reason.members[reason.probe], at)
+
+    def discard(self, sequence: int) -> None:
+        """Discard a schedule; if it was the probe, the next one is."""
+        del self.held[sequence]
+        code = self._codes.pop(sequence)
+        reason = self._reasons[code]
+        del reason.members[sequence]
+        if not reason.members:
+            del self._reasons[code]
+        elif reason.probe == sequence:
+            self._probe(reason, reason.tries_at)
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the waits as long as they were although the wall clock shows `by` ns less than before."""
+        for reason in self._reasons.values():
+            reason.reported_at -= by
+            reason.tries_at -= by
+
+    def reminders(self, now: int) -> list[tuple[Held, int]]:
+        """Return the probe and the number of schedules of each reason that is due to be reported again."""
+        persisting = [reason for reason in self._reasons.values() if now - reason.reported_at >= REMINDER_INTERVAL_NS]
+        for reason in persisting:
+            reason.reported_at = now
+        return [(reason.members[reason.probe], len(reason.members)) for reason in persisting]
+
+    def reasons(self, most: int) -> list[tuple[int, Failing]]:
+        """Return at most so many schedules by sequence, those that are refused longest first, and why."""
+        flights = ((sequence, held.flight) for sequence, held in islice(self.held.items(), most))
+        return [(sequence, flight.failing) for sequence, flight in flights if flight is not None and flight.failing]
+
+    def _probe(self, reason: _Reason, at: int) -> None:
+        """Make the schedule that waits longest the probe, which retries at an instant (ns) if the reason is shared."""
+        reason.probe, reason.tries_at = next(iter(reason.members)), at
+        if reason.is_shared:
+            self._roster.wake(reason.members[reason.probe], at)
+
+
+class Lifecycle:
+    """The stages of one stream's schedules."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        ownership: Ownership,
+        landed: Landed,
+        emit: Callable[[Action], None],
+        contents: Contents,
+    ) -> None:
+        self.roster = roster
+        self.contents = contents
+        """The bytes of what was read for fires, and what waits for room."""
+        self.ownership = ownership
+        self.landed = landed
+        """What landed on the subjects of schedules, which is forgotten with them."""
+        self.refusals = Refusals(roster)
+        """The schedules whose fires the server refuses."""
+        self.held_back: dict[int, Held] = {}
+        """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.overlap`)."""
+        self.aside: dict[int, Held] = {}
+        """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
+        self._emit = emit
+        self._active: dict[int, Held] = {}
+        """Those whose next fire is in progress, by sequence."""
+        self._unready: dict[int, Held] = {}
+        """Those of them that are not ready, as most are: for instance reading, in flight, or backing off."""
+
+    # -- changes -------------------------------------------------------------------------------------------------
+
+    def move(self, held: Held, stage: Stage) -> None:
+        """Move a schedule to another stage; a flight begins when it stops to wait, and another one when it is done."""
+        flight = held.flight
+        before = Stage.WAITING if flight is None else flight.stage
+        assert stage in before.following, f"{held.subject} went from {before.value} to {stage.value}"
+        if stage in IN_PROGRESS:
+            if flight is None:
+                flight = held.flight = Flight()
+            self._active[held.sequence] = held
+            if stage is Stage.READY:
+                self._unready.pop(held.sequence, None)
+            else:
+                self._unready[held.sequence] = held
+            flight.stage = stage
+        elif stage is Stage.UNPURGEABLE:
+            assert flight is not None, "it was purging before"
+            flight.stage = stage
+        else:
+            self._clear(held)
+            held.flight = None if stage is Stage.WAITING else Flight(stage)
+
+    def set_aside(self, held: Held, until: int | None) -> None:
+        """Look at a schedule again at `until` (ns), or never, which is another holder's, or done and not purged."""
+        self.aside[held.sequence] = held
+        if until is not None:
+            self.roster.wake(held, until)
+
+    def end(self, held: Held, ending: Ending) -> None:
+        """Hold a schedule no longer, and report why."""
+        self.discard(held)
+        self.roster.remove(held.subject)
+        if self.ownership.is_ours(held):
+            self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+            if is_lost(held, ending):
+                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
+
+    def discard(self, held: Held) -> None:
+        """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
+        flight = held.flight
+        if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
+            code, description, _since = flight.failing
+            first = held.fire_time if flight.missed_since is None else flight.missed_since
+            self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
+        elif flight is not None and flight.before is not None and self._is_lost_waiting(held, flight):
+            count = max(held.count(held.fire_time - 1, flight.before.asked_at), 1)
+            overlap = held.terms.policies.overlap
+            self._emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
+        self._clear(held)
+        self.landed.forget(held)
+        self.contents.forget(held.sequence)
+
+    def _is_lost_waiting(self, held: Held, flight: Flight) -> bool:
+        """Return whether a fire that waited for the one before is not sent any more."""
+        waited = flight.before is not None and flight.before.waited and flight.stage in IN_PROGRESS
+        return waited and flight.stage is not Stage.IN_FLIGHT and self.ownership.is_ours(held)
+
+    def _clear(self, held: Held) -> None:
+        sequence = held.sequence
+        if held.flight is not None:
+            self.contents.leave(held.flight)
+        self._active.pop(sequence, None)
+        self._unready.pop(sequence, None)
+        if sequence in self.refusals.held:
+            self.refusals.discard(sequence)
+        if sequence in self.held_back:
+            del self.held_back[sequence]
+        self.aside.pop(sequence, None)
+        if self.ownership.neglected:
+            self.ownership.excuse(held)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def in_stage(self, subject: str, sequence: int, stage: Stage) -> Held | None:
+        """Return a schedule if it is still held and in this stage."""
+        held = self.roster.exactly(subject, sequence)
+        return held if held is not None and held.flight is not None and held.flight.stage is stage else None
+
+    def awaiting(self, fire: Fire) -> Held | None:
+        """Return the schedule that waits for the outcome of this very fire."""
+        held = self._active.get(fire.sequence)
+        if held is None or held.flight is None or held.flight.fire is not fire:
+            return None
+        return held if held.flight.stage is Stage.IN_FLIGHT else None
+
+    def active(self, sequence: int) -> Held | None:
+        """Return the schedule with this sequence if its next fire is in progress."""
+        return self._active.get(sequence)
+
+    def all_active(self) -> list[Held]:
+        """Return the schedules whose next fire is in progress."""
+        return list(self._active.values())
+
+    def is_aside(self, held: Held) -> bool:
+        """Return whether a schedule is another holder's and due, or done and could not be purged."""
+        return held.sequence in self.aside
+
+    def all_not_waiting(self) -> list[Held]:
+        """Return the schedules that do more than wait for their time, those of other holders first."""
+        return list({**self.aside, **self._active}.values())
+
+    def failing(self) -> list[Held]:
+        """Return our schedules whose fires the server refuses."""
+        return [held for held in self.refusals.held.values() if self.ownership.is_ours(held)]
+
+    def all_held_back(self) -> list[Held]:
+        """Return our schedules whose fires wait until the one before is finished."""
+        return [held for held in self.held_back.values() if self.ownership.is_ours(held)]
+
+    def earliest_to_send(self) -> int | None:
+        """Return the earliest send time (ns) in progress, by whichever instance, of what is not held back."""
+        return min(
+            (held.send_time for held in self.all_not_waiting() if held.sequence not in self.held_back), default=None
+        )
+
+    def active_in(self, request: RemovalRequested) -> list[Held]:
+        """Return the schedules in progress whose messages a request may remove."""
+        if request.sequence is not None:
+            found = [self.active(request.sequence)]
+        elif request.filter is None:
+            found = [*self.all_active()]
+        elif is_literal_subject(request.filter):
+            found = [self.roster.on(request.filter)]
+        else:
+            return [held for held in self.all_active() if subject_matches(held.subject, request.filter)]
+        return [held for held in found if held is not None]
+
+    def earliest_unsettled(self) -> int | None:
+        """Return the send time (ns) of our earliest fire in progress that is not stored, refused or held back.
+
+        Those that are ready are left out: each is woken at its send time (`Roster.next_wake`).
+        """
+        shards, refused, held_back = self.ownership.shards, self.refusals.held, self.held_back
+        # Asked once a second, in a burst of everything in its look-ahead: no call for each.
+        send_times = [
+            held.send_time if held.jitters else held.fire_time
+            for held in self._unready.values()
+            if held.shard in shards
+            and held.sequence not in refused
+            and held.sequence not in held_back
+            and (held.flight is None or held.flight.fire is None or not held.flight.fire.stored_as)
+        ]
+        return min(send_times, default=None)
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the back-offs as long as they were although the wall clock shows `by` ns less than before."""
+        for held in self.all_not_waiting():
+            waits = held.flight is not None and held.flight.stage in (Stage.BACKING_OFF, Stage.HELD_BACK, Stage.PURGING)
+            if waits and held.wake != NO_WAKE:
+                self.roster.wake(held, held.wake - by)
+        self.refusals.clock_stepped_back(by)
+
+
+def is_lost(held: Held, ending: Ending) -> bool:
+    """Return whether a schedule ended before a fire that its publisher expects.
+
+    A TTL of its own that ends a schedule which has fired before was given to do that.
+    """
+    if ending is Ending.EXPIRED:
+        return held.fire_time == held.first_fire()
+    return ending in (Ending.MAX_AGE, Ending.LIMITS)
+
+
+def is_failing(held: Held) -> bool:
+    """Return whether the server refuses the fires of a schedule."""
+    return held.flight is not None and held.flight.failing is not None
+
+
+def has_ended(held: Held, now: int) -> bool:
+    """Return whether a schedule's TTL has run out, and no fire that was due before is still to be sent.
+
+    One that the server refuses, or that waits for the fire before, is given up then, as if the server itself removed
+    the schedule.
+    """
+    if held.expires > now:
+        return False
+    return held.only_expires if held.flight is None else is_failing(held) or held.flight.is_held_back
+
+
+# Report how many schedules are failing, and now and then of each that it still is.
+#
+# The rule: a number is reported when it has changed, and a schedule again as often as `engine.holding.lifecycle` says.
+# Cost: nothing while no fire is refused.
+
+
+class FailingReports:
+    """The reports about the failing schedules of one stream."""
+
+    def __init__(self, refusals: Refusals, emit: Callable[[Action], None]) -> None:
+        self._refusals = refusals
+        self._emit = emit
+        self._reported = 0
+
+    def report(self, now: int) -> None:
+        """Report what has changed by `now` (ns), and what lasts."""
+        refusals = self._refusals
+        if not refusals.held and not self._reported:
+            return
+        if len(refusals.held) != self._reported:
+            self._reported = len(refusals.held)
+            self._emit(Report(SchedulesFailing(self._reported)))
+        for held, count in refusals.reminders(now):
+            assert held.flight is not None, "what is refused is in progress"
+            assert held.flight.failing is not None, "and known to be refused"
+            code, description, since = held.flight.failing
+            self._emit(Report(StillRefused(held.subject, held.sequence, code, description, since, count)))

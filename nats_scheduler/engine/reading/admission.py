@@ -1,0 +1,312 @@
+"""Hold a schedule that was read, or let it wait for a place if the operator limits how many are held.
+
+The rules:
+
+- A schedule that waits is rejected: it is listed and reported as rejected, and fires nothing. When it is held later, it
+  continues with its next fire; an `@at` schedule whose time has passed meanwhile ends.
+- Before the engine is live no schedule waits, however often a place changes hands while the stream is read.
+- A schedule that is held after it waited is read first, since a removal during the wait goes unnoticed.
+
+The places themselves are in `engine.reading.admission`.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.firing.calendars import Calendars
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
+from nats_scheduler.engine.holding.roster import NewSchedule, Roster
+from nats_scheduler.engine.inputs import RemovalRequested, Version
+from nats_scheduler.engine.reading.inactive import Inactive, rejected_schedule
+from nats_scheduler.engine.removing.purges import MAX_SUPERSEDED, Backlog, Purges
+from nats_scheduler.engine.sharing.holdings import Holdings
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.rejection import Rejection
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import Restrictions
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.message.timetable import first_fire_of
+
+# Which schedules of a stream are held if the operator limits how many.
+#
+# The rule: the oldest stored schedules have the places, by the sequence of the message that is the last on its
+# subject. That follows from what is stored alone, so that every instance holds the same ones, before and after a
+# restart. So a schedule that is replaced while others wait goes to the end of the queue: its message is the youngest.
+#
+# A place becomes free when a schedule is not held any more: it was removed, overwritten, or replaced by an invalid
+# one. Then the oldest that waits is held. Fires that came due while it waited are not made up: they would be hours
+# late.
+#
+# Cost: nothing without a limit; otherwise two heap entries a schedule.
+
+
+class Places:
+    """The places of one stream, and the schedules that wait for one."""
+
+    def __init__(self, roster: Roster, restrictions: Restrictions) -> None:
+        self._roster = roster
+        self._restrictions = restrictions
+        self._most = restrictions.max_schedules
+        self.is_limited = self._most is not None
+        """Whether the operator set a limit."""
+        self._waiting: dict[str, Held] = {}
+        self._oldest: list[tuple[int, str]] = []
+        """Schedules that wait, as a heap; stale entries are skipped."""
+        self._youngest: list[tuple[int, str]] = []
+        """Schedules that are held, as a heap by their negative sequences; stale entries are skipped."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def waiting_on(self, subject: str) -> Held | None:
+        """Return the schedule on a subject that waits for a place."""
+        return self._waiting.get(subject)
+
+    def all_waiting(self) -> list[Held]:
+        """Return the schedules that wait."""
+        return list(self._waiting.values())
+
+    def wait(self, held: Held) -> None:
+        """Let a schedule wait; it replaces an earlier version of it."""
+        self._waiting[held.subject] = held
+        heapq.heappush(self._oldest, (held.sequence, held.subject))
+
+    def discard(self, subject: str) -> None:
+        """Discard the schedule that waits on a subject, if there is one."""
+        self._waiting.pop(subject, None)
+
+    def placed(self, held: Held) -> None:
+        """Note that a schedule has a place."""
+        if self._most is not None:
+            heapq.heappush(self._youngest, (-held.sequence, held.subject))
+
+    def take_next(self) -> Held | None:
+        """Take the oldest schedule that waits if there is a place for it."""
+        if self._most is None or len(self._roster) >= self._most or self._first_waiting() is None:
+            return None
+        _sequence, subject = heapq.heappop(self._oldest)
+        return self._waiting.pop(subject)
+
+    def misplaced(self) -> Held | None:
+        """Return the youngest schedule with a place if an older one waits and no place is free."""
+        waiting = self._first_waiting()
+        if self._most is None or waiting is None or len(self._roster) < self._most:
+            return None
+        held = self._last_held()
+        return held if held is not None and held.sequence > waiting else None
+
+    def rejection_of(self, held: Held) -> Rejection:
+        """Return the rejection that says that there is no place for a schedule."""
+        restrictions, most = self._restrictions, self._most or 0
+        rejection = restrictions.number_fault(held.terms.dialect.schedule, held.pattern.text, most)
+        assert rejection is not None, "a schedule waits only if there is a limit"
+        return rejection
+
+    def _first_waiting(self) -> int | None:
+        """Return the sequence of the oldest schedule that waits."""
+        oldest = self._oldest
+        while oldest and not _is(self._waiting.get(oldest[0][1]), oldest[0][0]):
+            heapq.heappop(oldest)
+        return oldest[0][0] if oldest else None
+
+    def _last_held(self) -> Held | None:
+        youngest = self._youngest
+        while youngest:
+            sequence, subject = youngest[0]
+            held = self._roster.exactly(subject, -sequence)
+            if held is not None:
+                return held
+            heapq.heappop(youngest)
+        return None
+
+
+def _is(held: Held | None, sequence: int) -> bool:
+    return held is not None and held.sequence == sequence
+
+
+class Collaborators(NamedTuple):
+    """The parts of the engine that act on a schedule when it is held."""
+
+    lifecycle: Lifecycle
+    course: Course
+    outcomes: Outcomes
+    purges: Purges
+    holdings: Holdings
+    backlog: Backlog
+    inactive: Inactive
+    calendars: Calendars
+    lifetimes: Lifetimes
+
+
+class Admission:
+    """Decides which schedules of one stream are held."""
+
+    def __init__(self, collaborators: Collaborators, places: Places) -> None:
+        self._lifecycle = collaborators.lifecycle
+        self._roster = collaborators.lifecycle.roster
+        self._course = collaborators.course
+        self._outcomes = collaborators.outcomes
+        self._purges = collaborators.purges
+        self._holdings = collaborators.holdings
+        self._backlog = collaborators.backlog
+        self._inactive = collaborators.inactive
+        self._calendars = collaborators.calendars
+        self._lifetimes = collaborators.lifetimes
+        self._places = places
+        self.is_live = False
+        """Whether the engine is live; set by the engine."""
+
+    def accept(self, held: Held, before: Held | None, now: int) -> None:
+        """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
+        replaced = self._inactive.discard(held.subject)
+        if self._places.is_limited and (before is None or len(self._places)):
+            self._enqueue(held, before, now)
+        else:
+            self._hold(held, before)
+            self._begin(held)
+        if isinstance(replaced, PausedSchedule):
+            self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
+
+    def hold_far(self, definition: Definition, message: StoredMessage) -> bool:
+        """Hold a new schedule without policies at once as a far one, as nearly all are; returns whether it does.
+
+        Nothing of it has to be looked at before its time, so it is never made an object.
+        """
+        subject, sequence, stored_at, _block, _body = message
+        pattern, terms = definition
+        fire_time = first_fire_of(pattern, stored_at)
+        if (
+            fire_time is None
+            or self._places.is_limited
+            or self._lifetimes.max_age
+            or self._holdings.may_be_settled(fire_time)
+            or self._inactive.at(subject)
+            or self._lifetimes.expiry(message, None) != NO_EXPIRY
+        ):
+            return False
+        wake = self._course.first_read_at(fire_time, terms.source)
+        new = NewSchedule(subject, sequence, definition, stored_at, fire_time, wake)
+        shard = self._roster.hold_far(new)
+        if shard is None:
+            return False
+        if self.is_live:
+            self._backlog.accepted_far(subject, sequence, fire_time, shard)
+        return True
+
+    def supersede(self, subject: str, sequence: int, before: Version) -> None:
+        """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.
+
+        Everything below it is purged: a read may have found it before the follower delivered the versions in between.
+        """
+        self._purge(subject, sequence - 1, before)
+
+    def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
+        """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
+        subject = message.subject
+        if self._inactive.at(subject) < message.sequence and not (has_landed and self.is_waiting(subject)):
+            self.discard(subject)
+
+    def discard(self, subject: str) -> None:
+        """Discard what is rejected or waits on a subject: another message is the last one there."""
+        self._inactive.discard(subject)
+        self._places.discard(subject)
+
+    def cancelled(self, subject: str, sequence: int) -> None:
+        """End a schedule that waits if the message with that sequence cancelled it."""
+        waiting = self._places.waiting_on(subject)
+        if waiting is not None and waiting.sequence < sequence:
+            self.discard(subject)
+            self._purge(subject, waiting.sequence, _version(waiting))
+
+    def is_waiting(self, subject: str) -> bool:
+        """Return whether a schedule waits for a place; while it does, its fires are not owed."""
+        return self._places.waiting_on(subject) is not None
+
+    def settles_nothing_of(self) -> Iterator[int]:
+        """Yield the sequences of our rejected schedules, of which nothing is settled."""
+        for subject, rejected in self._inactive.rejected.items():
+            is_ours = self._lifecycle.ownership.is_ours_on(subject)
+            if is_ours and not (rejected.is_paused or self.is_waiting(subject)):
+                yield rejected.sequence
+
+    def fill_places(self, now: int) -> None:
+        """Hold schedules that wait, oldest first, until no place is free."""
+        while len(self._places):
+            if (misplaced := self._places.misplaced()) is not None:
+                self._displace(misplaced)
+            if (held := self._places.take_next()) is None:
+                return
+            was_rejected = self._inactive.discard(held.subject)
+            has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
+            self._hold(held, None)
+            if not (has_waited and self.is_live):
+                self._begin(held)
+            elif self._outcomes.join_late(held, now):
+                self._backlog.accepted(held)
+
+    def removal_requested(self, request: RemovalRequested) -> None:
+        """Re-check the schedule on the one subject that a request names, if places are limited.
+
+        What other requests removed is found a moment later (`engine.removing.removals`): to search all that is held
+        at each request would cost more than the request.
+        """
+        if self._places.is_limited and request.filter is not None and is_literal_subject(request.filter):
+            held = self._roster.on(request.filter)
+            if held is not None:
+                self._course.recheck_waiting(held)
+
+    def gone(self, subject: str, sequence: int) -> None:
+        """Discard what is rejected, paused or waits on a subject if that message is not stored any more."""
+        waiting = self._places.waiting_on(subject)
+        if self._inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
+            self.discard(subject)
+
+    def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
+        if before is not None:
+            self._lifecycle.end(before, Ending.REPLACED)
+            self.supersede(held.subject, held.sequence, _version(before))
+        self._places.wait(held)
+        self.fill_places(now)
+        if self._places.waiting_on(held.subject) is held:
+            self._reject(held)
+
+    def _displace(self, held: Held) -> None:
+        """Let the youngest schedule wait again: an older one was read after it."""
+        self._lifecycle.end(held, Ending.REPLACED)
+        held.flight = None
+        self._places.wait(held)
+        self._reject(held)
+
+    def _reject(self, held: Held) -> None:
+        rejection = self._places.rejection_of(held)
+        self._inactive.reject(rejected_schedule(held, rejection), is_live=self.is_live)
+
+    def _hold(self, held: Held, before: Held | None) -> None:
+        self._roster.hold(held)
+        if isinstance(held, HeldWithPolicies) and held.calendars:
+            self._calendars.hold(held, is_live=self.is_live)
+        self._places.placed(held)
+        if before is not None:
+            self._lifecycle.discard(before)
+            self.supersede(held.subject, held.sequence, _version(before))
+
+    def _begin(self, held: Held) -> None:
+        if self.is_live:
+            self._backlog.accepted(held)
+        self._holdings.begin(held)
+
+    def _purge(self, subject: str, through: int, known: Version) -> None:
+        if self.is_live and self._lifecycle.ownership.is_ours_on(subject):
+            self._purges.purge_versions(subject, through, known)
+        else:
+            self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self.is_live else None)
+
+
+def _version(held: Held) -> Version:
+    return Version(held.sequence, held.stored_at)

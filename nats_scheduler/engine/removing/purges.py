@@ -1,0 +1,435 @@
+"""Purge the messages of schedules that are done, and of versions that were replaced.
+
+The rules:
+
+- *Purge last*: a schedule that is done stays held, and fires nothing, until the server has purged it.
+- A schedule of another holder is purged by that holder. It stays held until the holder's request is received on the
+  API, so that memory follows what the stream holds; if none is received, it is purged here after a while, since to
+  purge twice is harmless.
+- A roll-up that the fire itself cannot do (`StreamRules.rolls_up_by_purge`) is a purge of the target below the fire.
+  The schedule is purged after it: until then a restart finds the fire and its schedule, and does it again. Those of
+  other holders are kept until the holder's request is received, or until their shards are ours.
+- Purges wait while a burst lasts: fires go first, because the server purges more slowly than it stores.
+
+Cost: an entry in a queue for each purge.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import chain, islice
+
+from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
+from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleAccepted, ScheduleEndsEarly
+from nats_scheduler.engine.firing.sending import InFlight
+from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.inputs import PurgeConcluded, RemovalRequested, SchedulesPurged, Version
+from nats_scheduler.engine.reading.inactive import Inactive
+from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.schedule.instants import SECOND
+
+OTHER_HOLDER_LIMIT_NS = 30 * SECOND
+"""A schedule of another holder that was due so long ago is taken for gone, and is read; one that is done is purged."""
+
+MAX_PURGES_PER_STEP = 256
+"""So many purges are ordered in one step, so that what is due does not have to wait."""
+
+MAX_REQUESTED_BY_OTHERS = 1_000
+"""Purges requested by other holders that are kept: the request may be lost if its sender is gone."""
+
+MAX_PURGED_KEPT = 10_000
+"""Purges that are kept at most if the server may undo them."""
+
+PURGED_KEPT_NS = 300 * SECOND
+"""How long a purge is kept: a server of 2.10 writes its state to disk every two minutes."""
+
+OLD_VERSIONS_RETRY_NS = 5 * SECOND
+"""Wait before old versions that could not be purged are tried again, all together."""
+
+
+@dataclass(slots=True)
+class RollUp:
+    """A target that is to be rolled up by a purge."""
+
+    through: int
+    """Everything on it up to this sequence is to be purged: a fire was stored behind that."""
+    shard: int
+    """That of the schedule."""
+    is_ordered: bool = False
+    """Whether the purge waits, or was sent and has not succeeded."""
+    behind: list[PurgeSchedule] = field(default_factory=list)
+    """What is purged after it: the schedules that are done."""
+
+
+class Purges:
+    """The purges of one stream."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        in_flight: InFlight,
+        emit: Callable[[Action], None],
+        *,
+        may_return: bool,
+        rolls_up: bool,
+    ) -> None:
+        """Purge what is done; it `may_return` if a server that is killed undoes its last purges (2.10)."""
+        self.rolls_up = rolls_up
+        """Whether fires roll up their targets by purges."""
+        self._lifecycle = lifecycle
+        self._in_flight = in_flight
+        self._emit = emit
+        self._may_return = may_return
+        self._queue: deque[PurgeSchedule] = deque()
+        self._purged: dict[tuple[str, int], tuple[int, int]] = {}
+        """What was purged, by subject and sequence: when it was stored, and when it was purged (ns)."""
+        self.old_versions: dict[tuple[str, Version | None], int] = {}
+        """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
+        self._old_versions_retry_at = 0
+        self._roll_ups: dict[str, RollUp] = {}
+        """By target, ours and those of other holders."""
+        self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
+        """What other holders requested to purge last: subject, sequence, and the schedule."""
+        self.outstanding = 0
+        """Purges that wait, or were ordered and are not concluded."""
+
+    @property
+    def unfinished(self) -> int:
+        """Purges that wait, were ordered, or are of old versions and failed."""
+        return self.outstanding + len(self.old_versions)
+
+    def may_be_stored(self) -> Iterator[tuple[str, Version, int]]:
+        """Yield versions that are done and may be stored, by subject, each with the last sequence to be purged."""
+        for (subject, version), through in self.old_versions.items():
+            if version is not None:
+                yield subject, version, through
+        for (subject, sequence), (stored_at, _purged_at) in self._purged.items():
+            yield subject, Version(sequence, stored_at), sequence
+
+    def purge(self, held: Held, ending: Ending = Ending.FIRED) -> None:
+        """Purge a schedule that is done if it is ours, or else wait until its holder does."""
+        lifecycle = self._lifecycle
+        if lifecycle.ownership.is_ours(held):
+            self.purge_now(held, ending)
+            return
+        lifecycle.move(held, Stage.DONE_ELSEWHERE)
+        assert held.flight is not None, "what is done has a flight"
+        held.flight.ending = ending
+        lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
+
+    def purge_now(self, held: Held, ending: Ending) -> None:
+        """Purge a schedule that is done, whichever instance holds it."""
+        self._lifecycle.move(held, Stage.PURGING)
+        self._lifecycle.roster.cancel_wake(held)
+        assert held.flight is not None, "what is done has a flight"
+        held.flight.ending = ending
+        self.purge_subject(held)
+
+    def purge_subject(self, held: Held) -> None:
+        """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
+        through = self._lifecycle.landed.last_on(held)
+        known = Version(held.sequence, held.stored_at)
+        roll_up = self._roll_ups.get(held.terms.target) if held.terms.rollup else None
+        if roll_up is None:
+            self.purge_versions(held.subject, through, known)
+        else:
+            roll_up.behind.append(PurgeSchedule(held.subject, through, None, known))
+            self._order(held.terms.target, roll_up)
+
+    def roll_up(self, target: str, through: int, shard: int) -> None:
+        """Have a target purged up to a sequence, since a fire of a schedule in this shard is stored behind that."""
+        if through <= 0:
+            return
+        known = self._roll_ups.get(target)
+        if known is None:
+            known = self._roll_ups[target] = RollUp(through, shard)
+        elif through > known.through:
+            known.through, known.shard, known.is_ordered = through, shard, False
+        if shard in self._lifecycle.ownership.shards or known.behind:
+            self._order(target, known)
+
+    def take_over(self, shards: AbstractSet[int]) -> None:
+        """Roll up what the earlier holders of these shards may not have rolled up."""
+        for target, roll_up in self._roll_ups.items():
+            if roll_up.shard in shards:
+                self._order(target, roll_up)
+
+    def roll_ups(self) -> Iterable[tuple[str, int, int]]:
+        """Return what may still be to be rolled up: targets, each with the last sequence to be purged, and a shard."""
+        return [(target, one.through, one.shard) for target, one in self._roll_ups.items()]
+
+    def _order(self, target: str, roll_up: RollUp) -> None:
+        if not roll_up.is_ordered:
+            roll_up.is_ordered = True
+            self.purge_versions(target, roll_up.through)
+
+    def _rolled_up(self, target: str, through: int) -> None:
+        """Purge the schedules that waited until their target was rolled up to a sequence, or cannot be."""
+        known = self._roll_ups.get(target)
+        if known is not None and through >= known.through:
+            del self._roll_ups[target]
+            self.outstanding += len(known.behind)
+            self._queue.extend(known.behind)
+
+    def purge_versions(self, schedule: str, through: int, known: Version | None = None) -> None:
+        """Have every version of a schedule up to sequence `through` purged, once no burst lasts.
+
+        One of them is `known`.
+        """
+        self.outstanding += 1
+        self._queue.append(PurgeSchedule(schedule, through, None, known))
+
+    def purge_returned(self, now: int) -> None:
+        """Purge again what was purged and may be stored again: the server may have been killed."""
+        self._purged = {key: times for key, times in self._purged.items() if now - times[1] <= PURGED_KEPT_NS}
+        for (schedule, sequence), (stored_at, _purged_at) in self._purged.items():
+            self.outstanding += 1
+            self._queue.append(PurgeSchedule(schedule, sequence, stored_at, Version(sequence, stored_at)))
+
+    def release(self, now: int, *, is_open: bool) -> bool:
+        """Order the purges that wait, unless a burst lasts; returns whether there are more."""
+        if not self._queue and not self.old_versions:
+            return False
+        if self._in_flight.is_burst(len(self._queue), now):
+            return False
+        if self.old_versions and is_open and now >= self._old_versions_retry_at:
+            old_versions, self.old_versions = self.old_versions, {}
+            for (schedule, known), through in old_versions.items():
+                self.purge_versions(schedule, through, known)
+        for _ in range(min(MAX_PURGES_PER_STEP, len(self._queue))):
+            self._emit(self._queue.popleft())
+        return bool(self._queue)
+
+    def concluded(self, conclusion: PurgeConcluded | SchedulesPurged, now: int) -> None:
+        """End a schedule that was purged, or try again."""
+        if isinstance(conclusion, SchedulesPurged):
+            self._were_purged(conclusion, now)
+            return
+        self.outstanding -= 1
+        schedule, through, failure = conclusion.schedule, conclusion.through, conclusion.failure
+        held = self._purging(schedule, through)
+        if failure is None or conclusion.refused or conclusion.denied:
+            self._rolled_up(schedule, through)
+        if failure is not None:
+            self._emit(Report(PurgeFailed(schedule, through, failure, conclusion.refused)))
+        if held is None or held.flight is None:
+            if failure is not None and not conclusion.refused and (schedule, through) not in self._purged:
+                self._keep_old_versions(conclusion, now)
+        elif failure is None:
+            self._keep_purged(held, now)
+            self._lifecycle.end(held, held.flight.ending)
+        else:
+            if conclusion.denied:
+                self._lifecycle.ownership.deny(held, failure, now)
+            if conclusion.refused:
+                self._lifecycle.move(held, Stage.UNPURGEABLE)
+                self._lifecycle.set_aside(held, None)
+            else:
+                self._lifecycle.set_aside(held, now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))
+
+    def _were_purged(self, purged: SchedulesPurged, now: int) -> None:
+        self.outstanding -= len(purged.schedules)
+        for schedule, through in zip(purged.schedules, purged.throughs, strict=True):
+            self._rolled_up(schedule, through)
+            held = self._purging(schedule, through)
+            if held is not None and held.flight is not None:
+                self._keep_purged(held, now)
+                self._lifecycle.end(held, held.flight.ending)
+
+    def requested_on(self, subject: str, below: int | None) -> None:
+        """Note a request to purge a subject below this sequence, or all of it."""
+        roll_up = self._roll_ups.get(subject)
+        if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
+            self._rolled_up(subject, roll_up.through)
+        self.requested_by_holder(self._lifecycle.roster.on(subject), below)
+
+    def requested_by_holder(self, held: Held | None, below: int | None) -> None:
+        """End a schedule that is done, when its holder requests to purge what is below this sequence."""
+        if held is None or held.flight is None or self._lifecycle.ownership.is_ours(held):
+            return
+        if held.flight.stage not in DONE:
+            return
+        if below is None or held.sequence < below:
+            through = self._lifecycle.landed.last_on(held)
+            self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
+            self._lifecycle.end(held, held.flight.ending)
+
+    def next_retry(self) -> int | None:
+        """Return when (ns) old versions that could not be purged are tried again, None if there are none."""
+        return self._old_versions_retry_at if self.old_versions else None
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep that wait as long as it was although the wall clock shows `by` ns less than before."""
+        self._old_versions_retry_at -= by
+
+    def _purging(self, schedule: str, through: int) -> Held | None:
+        """Return the schedule whose purge up to a sequence was concluded, None if it is not held any more."""
+        held = self._lifecycle.roster.on(schedule)
+        if held is None or held.flight is None or held.flight.stage is not Stage.PURGING:
+            return None
+        return held if self._lifecycle.landed.last_on(held) == through else None
+
+    def _keep_purged(self, held: Held, now: int) -> None:
+        if self._may_return:
+            if len(self._purged) >= MAX_PURGED_KEPT:
+                del self._purged[next(iter(self._purged))]
+            self._purged[held.subject, held.sequence] = held.stored_at, now
+
+    def _keep_old_versions(self, conclusion: PurgeConcluded, now: int) -> None:
+        """Keep versions that are not held any more and are still stored."""
+        if not self.old_versions:
+            self._old_versions_retry_at = now + OLD_VERSIONS_RETRY_NS
+        key = conclusion.schedule, conclusion.known
+        self.old_versions[key] = max(self.old_versions.get(key, 0), conclusion.through)
+
+
+# What is reported and purged late: schedules, rejected ones and old versions of shards that this instance has gained.
+#
+# An earlier holder may have done it already; doing it twice is harmless.
+# The rule: each step does one slice, and none while many outcomes are outstanding, so that due fires need not wait.
+#
+# Cost: one check of each of them when shards are gained.
+
+MAX_SUPERSEDED = 10_000
+"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
+
+MAX_UNREPORTED = 10_000
+"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
+
+MAX_CHECKS_PER_STEP = 256
+"""Subjects that are checked in one step: each may lead to a log line or a request."""
+
+MAX_OUTSTANDING = 2_048
+"""While more outcomes of fires and purges than this are outstanding, the backlog waits."""
+
+
+class Backlog:
+    """What one stream's engine has yet to report and to purge."""
+
+    def __init__(
+        self,
+        inactive: Inactive,
+        lifecycle: Lifecycle,
+        purges: Purges,
+        lifetimes: Lifetimes,
+        emit: Callable[[Action], None],
+        unreported: Callable[[str, int], Held | None],
+    ) -> None:
+        """Begin with nothing.
+
+        `unreported` returns a schedule, by subject and sequence, that is held and that no earlier holder has reported.
+        """
+        self._inactive = inactive
+        self._lifecycle = lifecycle
+        self._ownership = lifecycle.ownership
+        self._purges = purges
+        self._lifetimes = lifetimes
+        self._emit = emit
+        self._unreported = unreported
+        self._accepted: dict[str, int] = {}
+        self._superseded: dict[str, tuple[int, Version]] = {}
+        self._superseded_at: dict[int, str] = {}
+        """The subjects of those, by the sequences of the versions that are known."""
+        self._left: Iterator[None] | None = None
+        """What is left to check; None if there is nothing."""
+
+    def accepted(self, held: Held) -> None:
+        """Report a schedule that is held: at once, or when this instance gains its shard."""
+        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time, held.shard)
+        if is_told and (ending := self._lifetimes.early(held)):
+            ends = self._lifetimes.ends(held)
+            self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
+
+    def accepted_far(self, subject: str, sequence: int, fire_time: int, shard: int) -> bool:
+        """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
+        if shard in self._ownership.shards:
+            self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
+            return True
+        if len(self._accepted) >= MAX_UNREPORTED:
+            del self._accepted[next(iter(self._accepted))]
+        self._accepted[subject] = sequence
+        return False
+
+    def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
+        """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
+        if (before := self._superseded.get(subject)) is not None:
+            self._superseded_at.pop(before[1].sequence, None)
+        if most is not None and len(self._superseded) >= most:
+            self._discard(next(iter(self._superseded)))
+        self._superseded[subject] = through, known
+        self._superseded_at[known.sequence] = subject
+
+    def noted(self) -> dict[str, tuple[int, Version]]:
+        """Return the old versions that are noted, by subject, and through which sequence they are to be purged."""
+        return dict(self._superseded)
+
+    def removal_requested(self, request: RemovalRequested) -> None:
+        """Discard the old versions noted on a subject if their holder asked for their removal."""
+        wanted = request.filter
+        if request.sequence is not None:
+            wanted = self._superseded_at.get(request.sequence)
+        if wanted is not None and wanted in self._superseded and not self._ownership.is_ours_on(wanted):
+            self._discard(wanted)
+
+    def _discard(self, subject: str) -> tuple[int, Version]:
+        through, known = self._superseded.pop(subject)
+        self._superseded_at.pop(known.sequence, None)
+        return through, known
+
+    def begin_with(self, shards: frozenset[int]) -> None:
+        """Report what is held and rejected in these shards and purge old versions, from the next step on."""
+        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_others:
+            purges = self._purge_superseded(shards), self._purge_again(shards)
+            self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
+
+    def work(self, outstanding: int) -> bool:
+        """Do one slice of what is left; returns whether to continue at once.
+
+        Nothing is done while too many fires and purges are `outstanding`.
+        """
+        if self._left is None or outstanding > MAX_OUTSTANDING:
+            return False  # an outcome will call the engine again
+        is_more = sum(1 for _ in islice(self._left, MAX_CHECKS_PER_STEP)) == MAX_CHECKS_PER_STEP
+        if not is_more:
+            self._left = None
+        return is_more
+
+    def _report_accepted(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._accepted):
+            if subject in self._accepted and self._is_ours(subject, shards):
+                held = self._unreported(subject, self._accepted.pop(subject))
+                if held is not None:
+                    self.accepted(held)
+            yield
+
+    def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject, known in list(self._inactive.rejected.items()):
+            if self._inactive.rejected.get(subject) is known and self._is_ours(subject, shards):
+                self._inactive.report(known)
+            yield
+
+    def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._superseded):
+            if subject in self._superseded and self._is_ours(subject, shards):
+                self._purges.purge_versions(subject, *self._discard(subject))
+            yield
+
+    def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
+        """Repeat the recent purge requests of an earlier holder, whose answers may not have been received."""
+        asked_for = self._purges.requested_by_others
+        for _ in range(len(asked_for)):
+            if asked_for:
+                subject, through, done = asked_for.popleft()
+                if self._is_ours(subject, shards):
+                    self._purges.purge_versions(subject, through, done)
+                else:
+                    asked_for.append((subject, through, done))
+            yield
+
+    def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
+        shard = shard_of(subject)
+        return shard in gained and shard in self._ownership.shards

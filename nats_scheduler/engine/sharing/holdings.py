@@ -1,0 +1,279 @@
+"""What this instance holds of a stream: its shards, and what earlier holders of them had settled.
+
+Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
+Schedules of other shards only wait: they advance with the generated messages that are read back, and fire nothing.
+
+The rules:
+
+- A shard that is lost stops at once: no fire of it begins, and what is in flight is concluded and not repeated.
+- A shard that is gained continues where the stream and the checkpoint of its last holder say; what is overdue fires at
+  once. Two holders at the same time do the same work twice, and the server keeps one of each fire.
+- A checkpoint covers the shards that its writer held. Refused fires for which it has no room bound its instant: they
+  would be lost otherwise.
+- The schedules of a calendar that is not known wait, and hold back nothing: a checkpoint names the calendar, and up to
+  when they are settled.
+- A checkpoint counts in send times: each fire that was to be sent by its instant is settled. A fire between its fire
+  time and its send time is therefore not, and it holds back none of the others. Every instance that reads the
+  checkpoint computes the same send times.
+- A schedule that sends each missed fire (`X-Missed: all`) must know where its backlog begins: with the next fire that
+  is not settled. A checkpoint names that fire if it is refused. Where nothing shows which fires are stored, there is no
+  backlog (`HeldWithPolicies.is_known`).
+
+A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
+So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
+
+Cost: one check of each schedule in progress when shards change hands, and some microseconds for each that does.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import nsmallest
+from itertools import chain, islice
+
+from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.holding.flight import Stage
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldElsewhere, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.message.policies import Kept
+from nats_scheduler.message.stored import StoredMessage
+
+MAX_UNSETTLED_PER_SHARD = 32
+"""Most exceptions that a checkpoint names for each shard held, so that those of all holders fit into one value.
+
+Refused fires come first, by their times. Fires that wait for the one before follow, and then schedules that were
+rejected when they were due; those of both for which there is no room count as settled.
+"""
+
+OWED_NUMBERS = 2
+"""A schedule of which the checkpoint names a fire time as well takes the room of so many more exceptions."""
+
+MAX_CALENDARS_NAMED = 16
+"""Most unknown calendars that a checkpoint names; the schedules of others count as settled."""
+
+MAX_HANDOVERS_PER_STEP = 1_024
+"""Schedules in progress that change hands in one step."""
+
+NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
+
+
+class Holdings:
+    """The shards held on one stream, and the checkpoints at which their schedules begin."""
+
+    def __init__(self, lifecycle: Lifecycle, course: Course, outcomes: Outcomes, purges: Purges) -> None:
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._ownership = lifecycle.ownership
+        self._course = course
+        self._outcomes = outcomes
+        self._purges = purges
+        self._settled = [NOTHING_SETTLED] * SHARDS
+        self._settled_through = NOTHING_SETTLED.through
+        """No fire that is sent after this instant (ns) is settled."""
+        self._held_since: list[int | None] = [None] * SHARDS
+        """Since when (ns) each shard that is held here is held."""
+        self._calendars: dict[str, int] = {}
+        """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
+        self._due_without_calendar: dict[int, HeldWithPolicies] = {}
+        """By sequence, schedules that wait for their calendars and may be due earlier than what those settle."""
+        self._changing: deque[Held] = deque()
+        """Schedules in progress whose shards have changed hands."""
+        self._earliest_changing: int | None = None
+        """The earliest send time (ns) of the schedules in `_changing`."""
+
+    def load(self, checkpoint: CheckpointLoaded) -> None:
+        """Note what an earlier holder settled of some shards."""
+        for shard in checkpoint.shards:
+            self._settled[shard] = checkpoint
+        self._settled_through = max(settled.through for settled in self._settled)
+
+    def may_be_settled(self, fire_time: int) -> bool:
+        """Return whether an earlier holder may have settled a fire with this time (ns)."""
+        return fire_time <= self._settled_through
+
+    def begin(self, held: Held) -> None:
+        """Skip the fires that an earlier holder has settled, then wait for the next one."""
+        if not self.may_be_settled(held.fire_time) or not self.pass_over(held):
+            self._course.await_due(held)
+
+    def pass_over(self, held: Held) -> bool:
+        """Advance past the fires that an earlier holder has settled; returns whether there were any."""
+        settled = self._settled[held.shard]
+        through = settled.through
+        if isinstance(held, HeldWithPolicies):
+            self._begin_backlog(held, settled)
+            self._report_dropped(held, settled)
+            if settled.calendars:
+                through = min(through, settled.through_of(held.calendars))
+        if held.fire_time > through or held.send_time > through:
+            return False
+        if not _had_read(settled, held) or held.sequence in settled.unsettled:
+            return False
+        if not held.repeats:
+            self._purges.purge(held)
+        else:
+            if isinstance(held, HeldElsewhere):
+                held.was_fired_by_others()
+            self._outcomes.advance(held, held.next_to_send(through))
+        return True
+
+    def _begin_backlog(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+        """Note whether all fires that came due from the next one on are owed, and skip those that are not.
+
+        It is known from a checkpoint, unless that only says that something of the schedule is not settled. Otherwise it
+        is known if what came due can be seen: in the stream, where everything stored is read, or here, if this instance
+        held its shard then.
+        """
+        sequence = held.sequence
+        had_read = _had_read(settled, held)
+        owed = settled.owed.get(sequence) if had_read else None
+        if owed is not None and held.is_fire(owed):
+            held.fire_time = max(held.fire_time, owed)
+            held.is_known = True
+        elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
+            held.is_known = True
+        elif self._ownership.reads_all and not held.is_elsewhere:
+            since = self._outcomes.running_since
+            held.is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
+        else:
+            since = self._held_since[held.shard]
+            held.is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
+
+    def _report_dropped(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+        """Report what its holder was to drop before this instance took a schedule over."""
+        if held.unreported is not None and self._ownership.is_ours(held):
+            self._outcomes.took_over(held, settled.through if _had_read(settled, held) else -1)
+
+    def await_calendar(self, name: str, through: int | None) -> None:
+        """Note that a calendar is not known: the schedules that name it are settled up to `through` (ns) only.
+
+        With None, as far as the earlier holders of our shards had settled them.
+        """
+        if name not in self._calendars:
+            earlier = self._settled_of(name, self._ownership.shards)
+            self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
+
+    def waits_for_calendar(self, held: HeldWithPolicies, name: str) -> None:
+        """Have checkpoints name a schedule whose fire is due earlier than what is settled of the calendar it awaits.
+
+        Its time was past when it was stored.
+        """
+        if held.send_time <= self._calendars[name]:
+            self._due_without_calendar[held.sequence] = held
+
+    def calendar_found(self, name: str) -> None:
+        """Note that a calendar is known, and what is due is in progress."""
+        self._calendars.pop(name, None)
+
+    def _settled_of(self, calendar: str, shards: frozenset[int]) -> list[int]:
+        return [self._settled[shard].through_of((calendar,)) for shard in shards]
+
+    def unreported(self, subject: str, sequence: int) -> Held | None:
+        """Return a schedule if it is still held and no earlier holder of its shard had read it."""
+        held = self._roster.exactly(subject, sequence)
+        return None if held is None or _had_read(self._settled[held.shard], held) else held
+
+    def hold(self, shards: frozenset[int], now: int) -> frozenset[int]:
+        """Fire for these shards and no others from now on; returns the new ones."""
+        before, self._ownership.shards = self._ownership.shards, shards
+        for shard in shards - before:
+            self._held_since[shard] = now
+        self._purges.take_over(shards - before)
+        self._outcomes.overdue.gained(shards - before, now)
+        self._course.firing.proposals.gained(shards - before)
+        for name, through in self._calendars.items():
+            self._calendars[name] = min([through, *self._settled_of(name, shards - before)])
+        changed = before ^ shards
+        self._changing.extend(held for held in self._lifecycle.all_not_waiting() if held.shard in changed)
+        self._earliest_changing = min((held.send_time for held in self._changing), default=None)
+        return shards - before
+
+    def change_hands(self) -> bool:
+        """Take over or hand over some schedules whose shards have changed hands; returns whether more are left."""
+        if not self._changing:
+            return False
+        for _ in range(min(len(self._changing), MAX_HANDOVERS_PER_STEP)):
+            held = self._changing.popleft()
+            if self._roster.on(held.subject) is not held:
+                continue
+            if self._ownership.is_ours(held):
+                self._take_over(held)
+            else:
+                self._course.hand_over(held)
+        if not self._changing:
+            self._earliest_changing = None
+        return bool(self._changing)
+
+    def checkpoint(
+        self, now: int, last_read: int, rejected: Iterable[int], last: StoredMessage | None
+    ) -> CheckpointLoaded:
+        """Return how far the shards held are settled; the sequences of `rejected` schedules are exceptions.
+
+        A checkpoint counts in send times. No schedule that waits is woken after its send time, so the next wake bounds
+        the send times of all that wait.
+        `last` is the message with the highest sequence that was read: no held schedule has a higher one.
+        """
+        shards = self._ownership.shards
+        room = MAX_UNSETTLED_PER_SHARD * len(shards)
+        failing = nsmallest(room + 1, self._lifecycle.failing(), key=lambda held: held.send_time)
+        named, owed, unnamed = _named(failing, room)
+        bounds = (self._lifecycle.earliest_unsettled(), self._roster.next_wake(), unnamed, self._earliest_changing)
+        through = min([now, *(instant - 1 for instant in bounds if instant is not None)])
+        left = room - len(named) - OWED_NUMBERS * len(owed) if unnamed is None else 0
+        held_back = nsmallest(left, self._lifecycle.all_held_back(), key=lambda held: held.send_time)
+        more = islice(chain((held.sequence for held in held_back), self._overdue_without_calendar(), rejected), left)
+        stored_by = 0 if last is None else last.stored_at
+        unsettled = frozenset(chain(named, more))
+        calendars = {name: min(at, through) for name, at in nsmallest(MAX_CALENDARS_NAMED, self._calendars.items())}
+        return CheckpointLoaded(through, last_read, unsettled, shards, stored_by, owed, calendars)
+
+    def _overdue_without_calendar(self) -> list[int]:
+        """Return the sequences of our schedules that wait for calendars, and would count as settled with these."""
+        waiting = self._due_without_calendar
+        for held in list(waiting.values()):
+            settled = max((self._calendars.get(name, -1) for name in held.calendars), default=-1)
+            is_waiting = self._roster.on(held.subject) is held and held.no_fire is NoFire.NO_CALENDAR
+            if not is_waiting or held.send_time > settled:
+                del waiting[held.sequence]
+        return [sequence for sequence, held in waiting.items() if self._ownership.is_ours(held)]
+
+    def _take_over(self, held: Held) -> None:
+        flight = held.flight
+        if isinstance(held, HeldWithPolicies):
+            self._report_dropped(held, self._settled[held.shard])
+        if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
+            self._purges.purge(held, flight.ending)
+            return
+        self._course.hand_over(held)  # discards what was built before another instance held it
+        if held.flight is None or held.flight.stage is Stage.READING:
+            self.pass_over(held)
+
+
+def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int], int | None]:
+    """Return which of the failing schedules a checkpoint has room to name, and which fire times with them.
+
+    The third value is the send time (ns) of the first that it does not name, None if it names all.
+    """
+    named: list[int] = []
+    owed: dict[int, int] = {}
+    for held in failing:
+        room -= 1 + OWED_NUMBERS * _sends_each(held)
+        if room < 0:
+            return named, owed, held.send_time
+        named.append(held.sequence)
+        if _sends_each(held):
+            owed[held.sequence] = held.fire_time
+    return named, owed, None
+
+
+def _sends_each(held: Held) -> bool:
+    return held.is_treated and held.terms.policies.missed.kept is Kept.ALL
+
+
+def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
+    """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
+    is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
+    return held.sequence <= settled.sequence and not is_later

@@ -1,0 +1,1 @@
+"""What an engine gives into a snapshot of itself, and how another one begins with it."""

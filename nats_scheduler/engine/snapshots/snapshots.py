@@ -1,0 +1,277 @@
+"""What an engine gives into a snapshot of itself, and how another one begins with it.
+
+A snapshot says what the engine knows of everything up to one sequence. Its schedules are visited some at a time while
+the engine goes on, so that some are newer than that sequence: reading the messages after it again changes nothing
+(`engine.reading.intake`). So an engine that begins with a snapshot is as one that lost contact at that sequence.
+
+The rules:
+
+- A snapshot begins when nothing that was read or acknowledged is left to be taken. So each fire up to its sequence
+  shows in its schedule, or its schedule is done.
+- It is over when each fire that was acknowledged meanwhile has been read back. The stream must then have all messages
+  up to the last one that was read, or what schedules say of their fires may not be true.
+- A schedule that was stored after the sequence is left out: it is read again.
+- What policies need of earlier fires (`engine.snapshots.chunks`) belongs to their schedules. That some of it is newer
+  than the
+  sequence is harmless too: to read back a fire again changes nothing.
+- What would have to be known of calendars, of places, or of the messages that expire, is in no snapshot: then there is
+  none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, kind_and_text_of
+from nats_scheduler.engine.holding.flight import DONE
+from nats_scheduler.engine.holding.held import NO_WAKE, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.roster import ROW_LENGTH, Row
+from nats_scheduler.engine.inputs import SnapshotRestored, Version
+from nats_scheduler.engine.reading.admission import Places
+from nats_scheduler.engine.reading.intake import Intake, Readers
+from nats_scheduler.engine.removing.purges import Backlog
+from nats_scheduler.engine.snapshots.chunks import (
+    MAX_EXCEPTIONS,
+    ChunkWriter,
+    Done,
+    LastRead,
+    OldVersion,
+    Rest,
+    UnkeepableError,
+    history_of,
+)
+from nats_scheduler.engine.snapshots.restoring import Restoring
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import Dialect
+from nats_scheduler.message.policies import Kept
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+
+PLACES_PER_UNIT = 64
+"""Places that are visited in one unit of work, which takes some 0.2 ms."""
+
+MAX_KINDS_PER_UNIT = 8
+"""A row with more kinds of schedules is not added at once: the headers of each have to be written."""
+
+
+class Parts(NamedTuple):
+    """The parts of an engine that a snapshot concerns."""
+
+    readers: Readers
+    places: Places
+    backlog: Backlog
+    intake: Intake
+
+
+class Snapshots:
+    """What one stream's engine gives and takes."""
+
+    def __init__(
+        self, parts: Parts, rules: StreamRules, dialects: Sequence[Dialect], is_idle: Callable[[], bool]
+    ) -> None:
+        """Take what an engine is made of; `is_idle` is that of the engine."""
+        self._parts = parts
+        self._roster = parts.readers.lifecycle.roster
+        self._rules, self._dialects = rules, dialects
+        self._is_idle = is_idle
+        reads_all = parts.readers.lifecycle.ownership.reads_all
+        self._can_be = reads_all and parts.readers.expiry is None and not rules.moves_subjects
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
+        return self._can_be and not (self._parts.places.is_limited or self._parts.readers.lifetimes.max_age)
+
+    @property
+    def far_count(self) -> int:
+        """How many schedules are far: they cost a snapshot much less than the others."""
+        return self._roster.rows.far_count
+
+    def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
+        """Begin to read a snapshot of `count` schedules at `now` (ns), for `SnapshotRestored`."""
+        return Restoring(rest, count, self._read, now)
+
+    def _read(self, block: bytes, subject: str, stored_at: int) -> Definition | None:
+        reading = read_message(block, subject, stored_at, self._rules, self._dialects)
+        return None if reading is None else reading.definition
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether nothing is left to be taken of what was read and acknowledged."""
+        intake = self._parts.intake
+        is_taken = self._is_idle() and not self._parts.readers.sightings.matched
+        return intake.is_live and intake.last_message is not None and is_taken
+
+    @property
+    def may_end(self) -> bool:
+        """Whether all fires that were acknowledged have been read back."""
+        return self.may_begin and not self._parts.readers.sightings.expected
+
+    def begin(self) -> Taking:
+        """Begin with a snapshot; only while `may_begin`."""
+        assert self.may_begin, "what was read is not taken yet"
+        return Taking(self._parts)
+
+    def restored(self, given: SnapshotRestored, now: int) -> None:
+        """Hold what a snapshot has, in an engine that has read nothing."""
+        parts, rest = self._parts, given.restoring.rest
+        assert not parts.intake.last_read, "the engine has read nothing"
+        self._roster.adopt(given.restoring.roster)
+        self._roster.comes_to(now)
+        for roll_up in rest.roll_ups:
+            parts.readers.purges.roll_up(*roll_up)
+        parts.intake.last_read = rest.through
+        parts.intake.last_message = StoredMessage(*rest.last, block=b"", body=None)
+        parts.readers.lifetimes.requests_missed(rest.through)
+        parts.readers.lifecycle.ownership.last_fired[:] = rest.last_fired
+        parts.readers.lifecycle.landed.restore(rest.landed)
+        for subject, through, sequence, stored_at in rest.old_versions:
+            parts.backlog.superseded(subject, through, Version(sequence, stored_at), None)
+        for subject, sequence, ending in rest.done:
+            if (held := self._roster.exactly(subject, sequence)) is not None:
+                parts.readers.purges.purge(held, ending)
+
+
+class Taking:
+    """One snapshot, as far as it was taken."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Begin at what was read last."""
+        self._parts = parts
+        self._roster = parts.readers.lifecycle.roster
+        self.through = parts.intake.last_read
+        """Messages after this sequence are to be read again."""
+        last = parts.intake.last_message
+        assert last is not None, "something was read"
+        self._last = LastRead(last.subject, last.sequence, last.stored_at)
+        self.count = 0
+        """How many schedules it has so far."""
+        self._done: list[Done] = []
+        self._rows = ChunkWriter()
+        """Those of whole rows."""
+        self._with_histories = ChunkWriter()
+        self._full: list[bytes] = []
+        """Chunks of rows, and of schedules with histories, that are full."""
+
+    def chunks(self) -> Iterator[bytes | None]:
+        """Yield the chunks of all schedules, and None after each unit of work. Raises `UnkeepableError`."""
+        writer, number = ChunkWriter(), 0
+        while number < len(self._roster.rows):
+            if self._add_row(self._roster.rows[number]):
+                yield from self._full_chunks()
+                number += 1
+                continue
+            for first in range(0, ROW_LENGTH, PLACES_PER_UNIT):
+                if first >= self._roster.rows[number].used:
+                    break
+                for entry in self._entries(number, first):
+                    if entry.sequence <= self.through:
+                        self.count += 1
+                        if (full := writer.add(entry)) is not None:
+                            yield full
+                yield from self._full_chunks()
+            number += 1
+        for last in (self._rows.finish(), writer.finish(), self._with_histories.finish()):
+            if last is not None:
+                yield last
+
+    def rest(self) -> Rest:
+        """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
+        parts, through = self._parts, self.through
+        inactive, noted = parts.readers.inactive, parts.readers.misnaming.noted
+        to_read = {one.sequence for one in inactive.rejected.values()}
+        to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
+        rest = Rest(
+            through,
+            self._last,
+            tuple(parts.readers.lifecycle.ownership.last_fired),
+            tuple(parts.readers.purges.roll_ups()),
+            parts.readers.lifecycle.landed.known(),
+            tuple(_old_versions(parts).values()),
+            tuple(self._done),
+            tuple(sorted(sequence for sequence in to_read if sequence <= through)),
+        )
+        if rest.exceptions > MAX_EXCEPTIONS:
+            raise UnkeepableError(f"more than {MAX_EXCEPTIONS:,} messages would have to be named")
+        return rest
+
+    def _full_chunks(self) -> Iterator[bytes | None]:
+        """Yield what became full in a unit of work, and None."""
+        while self._full:
+            yield self._full.pop()
+        yield None
+
+    def _add_row(self, row: Row) -> bool:
+        """Add all schedules of a row at once; returns whether that was possible, as it is for most of a million."""
+        columns = row.far.columns() if row.far.count == row.used else None
+        if columns is None or max(columns.sequences) > self.through or len(set(columns.kinds)) > MAX_KINDS_PER_UNIT:
+            return False
+        self.count += len(columns.sequences)
+        if (full := self._rows.add_row(columns, self._roster.rows.kinds.__getitem__)) is not None:
+            self._full.append(full)
+        return True
+
+    def _entries(self, number: int, first: int) -> Iterator[FarEntry]:
+        row = self._roster.rows[number]
+        for place in range(first, min(first + PLACES_PER_UNIT, row.used)):
+            held = row.near.get(place)
+            if held is not None and held.is_treated:
+                self._add_with_history(held)
+            elif held is not None:
+                yield self._near_entry(held)
+            elif row.far.has(place):
+                yield row.far.entry(place)
+
+    def _add_with_history(self, held: Held) -> None:
+        entry = self._near_entry(held)
+        assert isinstance(held, HeldWithPolicies), "it is treated"
+        if held.calendars:
+            raise UnkeepableError(f"{held.subject} cannot be kept because it names a calendar")
+        if held.sequence <= self.through:
+            self.count += 1
+            if (full := self._with_histories.add(entry, history_of(held))) is not None:
+                self._full.append(full)
+
+    def _near_entry(self, held: Held) -> FarEntry:
+        """Return a near schedule as one that waits: what is in progress for it begins anew."""
+        packed = kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
+        if packed is None:
+            raise UnkeepableError(f"{held.subject} cannot be kept because of its fire time, or of its texts")
+        if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
+            self._done.append(Done(held.subject, held.sequence, held.flight.ending))
+        fire_time = _first_due(held)
+        # One that is looked at later than its fire is due would not bound checkpoints (`engine.sharing.holdings`).
+        due = min(held.send_time_of(fire_time), NO_FIRE_TIME - 1)
+        wake = due if held.wake == NO_WAKE else min(held.wake, due)
+        numbers = held.sequence, held.stored_at, held.shard, fire_time, max(wake, 0), held.expires
+        return FarEntry(*packed, *numbers)
+
+
+def _first_due(held: Held) -> int:
+    """Return the fire time (ns) with which a schedule begins anew.
+
+    A make-up fire that is not stored stands for earlier ones: what becomes of them is decided again, and reported.
+    But a schedule that sends each of them begins with the first that it owes.
+    """
+    flight = held.flight
+    if flight is None or flight.missed_since is None or held.terms.policies.missed.kept is Kept.ALL:
+        return held.fire_time
+    return flight.missed_since
+
+
+def _old_versions(parts: Parts) -> dict[str, OldVersion]:
+    """Return old versions that may still be stored, by subject."""
+    found: dict[str, OldVersion] = {}
+
+    def note(subject: str, through: int, known: Version) -> None:
+        before = found.get(subject)
+        if before is None or before.through < through:
+            found[subject] = OldVersion(subject, through, known.sequence, known.stored_at)
+
+    for subject, (through, known) in parts.backlog.noted().items():
+        note(subject, through, known)
+    for subject, version, through in parts.readers.purges.may_be_stored():
+        note(subject, through, version)
+    return found

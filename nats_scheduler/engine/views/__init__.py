@@ -1,0 +1,1 @@
+"""What can be asked of an engine without changing it: pages, figures, the next minutes, a graduation."""

@@ -1,0 +1,518 @@
+"""A read-only view of what an engine holds: pages of schedules, counts, one schedule by its subject.
+
+The rules:
+
+- Nothing is changed, in the engine and in what it holds.
+- A page is in the order of the next fires, soonest first, then by subject; schedules without a next fire come last.
+- A cursor is the place in that order after which the next page begins. So a schedule that is held all the time and does
+  not fire between two pages is on exactly one of them; one that fires meanwhile may be listed again, with its later
+  fire.
+- Pages and counts are work in slices (`engine.views.pages`), and the engine may step between two of them. Each
+  schedule is
+  judged once, at the instant that was given.
+
+The engine keeps no index by next fire, because each fire would have to pay for it. So a page looks at each schedule
+that is held: a fraction of a microsecond for one that is not on the page, some microseconds for one that is. A page of
+1,000 out of a million takes 0.2 s in all (1.4 s to count them), in some 4,000 units of a fraction of a millisecond.
+
+Limit: what the server alone knows is not seen, such as a schedule that was removed a moment ago.
+"""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from nats_scheduler.engine.events import Ending, HeadersMisnamed
+from nats_scheduler.engine.holding.far import Window
+from nats_scheduler.engine.holding.flight import Failing, Flight
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
+from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Rows
+from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, Rejected
+from nats_scheduler.engine.views.figures import Kind, Outlook, State, is_searched, kind_of, outlook_of
+from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
+from nats_scheduler.engine.views.timeline import Timeline
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.message.timetable import Timetable, stored_timetable
+from nats_scheduler.schedule.bounds import Bounded
+from nats_scheduler.schedule.calendars import KnownCalendars
+from nats_scheduler.schedule.native import fire_after
+from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+
+# Visit all schedules that an engine holds, a few at a time, while it goes on.
+#
+# The rules:
+#
+# - Each schedule that is held all the time is visited once. One that is added meanwhile may be missed, and one that
+#   is removed before its turn is not visited.
+# - A schedule that is visited is there to be looked at, until the next one is asked for: if it is far it is a copy.
+#
+# Cost: a fraction of a microsecond for each near schedule, two for each far one, a tenth for a far one that a
+# `Window` leaves out.
+
+SEARCHED_PER_UNIT = 16
+"""Schedules whose next fire is searched in one unit of work, tens of microseconds each."""
+
+PLACES_PER_UNIT = 64
+"""Places that are visited in one unit of work."""
+
+
+def visit(rows: Rows, now: int, window: Window | None = None) -> Iterator[Held | None]:
+    """Yield each schedule that is held, and None after each unit of work."""
+    number, searched = 0, 0
+    while number < len(rows):
+        row = rows[number]
+        for first in range(0, ROW_LENGTH, PLACES_PER_UNIT):
+            if first >= row.used:
+                break
+            for seen in row.visit(first, first + PLACES_PER_UNIT, window):
+                if is_searched(seen, now):
+                    searched += 1
+                    if searched % SEARCHED_PER_UNIT == 0:
+                        yield None
+                if (held := row.current(seen)) is not None:  # else it was removed while the visit rested
+                    yield held
+            yield None
+        number += 1
+
+
+MAX_PAGE_LENGTH = 1_000
+"""Most schedules on a page of a running engine: they are sorted at once."""
+
+MAX_UNSORTED = 512
+"""Schedules that may be on a page and are not sorted yet."""
+
+DESCRIBED_PER_UNIT = 32
+"""Schedules of a page that are described in one unit of work."""
+
+
+SHOWN_AS_FAILING = frozenset({State.WAITING, State.OVERDUE})
+"""The states that failing takes the place of; another one, such as that a schedule ends early, stays."""
+
+Failings = Mapping[int, Failing]
+"""Why the fires of schedules fail, by sequence."""
+
+NONE_FAILING: Failings = {}
+
+
+class FiredBy(StrEnum):
+    """Who fires a schedule."""
+
+    SIDECAR = "sidecar"
+    SERVER = "server"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSchedule:
+    """A schedule, active or paused, that is valid and the last message on its subject."""
+
+    subject: str
+    sequence: int
+    stored_at: int
+    """Nanoseconds since the Unix epoch, as is `next_fire`."""
+    pattern: Pattern
+    terms: Terms
+    next_fire: int | None
+    state: State
+    fired_by: FiredBy
+    ends: int | None
+    """When its stream removes it (ns), None where it keeps it."""
+    ended_by: Ending | None
+    """What does that."""
+    failing: Failing | None = None
+    """Why the server refuses its fires, None if it does not, or if only its holder knows."""
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of its pattern."""
+        return kind_of(self.pattern)
+
+    def fire_after(self, fire: int) -> int | None:
+        """Return the fire time after one of its fire times, None if that is the last one."""
+        if self.fired_by is FiredBy.SERVER:
+            return fire_after(self.pattern, self.stored_at, fire, fire)
+        return self.timetable.next_fire(fire)
+
+    def with_calendars(self, known: KnownCalendars) -> "ListedSchedule":
+        """Return the same schedule with the days of its calendars, if it names any."""
+        pattern = self.pattern
+        return replace(self, pattern=pattern.with_calendars(known)) if isinstance(pattern, Bounded) else self
+
+    @property
+    def timetable(self) -> Timetable:
+        """When it fires."""
+        return stored_timetable(self.pattern, self.terms.policies, self.stored_at, self.subject, self.sequence)
+
+    @property
+    def sent(self) -> int | None:
+        """When its next fire is sent (ns) if a jitter delays it, else None."""
+        return None if self.next_fire is None else self.timetable.delayed_to(self.next_fire)
+
+
+def soonest_first(listed: ListedSchedule) -> tuple[int, str]:
+    """Return the place of a schedule in a list: by next fire, then by subject; those without a next fire last."""
+    return NO_FIRE if listed.next_fire is None else listed.next_fire, listed.subject
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which schedules are wanted; None means any."""
+
+    subject: str | None = None
+    """A subject, which may have wildcards; so does `target`. Both have to be valid."""
+    target: str | None = None
+    states: frozenset[State] | None = None
+    kinds: frozenset[Kind] | None = None
+
+    def names(self, held: Held | PausedSchedule) -> bool:
+        """Return whether a schedule is one of those that are wanted, whatever its state is."""
+        if not self.names_texts(held.subject, held.terms.target):
+            return False
+        return self.kinds is None or kind_of(held.pattern) in self.kinds
+
+    def names_texts(self, subject: str, target: str) -> bool:
+        """Return whether a subject and a target are among those that are wanted."""
+        if self.subject is not None and not is_covered(subject, (self.subject,)):
+            return False
+        return self.target is None or is_covered(target, (self.target,))
+
+
+ALL = Query()
+"""Every schedule is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some schedules, soonest first."""
+
+    schedules: list[ListedSchedule]
+    following: Cursor | None
+    """Where the next page begins, None if this is the last one."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many schedules are held, by state and by kind; what is not held is not named."""
+
+    total: int = 0
+    states: dict[State, int] = field(default_factory=dict)
+    kinds: dict[Kind, int] = field(default_factory=dict)
+
+    def add(self, state: State, kind: Kind) -> None:
+        """Count one schedule."""
+        self.total += 1
+        self.states[state] = self.states.get(state, 0) + 1
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
+class EngineView:
+    """What one engine holds; each call sees it as it is then."""
+
+    def __init__(
+        self, roster: Roster, lifetimes: Lifetimes, inactive: Inactive, misnaming: Misnaming, fired_by: FiredBy
+    ) -> None:
+        """Look at the parts of an engine whose schedules are fired by `fired_by`."""
+        self._roster = roster
+        self._lifetimes = lifetimes
+        self._inactive = inactive
+        self._misnaming = misnaming
+        self._fired_by = fired_by
+
+    def schedule(self, subject: str, now: int) -> ListedSchedule | None:
+        """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
+        held = self._roster.peek(subject) or self._paused(subject, now)
+        return None if held is None else self._listed(held, self._outlook(held, now, NONE_FAILING))
+
+    def rejection(self, subject: str) -> Rejected | None:
+        """Return the rejected schedule on a subject."""
+        return self._inactive.rejected.get(subject)
+
+    def misnaming(self, subject: str) -> HeadersMisnamed | None:
+        """Return the message on a subject if its headers are misnamed."""
+        return self._misnaming.noted.get(subject)
+
+    def flight(self, subject: str) -> Flight | None:
+        """Return what is in progress for the schedule on a subject: to look at, not to change."""
+        held = self._roster.peek(subject)
+        return None if held is None else held.flight
+
+    def page(
+        self,
+        now: int,
+        query: Query = ALL,
+        *,
+        limit: int | None = MAX_PAGE_LENGTH,
+        after: Cursor | None = None,
+        failing: Failings = NONE_FAILING,
+    ) -> Sliced[Page]:
+        """Find the first `limit` schedules after a cursor that a query wants, as they are at `now` (ns).
+
+        Without a limit all are found, and sorted at once: for an engine that fires nothing.
+        `failing` is what other holders say of the schedules that they fire.
+        """
+        assert limit is None or 1 <= limit <= MAX_PAGE_LENGTH, f"limit of {limit}: 1 to {MAX_PAGE_LENGTH} was expected"
+        return Sliced(self._page(now, query, limit, after or Cursor(-NO_FIRE, ""), failing))
+
+    def counts(self, now: int, query: Query = ALL, failing: Failings = NONE_FAILING) -> Sliced[Counts]:
+        """Count the schedules that a query wants, as they are at `now` (ns); `failing` is as for `page`."""
+        return Sliced(self._counts(now, query, failing))
+
+    def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
+        """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
+        for held in visit(self._roster.rows, timeline.now):
+            if held is None:
+                yield
+            else:
+                timeline.add(stream, held, self._lifetimes)
+
+    def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
+        """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
+
+        def is_wanted(one: Rejected) -> bool:
+            return query.names_texts(one.subject, one.target)
+
+        return Sliced(by_subject(self._inactive.rejected, is_wanted, limit, after))
+
+    def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
+        """Do the same for messages whose headers are misnamed; they have no target."""
+
+        def is_wanted(one: HeadersMisnamed) -> bool:
+            return query.target is None and query.names_texts(one.subject, "")
+
+        return Sliced(by_subject(self._misnaming.noted, is_wanted, limit, after))
+
+    @property
+    def rejected_count(self) -> int:
+        """How many rejected schedules there are."""
+        return len(self._inactive.rejected)
+
+    @property
+    def misnamed_count(self) -> int:
+        """How many messages there are whose headers are misnamed, at most 10,000."""
+        return len(self._misnaming.noted)
+
+    # -- visits --------------------------------------------------------------------------------------------------
+
+    def each(self, now: int, failing: Failings = NONE_FAILING) -> Iterator[tuple[Held, Outlook] | None]:
+        """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
+        for held in visit(self._roster.rows, now):
+            yield None if held is None else (held, self._outlook(held, now, failing))
+
+    def described(
+        self, held: Held | PausedSchedule, outlook: Outlook, failing: Failings = NONE_FAILING
+    ) -> ListedSchedule | None:
+        """Describe a schedule that was visited; None if it ended meanwhile."""
+        known = self._roster.peek(held.subject) or self._inactive.paused.get(held.subject)
+        if known is None or known.sequence != held.sequence:
+            return None
+        return self._listed(known, outlook, failing.get(known.sequence))
+
+    def visit_all(self, now: int, window: Window | None = None) -> Iterator[Held | PausedSchedule | None]:
+        """Yield each schedule that is held or paused, and None after each unit of work."""
+        yield from visit(self._roster.rows, now, window)
+        for number, subject in enumerate(list(self._inactive.paused)):
+            if number % ROW_LENGTH == 0:
+                yield None
+            if (paused := self._paused(subject, now)) is not None:
+                yield paused
+
+    def _paused(self, subject: str, now: int) -> PausedSchedule | None:
+        """Return the paused schedule on a subject; the server may remove one later than at the end of its lifetime."""
+        paused = self._inactive.paused.get(subject)
+        return None if paused is None or self._lifetimes.ends(paused) <= now else paused
+
+    def _outlook(self, held: Held | PausedSchedule, now: int, failing: Failings) -> Outlook:
+        if isinstance(held, PausedSchedule):
+            return Outlook(None, State.PAUSED)
+        outlook = outlook_of(held, now, self._lifetimes, by_server=self._fired_by is FiredBy.SERVER)
+        if failing and held.sequence in failing and outlook.state in SHOWN_AS_FAILING:
+            return Outlook(outlook.next_fire, State.FAILING)
+        return outlook
+
+    def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
+        counts = Counts()
+        for held in self.visit_all(now):
+            if held is None:
+                yield
+            elif query.names(held):
+                state = self._outlook(held, now, failing).state
+                if query.states is None or state in query.states:
+                    counts.add(state, kind_of(held.pattern))
+        return counts
+
+    def _page(
+        self, now: int, query: Query, limit: int | None, after: Cursor, failing: Failings
+    ) -> Generator[None, None, Page]:
+        found: list[_Found] = []
+        window = Window(now, now if self._lifetimes.max_age else after.fire)
+        for held in self.visit_all(now, window):
+            if held is None:
+                if limit is not None and len(found) > limit + MAX_UNSORTED:
+                    found = _first(found, limit + 1)
+                    window.last = found[-1].place.fire
+                yield
+            elif not self._is_elsewhere(held, now, after, window.last) and query.names(held):
+                one = _Found(held, self._outlook(held, now, failing))
+                if one.place > after and (query.states is None or one.outlook.state in query.states):
+                    found.append(one)
+        yield
+        found = _first(found, len(found) if limit is None else limit + 1)
+        is_more = limit is not None and len(found) > limit
+        schedules = []
+        for number, one in enumerate(found[:limit]):
+            if number % DESCRIBED_PER_UNIT == 0:
+                yield
+            if (listed := self.described(one.held, one.outlook, failing)) is not None:
+                schedules.append(listed)
+        return Page(schedules, found[-2].place if is_more else None)
+
+    def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:
+        """Return whether a schedule is certainly on another page; none on this one fires later than `last` (ns)."""
+        if isinstance(held, PausedSchedule):
+            return last is not None and last < NO_FIRE
+        if last is not None and held.fire_time > last:
+            return True
+        only_waits = held.flight is None and now < held.fire_time < after.fire
+        return only_waits and self._lifetimes.ends(held) > held.send_time
+
+    def _listed(self, held: Held | PausedSchedule, outlook: Outlook, failing: Failing | None = None) -> ListedSchedule:
+        flight = None if isinstance(held, PausedSchedule) else held.flight
+        ends = self._lifetimes.ends(held)
+        ended_by = None if ends >= NO_EXPIRY else Ending.EXPIRED if ends == held.expires else Ending.MAX_AGE
+        return ListedSchedule(
+            held.subject,
+            held.sequence,
+            held.stored_at,
+            held.pattern,
+            held.terms,
+            outlook.next_fire,
+            outlook.state,
+            self._fired_by,
+            None if ended_by is None else ends,
+            ended_by,
+            failing if flight is None or flight.failing is None else flight.failing,
+        )
+
+
+class _Found:
+    """A schedule that may be on a page, and its place."""
+
+    __slots__ = ("held", "outlook", "place")
+
+    def __init__(self, held: Held | PausedSchedule, outlook: Outlook) -> None:
+        self.held = held
+        self.outlook = outlook
+        self.place = Cursor(NO_FIRE if outlook.next_fire is None else outlook.next_fire, held.subject)
+
+
+def _first(found: list[_Found], count: int) -> list[_Found]:
+    return sorted(found, key=_place)[:count]
+
+
+def _place(one: _Found) -> Cursor:
+    return one.place
+
+
+# A survey of what an engine holds: the few schedules by which all of them can be judged, found in one visit.
+#
+# The rule: a million schedules are not listed to find out what is wrong with them. Those are listed that answer a
+# question, and of those that are wrong in the same way the first `MAX_OF_A_KIND`, with the number of all.
+#
+# Cost: about two microseconds for each schedule that is held, in slices (`engine.views.pages`).
+# Limit: of more than `MAX_TARGETS` targets or time zones the others are not listed.
+
+MAX_OF_A_KIND = 10
+"""Schedules of one state that are listed."""
+
+MAX_TARGETS = 256
+"""Targets of which a schedule is listed, and as many time zones."""
+
+SURVEYED_PER_UNIT = 32
+"""Schedules that are judged in one unit of work."""
+
+Visited = tuple[Held, Outlook]
+
+COUNTED = frozenset({State.EXPIRING, State.FAILING, State.NO_CALENDAR})
+"""The states in which something is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found."""
+
+    schedules: Sequence[ListedSchedule]
+    """The oldest one; one for each target and time zone; one for each filter; the first ones that are wrong."""
+    counts: Mapping[State, int]
+    """How many are in each state that is wrong, those that are not listed too."""
+    names_all_targets: bool
+
+
+def survey(view: EngineView, now: int, filters: Sequence[str], failing: Failings) -> Sliced[Survey]:
+    """Survey what is held at `now` (ns); the first schedule that each of the `filters` covers is listed.
+
+    `failing` is what is known of the schedules that other instances fire.
+    """
+    return Sliced(_survey(view, now, filters, failing))
+
+
+class _Surveyor:
+    """Keeps what is listed, by the question that it answers."""
+
+    def __init__(self, filters: Sequence[str]) -> None:
+        self._filters = filters
+        self._oldest: Visited | None = None
+        self._by_target: dict[str, Visited] = {}
+        self._by_zone: dict[str | None, Visited] = {}
+        self._by_filter: dict[str, Visited] = {}
+        self._wrong: list[Visited] = []
+        self.counts = dict.fromkeys(COUNTED, 0)
+        self.names_all_targets = True
+
+    def take(self, one: Visited) -> None:
+        """Keep a schedule if it answers a question."""
+        held, outlook = one
+        if self._oldest is None or held.sequence < self._oldest[0].sequence:
+            self._oldest = one
+        if held.terms.target not in self._by_target:
+            if len(self._by_target) < MAX_TARGETS:
+                self._by_target[held.terms.target] = one
+            else:
+                self.names_all_targets = False
+        if len(self._by_zone) < MAX_TARGETS:
+            self._by_zone.setdefault(time_zone_of(held.pattern), one)
+        if outlook.state in COUNTED:
+            self.counts[outlook.state] += 1
+            if self.counts[outlook.state] <= MAX_OF_A_KIND:
+                self._wrong.append(one)
+        if len(self._by_filter) < len(self._filters):
+            self._match(one)
+
+    def _match(self, one: Visited) -> None:
+        for wanted in self._filters:
+            if wanted not in self._by_filter and is_covered(one[0].subject, (wanted,)):
+                self._by_filter[wanted] = one
+
+    def listed(self) -> list[Visited]:
+        """Return what was kept, by sequence, each schedule once."""
+        kept = [*self._by_target.values(), *self._by_zone.values(), *self._by_filter.values(), *self._wrong]
+        kept += [] if self._oldest is None else [self._oldest]
+        return sorted({one[0].sequence: one for one in kept}.values(), key=lambda one: one[0].sequence)
+
+
+def _survey(view: EngineView, now: int, filters: Sequence[str], failing: Failings) -> Generator[None, None, Survey]:
+    surveyor, number = _Surveyor(tuple(dict.fromkeys(filters))), 0
+    for one in view.each(now, failing):
+        if one is not None:
+            surveyor.take(one)
+            number += 1
+        if one is None or number % SURVEYED_PER_UNIT == 0:
+            yield
+    listed: list[ListedSchedule] = []
+    for number, (held, outlook) in enumerate(surveyor.listed()):
+        if number % DESCRIBED_PER_UNIT == 0:
+            yield
+        described = view.described(held, outlook, failing)
+        listed += [] if described is None else [described]
+    return Survey(listed, surveyor.counts, surveyor.names_all_targets)

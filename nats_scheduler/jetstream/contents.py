@@ -1,0 +1,343 @@
+"""Read the content of a fire: the last message on the schedule's subject, and on its source.
+
+It is read by subject and not by sequence: the same answer shows whether the schedule is still there and still the last
+message, and costs no more.
+A schedule on which another schedule's message has landed is read by its sequence.
+So is one whose subject is not UTF-8, which JSON cannot name; such a source is not found.
+It is read from the stream's leader (`STREAM.MSG.GET`), never from a replica that may be behind. An answer that there
+is no such message counts only once the leader has reached its sequence (`jetstream.reach`).
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Iterable
+from itertools import pairwise
+
+from nats_scheduler.engine.actions import Notify, ReadContent, ReadDuplicate
+from nats_scheduler.engine.inputs import ContentRead, ContentUnread, DuplicateRead, DuplicateUnread, Input
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.consumers import CLUSTER_DEADLINE_SECONDS, consumer_from, consumer_name
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.foreign_json import as_answered, inner, integer, is_expressible
+from nats_scheduler.jetstream.lookups import last_on
+from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+MAX_CONTENT_READS_IN_FLIGHT = 512
+"""Reads in flight at once: enough to keep a server busy, few enough to stay far below its queue limit."""
+
+
+def content_reader(
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup, reach: LeaderReach
+) -> BoundedRequests[ReadContent]:
+    """Return what reads contents from a stream."""
+
+    async def ask(request: ReadContent) -> Input:
+        try:
+            message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
+            wanted = request.source
+            source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
+            above = await _above(api, stream, request)
+        except JetStreamError as error:
+            denied = isinstance(error, NotPermittedError)
+            return ContentUnread(request.schedule, request.sequence, str(error), denied)
+        return ContentRead(request.schedule, request.sequence, message, source, above)
+
+    def give_up(request: ReadContent, reason: str) -> Input:
+        return ContentUnread(request.schedule, request.sequence, reason)
+
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
+
+
+async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
+    """Return the first message on the schedule's subject that is not known; read after the schedule itself."""
+    if not request.above or not is_expressible(request.schedule):
+        return None
+    message = await api.message(stream, seq=request.above + 1, next_by_subj=request.schedule)
+    return message if message is not None and message.subject == request.schedule else None
+
+
+async def _held(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
+    """Return the last message on the schedule's subject, None if there is none; or the schedule, if it is covered."""
+    if is_expressible(request.schedule) and not request.above:
+        return await last_on(api, stream, request.schedule)
+    message = await api.message(stream, seq=request.sequence)
+    if message is None or message.subject != as_answered(request.schedule):
+        return None
+    return message._replace(subject=request.schedule)
+
+
+# Read the contents of many schedules that lie close together through a short-lived consumer.
+#
+# The schedules of a burst are often stored at once, and are read at once: one request for thousands. One look-up each
+# would cost ten times as much, most of it in the server.
+#
+# The rule: it is an optimization only. What the consumer does not deliver is looked up one by one, and so is
+# everything after the server refused to create a consumer. In a cluster the consumer may be on a node that is ahead
+# of the leader, and the leader would refuse the fires. So a run is read together only once the leader has reached its
+# end (`jetstream.reach`). Only for requests that allow it (`ReadContent.by_sequence`), on streams on which a consumer
+# is harmless.
+#
+# Cost: three requests a run, four in a cluster, and 5 µs a message. Limit: a run has at most `MAX_RUN_GAP - 1` other
+# messages for each schedule, and `MAX_RUN_OTHERS` besides, which are read for nothing.
+
+MIN_RUN_SCHEDULES = 64
+"""Fewer schedules are looked up one by one, which takes less time than to create a consumer."""
+
+MAX_RUN_SCHEDULES = 2_048
+"""Schedules of one run: others wait for its end."""
+
+MAX_RUN_GAP = 3
+"""Largest distance, in sequences, between neighbours of a run, on average."""
+
+MAX_RUN_OTHERS = 32
+"""So many messages of others may lie closer together: while fires are stored, they come in groups, as schedules do."""
+
+RUN_SILENCE_LIMIT_SECONDS = 1.0
+"""After so long without a message, the rest of a run is looked up one by one."""
+
+GATHERING_SECONDS = 0.1
+"""So long a content that may wait is not asked for, so that others are read with it."""
+
+Run = list[ReadContent]
+
+
+class RangeReader:
+    """Reads contents from one stream: runs of neighbours together, and all others one by one."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        config: Config,
+        notify: Notify,
+        tasks: asyncio.TaskGroup,
+        one_by_one: BoundedRequests[ReadContent],
+        reach: LeaderReach,
+    ) -> None:
+        self._connection = connection
+        self._api = api
+        self._stream: str = config["name"]
+        self._config = config
+        self._notify = notify
+        self._tasks = tasks
+        self._one_by_one = one_by_one
+        self._reach = reach
+        self._gathered: Run = []
+        self._timer: asyncio.TimerHandle | None = None
+        """When what was gathered is read, if all of it may wait."""
+        self._runs: deque[Run] = deque()
+        self._wanted: dict[int, ReadContent] = {}
+        self._is_working = False
+        self._is_disabled = False
+        self._ended: asyncio.Future[None] | None = None
+        self._inbox = self._next = ""
+        self._last = 0
+        self._max_pull = 0
+        self._pulled = 0
+        """Messages of the last pull that have not come yet."""
+        self._to_come = 0
+        """The most messages of the run, and between its schedules, that can still come."""
+
+    def begin(self, request: ReadContent) -> None:
+        """Read a content, together with its neighbours if there are enough of them."""
+        if self._is_disabled or not request.by_sequence or request.source is not None:
+            self._one_by_one.begin(request)
+            return
+        self._gathered.append(request)
+        if self._is_working:
+            return
+        if not request.may_wait or len(self._gathered) >= MAX_RUN_SCHEDULES:
+            self._start()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._start)
+
+    def _start(self) -> None:
+        """Read what was gathered so far."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._gathered and not self._is_working:
+            self._is_working = is_started(self._work(), self._tasks)
+
+    def end(self) -> None:
+        """Stop reading runs; look up one by one what is still wanted."""
+        self._is_disabled = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        left = [*self._wanted.values(), *(request for run in self._runs for request in run), *self._gathered]
+        self._wanted.clear()
+        self._runs.clear()
+        self._gathered.clear()
+        self._read_one_by_one(left)
+
+    def _read_one_by_one(self, requests: Iterable[ReadContent]) -> None:
+        for request in requests:
+            self._one_by_one.begin(request)
+
+    async def _work(self) -> None:
+        """Read what was gathered, and then what was gathered meanwhile: the slower a run, the longer the next one."""
+        try:
+            while self._gathered:
+                gathered, self._gathered = self._gathered, []
+                runs, single = runs_of(gathered)
+                self._runs.extend(runs)
+                self._read_one_by_one(single)
+                while self._runs:
+                    await self._read_together(self._runs.popleft())
+                if self._is_disabled:
+                    self.end()
+        finally:
+            self._is_working = False
+
+    async def _read_together(self, run: Run) -> None:
+        self._wanted = {request.sequence: request for request in run}
+        try:
+            if self._reach.may_lag:
+                await self._reach.leader_at(run[-1].sequence)
+            await self._deliver(run[0].sequence, run[-1].sequence)
+        except ApiError:
+            self._is_disabled = True
+        except JetStreamError:
+            pass  # what did not come is looked up one by one
+        finally:
+            left, self._wanted = self._wanted, {}
+            self._read_one_by_one(left.values())
+
+    async def _deliver(self, first: int, last: int) -> None:
+        """Have a consumer deliver what is stored between two sequences."""
+        name = consumer_name()
+        inbox = self._connection.inbox(f"c.{name}")
+        self._ended, self._last = asyncio.get_running_loop().create_future(), last
+        self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
+        sid = self._connection.subscribe(inbox, self._received)
+        try:
+            patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
+            info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
+            self._to_come = min(last - first + 1, integer(info.get("num_pending")))
+            # A server may limit the pulls of all consumers (`max_request_batch`), and refuses larger ones.
+            self._max_pull = integer(inner(info.get("config")).get("max_batch")) or self._to_come
+            self._pull()
+            await self._until_ended()
+            if self._ended.done():
+                await self._api.delete_consumer(self._stream, name)
+            else:  # it stopped sending, and may never answer
+                self._api.abandon_consumer(self._stream, name)
+        finally:
+            self._connection.unsubscribe(sid)
+
+    def _pull(self) -> None:
+        self._pulled = min(self._max_pull, self._to_come)
+        if self._pulled == 0:
+            self._finish()
+            return
+        pull = json.dumps({"batch": self._pulled, "no_wait": True}).encode()
+        self._connection.write(frame(self._next, self._inbox, b"", pull))
+
+    async def _until_ended(self) -> None:
+        """Wait until nothing more can come, or nothing came for `RUN_SILENCE_LIMIT_SECONDS`."""
+        assert self._ended is not None
+        seen_to_come = -1
+        while seen_to_come != self._to_come and not self._ended.done() and not self._connection.is_lost:
+            seen_to_come = self._to_come
+            await asyncio.wait(
+                (self._ended, self._connection.lost),
+                timeout=RUN_SILENCE_LIMIT_SECONDS,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+
+    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        if not reply.startswith(b"$JS.ACK."):
+            self._finish()  # a status of the server: nothing more comes
+            return
+        self._to_come -= 1
+        self._pulled -= 1
+        fields = reply.split(b".")
+        first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
+        sequence = int(fields[first])
+        request = self._wanted.get(sequence)
+        if request is not None and request.schedule.encode("utf-8", "surrogateescape") == subject:
+            del self._wanted[sequence]
+            message = StoredMessage(request.schedule, sequence, int(fields[first + 2]), block, body)
+            self._notify(ContentRead(request.schedule, sequence, message, None))
+        if sequence >= self._last:
+            self._finish()
+        elif self._pulled == 0:
+            self._pull()
+
+    def _finish(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+
+def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
+    """Divide requests into runs of neighbours and the rest: too few neighbours, or requested twice."""
+    runs: list[Run] = []
+    single: Run = []
+    ordered = sorted(requests, key=lambda request: request.sequence)
+    run: Run = ordered[:1]
+    for before, request in pairwise(ordered):
+        gap = request.sequence - before.sequence
+        if gap == 0:
+            single.append(request)
+            continue
+        span = request.sequence - run[0].sequence
+        is_sparse = gap > MAX_RUN_GAP and span > MAX_RUN_GAP * len(run) + MAX_RUN_OTHERS
+        if is_sparse or len(run) >= MAX_RUN_SCHEDULES:
+            (runs.append if len(run) >= MIN_RUN_SCHEDULES else single.extend)(run)
+            run = []
+        run.append(request)
+    (runs.append if len(run) >= MIN_RUN_SCHEDULES else single.extend)(run)
+    return runs, single
+
+
+# Read the message under whose sequence the server says that a fire is stored already.
+#
+# The answer `duplicate` only says that some client stored something under the fire's identity, and any client can. If
+# the message is gone, consumed or replaced, the time of the next stored message is the latest at which it was there.
+#
+# The rule: "the message is gone" counts only from a leader that has reached its sequence, and leads
+# (`jetstream.reach`). Cost: one request a duplicate, some more if its message is gone; duplicates are rare except
+# after a lost connection.
+
+MAX_DUPLICATE_READS_IN_FLIGHT = 256
+"""As many as fires in flight: if a burst is sent again, all of it may be duplicates."""
+
+
+def duplicate_reader(
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
+) -> BoundedRequests[ReadDuplicate]:
+    """Return what reads duplicates, in a stream unless the request names another one."""
+
+    async def ask(request: ReadDuplicate) -> Input:
+        try:
+            return await _read_duplicate(api, request.stream or stream, request, tasks)
+        except JetStreamError as error:
+            return DuplicateUnread(request.fire, str(error))
+
+    def give_up(request: ReadDuplicate, reason: str) -> Input:
+        return DuplicateUnread(request.fire, reason)
+
+    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+
+
+async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:
+    fire, sequence = request.fire, request.sequence
+    leader = LeaderReach(api, stream, tasks, may_lag=True)
+    message = await leader.confirmed(sequence, lambda: api.message(stream, seq=sequence))
+    if message is not None:
+        return DuplicateRead(fire, sequence, message, message.stored_at)
+    state = inner(inner(await api.stream(stream)).get("state"))
+    last = integer(state.get("last_seq"))
+    if last < sequence:
+        return DuplicateUnread(fire, f"the server that was asked has not reached sequence {sequence} yet")
+    if last == sequence:
+        stored_at = parse_rfc3339(str(state.get("last_ts")))
+        return DuplicateRead(fire, sequence, None, stored_at if isinstance(stored_at, int) else None)
+    behind: StoredMessage | None = await api.message(stream, seq=sequence + 1, next_by_subj=">")
+    return DuplicateRead(fire, sequence, None, None if behind is None else behind.stored_at)

@@ -1,0 +1,387 @@
+"""The endpoint about the last hour: how many fires were stored in each minute, and how late, by all instances.
+
+The rule: a fire is counted by the instance that fired it, so the counts of all instances add up.
+What an instance counted is lost with it: a restart loses its hour.
+
+Cost: a sample of the counts, about a microsecond for each stream; one request to each other instance.
+"""
+
+import asyncio
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.pages import NO_FIRE
+from nats_scheduler.engine.views.timeline import Timeline
+from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer, time_of
+from nats_scheduler.message.subjects import is_covered
+from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
+from nats_scheduler.observe.documents import (
+    RecentFireDocument,
+    ScheduleDocument,
+    recent_fire_document,
+    schedule_document,
+)
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.service.endpoint import (
+    FRAME_BYTES,
+    Asked,
+    Document,
+    Views,
+    ask_others,
+    encode_items,
+    shown,
+    with_items,
+)
+from nats_scheduler.service.micro import NOT_FOUND, ServiceError
+from nats_scheduler.service.schemas import Answer, Request, SubjectFilter
+from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
+
+# The requests and answers of the endpoints about what happens around now; the rules are those of `service.schemas`.
+
+DEFAULT_RECENT_FIRES = 50
+MAX_RECENT_FIRES_LISTED = 200
+"""Recent fires in one answer."""
+
+DEFAULT_MINUTES_AHEAD = 60
+MAX_MINUTES_AHEAD = 120
+
+OptionalStream = Annotated[str | None, Field(max_length=255, description="Name of the stream; null for all.")]
+
+
+class ActivityRequest(Request):
+    """A request for what was fired in the last minutes."""
+
+    stream: OptionalStream = None
+    minutes: Annotated[int, Field(ge=1, le=MINUTES_KEPT, description="How many minutes, the present one included.")] = (
+        MINUTES_KEPT
+    )
+
+
+class RecentFiresRequest(Request):
+    """A request for the last fires, newest first."""
+
+    stream: OptionalStream = None
+    filter: SubjectFilter = None
+    limit: Annotated[int, Field(ge=1, le=MAX_RECENT_FIRES_LISTED, description="The most fires.")] = DEFAULT_RECENT_FIRES
+
+
+class TimelineRequest(Request):
+    """A request for the fires that come due in the next minutes."""
+
+    stream: OptionalStream = None
+    minutes: Annotated[
+        int,
+        Field(ge=1, le=MAX_MINUTES_AHEAD, description="How many minutes; the first is the rest of the present one."),
+    ] = DEFAULT_MINUTES_AHEAD
+
+
+MinuteDocument = TypedDict(
+    "MinuteDocument",
+    {
+        "from": str,
+        "fires": int,
+        "duplicates": int,
+        "overdue": int,
+        "refused": int,
+        "lateness": list[int],
+        "lateness_max_nanoseconds": int,
+    },
+)
+"""What happened in one minute: `lateness` counts the fires by `bounds_seconds`, with one more for what is above."""
+
+
+class ActivityAnswer(Answer):
+    """What was fired in the last minutes, oldest first; the last one is the present one."""
+
+    unanswered: list[str]
+    """The instances that did not answer: what they fired is missing."""
+    bounds_seconds: list[float]
+    """The upper bounds of the lateness that is counted together."""
+    minutes: list[MinuteDocument]
+
+
+class RecentFiresAnswer(Answer):
+    """The last fires, newest first."""
+
+    unanswered: list[str]
+    """The instances that did not answer: what they fired is missing."""
+    fires: list[RecentFireDocument]
+
+
+MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": int})
+"""How many fires come due in one minute."""
+
+
+class TimelineAnswer(Answer):
+    """The fires that come due in the next minutes; in the first one, those of what is left of it."""
+
+    minutes: list[MinuteAheadDocument]
+    complete: bool
+    """Whether all schedules were counted: their streams are read, and their patterns were not too many."""
+    soonest: list[ScheduleDocument]
+    """The schedules that fire next."""
+
+
+_BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
+_COUNTS = ("fires", "duplicates", "overdue", "refused")
+
+
+async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
+    """Return what all instances fired in the last minutes."""
+    _check_stream(asked, request.stream)
+    answers = await ask_others(asked, "activity.list", request.model_dump())
+    minutes = await _own(asked, request)
+    unanswered = answers.unanswered
+    for instance, answer in answers.by_instance.items():
+        theirs = read_minutes(answer)
+        if theirs is None:
+            unanswered.append(instance)
+        else:
+            minutes = [added(one, theirs.get(one.start, nothing_in(one.start))) for one in minutes]
+    return await _activity_answer(asked, minutes, sorted(unanswered))
+
+
+async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Document:
+    """Return what this instance fired in the last minutes."""
+    return await _activity_answer(asked, await _own(asked, request), [])
+
+
+def _check_stream(asked: Asked, stream: str | None) -> None:
+    if stream is None or stream in asked.deployment.streams() or asked.deployment.activity.is_known(stream):
+        return
+    raise ServiceError(NOT_FOUND, f"stream {shown(stream)} is not served: one that streams.list names is expected")
+
+
+async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
+    activity = asked.deployment.activity
+    await asked.turns.run(activity.sample(asked.deployment.now))
+    return activity.minutes(asked.deployment.now(), request.minutes, request.stream)
+
+
+async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
+    """Return the answer; if it would be too long, the oldest minutes are missing."""
+    head = {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "unanswered": unanswered,
+        "bounds_seconds": LATENESS_BUCKETS_SECONDS,
+    }
+    newest_first = encode_items(reversed(minutes), minute_document, asked.room - FRAME_BYTES)
+    items = await asked.turns.run(newest_first)
+    return with_items(head, "minutes", reversed(items))
+
+
+def minute_document(minute: Minute) -> MinuteDocument:
+    """Return what happened in a minute."""
+    return {
+        "from": format_rfc3339(minute.start),
+        "fires": minute.fires,
+        "duplicates": minute.duplicates,
+        "overdue": minute.overdue,
+        "refused": minute.refused,
+        "lateness": list(minute.lateness),
+        "lateness_max_nanoseconds": minute.lateness_max,
+    }
+
+
+def read_minutes(answer: Object) -> dict[int, Minute] | None:
+    """Read the answer of an instance, by the start of each minute; None if its counts cannot be added to ours."""
+    bounds, listed = answer.get("bounds_seconds"), answer.get("minutes")
+    if bounds != list(LATENESS_BUCKETS_SECONDS) or not isinstance(listed, list):
+        return None
+    found = [_minute(inner(one)) for one in listed]
+    return {one.start: one for one in found if one is not None}
+
+
+def _minute(document: Object) -> Minute | None:
+    start, lateness = time_of(document.get("from")), document.get("lateness")
+    if start is None or not isinstance(lateness, list) or len(lateness) != _BUCKETS:
+        return None
+    fires, duplicates, overdue, refused = (count_of(document.get(key)) for key in _COUNTS)
+    latest = count_of(document.get("lateness_max_nanoseconds"))
+    return Minute(start, fires, duplicates, overdue, refused, tuple(map(count_of, lateness)), latest)
+
+
+# The endpoint about the last fires of all schedules: what the instances keep of what they fired.
+#
+# The rule: the stream itself is the history of a schedule (`fires.list`). This is what an instance read back last, of
+# all streams together, so that a page can show what fires right now without reading any stream.
+#
+# Cost: a look at the last `MAX_RECENT_FIRES` fires, about a millisecond; one request to each other instance.
+# Limit: a restart loses it; a busy stream takes the place of others.
+
+_TEXTS = ("stream", "schedule", "target", "fire_time", "stored")
+
+
+async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
+    """Return the last fires of all instances, newest first."""
+    answers = await ask_others(asked, "fires.recent", request.model_dump())
+    own = newest(asked.deployment.activity.recent, request)
+    of_all = merged([own, *map(read_fires, answers.by_instance.values())])
+    return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
+
+
+async def list_recent_alone(asked: Asked, request: RecentFiresRequest) -> Document:
+    """Return the last fires of this instance, newest first."""
+    return await _recent_answer(asked, newest(asked.deployment.activity.recent, request), [])
+
+
+def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRequest) -> list[RecentFireDocument]:
+    """Return those of the last fires and their streams that are wanted, newest first.
+
+    They were read back in nearly this order: what another instance stored may be read back before ours.
+    """
+    wanted = [
+        (stream, fire)
+        for stream, fire in read_back
+        if request.stream in (None, stream) and (request.filter is None or is_covered(fire.schedule, (request.filter,)))
+    ]
+    wanted.sort(key=_stored, reverse=True)
+    return [recent_fire_document(stream, fire) for stream, fire in wanted[: request.limit]]
+
+
+def _stored(read_back: tuple[str, FireReadBack]) -> tuple[int, int]:
+    _stream, fire = read_back
+    return fire.stored_at, fire.stored_sequence
+
+
+def merged(parts: Iterable[Iterable[RecentFireDocument]]) -> list[RecentFireDocument]:
+    """Return the fires of several instances, newest first, each once."""
+    found = {_identity(one): one for part in parts for one in part}
+    return sorted(found.values(), key=_age)
+
+
+async def _recent_answer(asked: Asked, fires: list[RecentFireDocument], unanswered: list[str]) -> Document:
+    head = {
+        "at": format_rfc3339(asked.deployment.now()),
+        "instance": asked.deployment.instance,
+        "unanswered": unanswered,
+    }
+    return with_items(head, "fires", await asked.turns.run(encode_items(fires, _same, asked.room - FRAME_BYTES)))
+
+
+def _same(document: RecentFireDocument) -> Mapping[str, Any]:
+    return document
+
+
+def _identity(fire: RecentFireDocument) -> tuple[str, int]:
+    """Return what two instances have in common that both read back a fire while its shard changed hands."""
+    return fire["stream"], fire["sequence"]
+
+
+def _age(fire: RecentFireDocument) -> tuple[int, int]:
+    stored = parse_rfc3339(fire["stored"])
+    assert isinstance(stored, int), "it was written or read as a time"
+    return -stored, -fire["sequence"]
+
+
+def read_fires(answer: Object) -> Iterator[RecentFireDocument]:
+    """Read the fires of another instance; what none of ours can have written is passed over."""
+    listed = answer.get("fires")
+    for one in listed if isinstance(listed, list) else ():
+        if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in _TEXTS):
+            continue
+        if isinstance(parse_rfc3339(one["stored"]), int) and isinstance(parse_rfc3339(one["fire_time"]), int):
+            yield {
+                "stream": one["stream"],
+                "schedule": one["schedule"],
+                "target": one["target"],
+                "sequence": integer(one.get("sequence")),
+                "fire_time": one["fire_time"],
+                "stored": one["stored"],
+                "lateness_nanoseconds": integer(one.get("lateness_nanoseconds")),
+                "overdue": one.get("overdue") is True,
+            }
+
+
+# The endpoint about the next minutes: how many fires come due in each of them, and which schedules fire next.
+#
+# The rule: every instance holds all schedules, so the one that answers asks no other.
+#
+# Cost: a visit of each schedule, in slices: about half a second for a million (`engine.views.timeline`), and then not
+# for each request (`service.turns`). So the minutes may be some seconds old, and `at` says when they were counted; the
+# schedules are as they are now. What the server itself fires is read for it (`service.server_schedules`). Limit: an
+# interval that the server rounds is counted as its pattern says.
+
+MAX_SOONEST = 20
+"""Schedules that are named."""
+
+
+Counted = tuple[Timeline, Views]
+"""A timeline, and the streams that are counted in it."""
+
+
+async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
+    """Return how many fires come due in each of the next minutes."""
+    deployment = asked.deployment
+    names = sorted(deployment.streams()) if request.stream is None else [request.stream]
+    if request.stream is not None:
+        asked.stream(request.stream)  # raises an error if it cannot be asked
+
+    async def count() -> Counted:
+        views = await _views(asked, names)
+        timeline = Timeline(deployment.now(), request.minutes, MAX_SOONEST)
+        await asked.turns.run(_fill(timeline, views))
+        return timeline, views
+
+    timeline, views = await asked.timelines.get((request.stream, request.minutes), count)
+    minutes: list[MinuteAheadDocument] = [
+        {"from": format_rfc3339(timeline.start + number * MINUTE), "fires": count}
+        for number, count in enumerate(timeline.counts)
+    ]
+    head = {
+        "at": format_rfc3339(timeline.now),
+        "instance": deployment.instance,
+        "minutes": minutes,
+        "complete": timeline.is_complete and None not in views.values(),
+    }
+    room = asked.room - FRAME_BYTES - sum(len(str(one)) for one in minutes)
+    soonest = [found for one in timeline.soonest if (found := _schedule(asked, views, *one)) is not None]
+    soonest.sort(key=_fire_time)
+    return with_items(head, "soonest", await asked.turns.run(encode_items(soonest, lambda one: one, room)))
+
+
+def _fire_time(schedule: ScheduleDocument) -> tuple[int, str]:
+    fire = schedule["next_fire"]
+    return NO_FIRE if fire is None else fire["nanoseconds"], schedule["subject"]
+
+
+async def _views(asked: Asked, names: Sequence[str]) -> Views:
+    """Return what is known of these streams; what the server itself fires is read in `READ_WAIT_SECONDS` at most."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + READ_WAIT_SECONDS
+    found: dict[str, EngineView | JoinedView | None] = {}
+    for name in names:
+        try:
+            found[name] = (await asked.known(name, max(until - loop.time(), 0.0))).view
+        except (ServiceError, JetStreamError):
+            if name in asked.deployment.streams():
+                found[name] = None
+    return found
+
+
+def _fill(timeline: Timeline, views: Views) -> Generator[None, None, None]:
+    """Count what is held of the streams."""
+    for name, view in views.items():
+        if view is not None:
+            yield from view.add_to(timeline, name)
+        yield
+    yield from timeline.finish()
+
+
+def _schedule(asked: Asked, views: Views, _fire: int, subject: str, name: str) -> ScheduleDocument | None:
+    """Return a schedule as it is now; None if it is not held any more, or does not fire any more."""
+    stream, view = asked.deployment.streams().get(name), views.get(name)
+    listed = None if view is None else view.schedule(subject, asked.deployment.now())
+    if stream is None or listed is None or listed.next_fire is None:
+        return None
+    return schedule_document(name, stream.mode, listed)
