@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
+from tests.harness.second_attempts import write_failed_cases
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
 from tests.harness.tiers import SERVER_FOLDERS, is_fast, long_files_first, mark_servers, no_process_starts
 
@@ -54,6 +55,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts a server before `-m` selects, and begin with the files that take long."""
     mark_servers(items)
     long_files_first(items)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write down what failed, if `.ci/run` asks for it."""
+    write_failed_cases(terminalreporter)
 
 
 @pytest.fixture(autouse=True)

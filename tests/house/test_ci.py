@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.second_attempts import MOST_CASES, cases_for_a_second_attempt
 from tests.house.sources import ROOT
 from tests.house.test_documents import shell_blocks
 
@@ -18,8 +19,9 @@ TOOLS = {
     "dpkg-query": '[ "${@: -1}" = zsh ] && echo -n installed',
     "apt-get": 'echo "$@" >> "$CALLS"; exit $APT_CODE',
     "timeout": 'shift; exec "$@"',
-    "python3": 'mkdir -p .venv/bin; for tool in pip pytest; do cp "$STUBS/tool" .venv/bin/$tool; done',
-    "tool": 'echo "$(basename "$0")" "$@" >> "$CALLS"',
+    "python3": 'mkdir -p .venv/bin; for tool in pip pytest python; do cp "$STUBS/tool" .venv/bin/$tool; done',
+    "tool": """echo "$(basename "$0")" "$@" >> "$CALLS"
+case "$(basename "$0")$*" in pytest) exit $TESTS_CODE ;; python*) exit $AGAIN_CODE ;; esac""",
 }
 """What stands in for the programs that the script runs: they write down how they were called."""
 
@@ -32,8 +34,10 @@ COMMANDS = [
 """How it calls them in the end, whatever was installed before."""
 
 
-def run(folder: Path, *, user: int, apt_code: int) -> tuple[list[str], str]:
-    """Run a copy of the script with these programs; returns the calls, and what was printed as a warning."""
+def run(
+    folder: Path, *, user: int, apt_code: int, tests_code: int = 0, again_code: int = 0
+) -> tuple[list[str], str, int]:
+    """Run a copy of the script with these programs; returns the calls, the warnings, and the exit code."""
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash to run the script with")
@@ -45,12 +49,12 @@ def run(folder: Path, *, user: int, apt_code: int) -> tuple[list[str], str]:
     copy.parent.mkdir()
     shutil.copy(SCRIPT, copy)
     own = {"STUBS": str(stubs), "CALLS": str(calls), "USER_ID": str(user), "APT_CODE": str(apt_code)}
+    own |= {"TESTS_CODE": str(tests_code), "AGAIN_CODE": str(again_code)}
     path = f"{stubs}:{os.environ['PATH']}"
     answer = subprocess.run(
         [bash, copy], env={**own, "PATH": path}, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
     )
-    assert answer.returncode == 0, answer.stderr
-    return calls.read_text().splitlines(), answer.stderr
+    return calls.read_text().splitlines(), answer.stderr, answer.returncode
 
 
 def test_ci_runs_the_second_command_of_the_readme() -> None:
@@ -66,7 +70,7 @@ def test_bash_understands_the_script() -> None:
 
 @pytest.mark.server
 def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
-    calls, warnings = run(tmp_path, user=0, apt_code=0)
+    calls, warnings, code = run(tmp_path, user=0, apt_code=0)
     installed = [call.split()[-1] for call in calls if call.startswith("install ")]
     assert [call for call in calls if call.startswith("update")] == ["update -qq"]
     assert installed == [
@@ -74,18 +78,39 @@ def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
         *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
     ]
     assert calls[-4:] == COMMANDS
-    assert warnings == ""
+    assert (warnings, code) == ("", 0)
 
 
 @pytest.mark.server
 def test_ci_goes_on_where_packages_cannot_be_installed(tmp_path: Path) -> None:
-    calls, warnings = run(tmp_path, user=0, apt_code=100)
+    calls, warnings, code = run(tmp_path, user=0, apt_code=100)
     assert calls[-4:] == COMMANDS
+    assert code == 0
     assert "prometheus could not be installed: the tests that need it are skipped" in warnings.splitlines()
 
 
 @pytest.mark.server
 def test_ci_installs_nothing_for_a_user_who_is_not_root(tmp_path: Path) -> None:
-    calls, warnings = run(tmp_path, user=1000, apt_code=0)
+    calls, warnings, code = run(tmp_path, user=1000, apt_code=0)
     assert calls == COMMANDS
-    assert warnings == ""
+    assert (warnings, code) == ("", 0)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize(("again_code", "follows"), [(0, COMMANDS[2:]), (1, [])])
+def test_a_failed_run_counts_unless_its_cases_pass_alone(tmp_path: Path, again_code: int, follows: list[str]) -> None:
+    calls, _warnings, code = run(tmp_path, user=1000, apt_code=0, tests_code=1, again_code=again_code)
+    second = calls.pop(2)
+    assert second.startswith("python -m tests.harness.second_attempts /")
+    assert calls == [*COMMANDS[:2], *follows]
+    assert code == again_code
+
+
+def test_only_a_few_cases_with_servers_are_tried_again() -> None:
+    assert cases_for_a_second_attempt("server tests/a.py::one\nserver tests/b.py::two[x y]\n") == [
+        "tests/a.py::one",
+        "tests/b.py::two[x y]",
+    ]
+    assert cases_for_a_second_attempt("server tests/a.py::one\n- tests/b.py::two\n") == []
+    assert cases_for_a_second_attempt("server tests/a.py::one\n" * (MOST_CASES + 1)) == []
+    assert cases_for_a_second_attempt("") == []
