@@ -1,1 +1,1 @@
-"""The benchmark runs; what it measures is for people to read."""
+"""Measure the sidecar against the native scheduler: `python -m tests.bench`; its tests show that it runs."""

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench import flatness
-from bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
-from bench.aims import AIMS, judge
-from bench.comparison import moves
-from bench.load import BODY, Extras, daily_pattern, schedule
-from bench.measures import (
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.writing import defined, definition_block
+from tests.bench import flatness
+from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
+from tests.bench.aims import AIMS, judge
+from tests.bench.comparison import moves
+from tests.bench.load import BODY, Extras, daily_pattern, schedule
+from tests.bench.measures import (
     CPU_FIRE,
     FIRE_RATE,
     HIGHEST_RATE,
@@ -26,14 +29,11 @@ from bench.measures import (
     Measure,
     percentile,
 )
-from bench.processes import Cpu, cpu_seconds, read_clock, resident_bytes
-from bench.profiles import DEFAULT, MILLION, QUICK, TEN_MILLION, UnknownScenarioError, chosen, scenario
-from bench.publisher import Publisher
-from bench.runs import Run
-from bench.tables import columns, markdown, rows
-from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.message.writing import defined, definition_block
+from tests.bench.processes import Cpu, cpu_seconds, read_clock, resident_bytes
+from tests.bench.profiles import DEFAULT, MILLION, QUICK, TEN_MILLION, UnknownScenarioError, chosen, scenario
+from tests.bench.publisher import Publisher
+from tests.bench.runs import Run
+from tests.bench.tables import columns, markdown, rows
 
 
 def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd-1000", machine: str = "one") -> Run:

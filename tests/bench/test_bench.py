@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.fires import WrongFiresError, read_fires
-from bench.load import at_pattern, schedule, subject_of, target_of
-from bench.measures import (
+from tests.bench.fires import WrongFiresError, read_fires
+from tests.bench.load import at_pattern, schedule, subject_of, target_of
+from tests.bench.measures import (
     CPU_FIRE,
     FOLLOWED,
     HIGHEST_RATE,
@@ -28,22 +28,22 @@ from bench.measures import (
     TAKEOVER,
     Measure,
 )
-from bench.runner import run
-from bench.runs import Run
-from bench.scenarios.asked import Asked
-from bench.scenarios.held import Held
-from bench.scenarios.herd import Herd
-from bench.scenarios.loaded import Loaded
-from bench.scenarios.mixed import Mixed
-from bench.scenarios.ordinary import Ordinary
-from bench.scenarios.rate import Rate
-from bench.scenarios.scenario import Scenario
-from bench.scenarios.spread import Spread
-from bench.scenarios.steady import Steady
-from bench.scenarios.streams import Streams
-from bench.scenarios.takeover import Takeover
-from bench.scenarios.watched import Watched
-from bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
+from tests.bench.runner import run
+from tests.bench.runs import Run
+from tests.bench.scenarios.asked import Asked
+from tests.bench.scenarios.held import Held
+from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.loaded import Loaded
+from tests.bench.scenarios.mixed import Mixed
+from tests.bench.scenarios.ordinary import Ordinary
+from tests.bench.scenarios.rate import Rate
+from tests.bench.scenarios.scenario import Scenario
+from tests.bench.scenarios.spread import Spread
+from tests.bench.scenarios.steady import Steady
+from tests.bench.scenarios.streams import Streams
+from tests.bench.scenarios.takeover import Takeover
+from tests.bench.scenarios.watched import Watched
+from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 
 pytestmark = pytest.mark.server

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.fires import Fire, WrongFiresError, fire_in, lateness, lateness_of_repeating
-from bench.load import source_of, subject_of, target_of, targets_of
+from tests.bench.fires import Fire, WrongFiresError, fire_in, lateness, lateness_of_repeating
+from tests.bench.load import source_of, subject_of, target_of, targets_of
 
 MILLISECOND = 1_000_000
 SECOND = 1_000_000_000

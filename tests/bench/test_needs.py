@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from bench.needs import available_disk, available_memory, missing, needed
-from bench.profiles import scenario
-from bench.runner import run
-from bench.sides import NATIVE
+from tests.bench.needs import available_disk, available_memory, missing, needed
+from tests.bench.profiles import scenario
+from tests.bench.runner import run
+from tests.bench.sides import NATIVE
 
 TERABYTE = 1_000_000_000_000
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.scenarios.rate import highest
+from tests.bench.scenarios.rate import highest
 
 
 async def search(up_to: int, lowest: int = 500, limit: int = 16_000, seconds: float = 60.0) -> tuple[int, list[int]]:

@@ -10,7 +10,7 @@ from tests.house.test_documents import prose
 
 HISTORY = {ROOT / "CHANGELOG.md"}
 """It names what was there when a release was made."""
-SOURCES = [module for folder in (PACKAGE, TESTS, ROOT / "bench") for module in modules(folder)]
+SOURCES = [module for folder in (PACKAGE, TESTS) for module in modules(folder)]
 
 
 @pytest.mark.slow

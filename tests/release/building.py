@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CLIENT = ROOT / "distributions" / "client"
+CLIENT = ROOT / "deploy" / "client"
 EPOCH = 1_790_000_000
 """The time (s since the Unix epoch) that all files of a distribution get here."""
 BUILD_SECONDS = 300.0
@@ -24,7 +24,7 @@ INSTALL_SECONDS = 420.0
 """Longest time for the installation of everything that is needed, from a slow index."""
 UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ProxyError")
 """What pip reports if it has no connection to an index; a package that is not there is something else."""
-OF_THE_TREE = ("nats_scheduler", "bench", "deploy", "distributions", "docs", "examples", "tests")
+OF_THE_TREE = ("nats_scheduler", "deploy", "docs", "examples", "tests")
 FILES_OF_THE_TREE = ("CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore")
 
 

@@ -26,7 +26,7 @@ NOT_RUN = {
         "it needs a clean clone of a tag: tests/release builds and installs the same distributions"
     ),
     ("docs/internals/simulation.md", "python -m tests.simulation --seeds 10000"): HOURS,
-    ("docs/operating/performance.md", ".venv/bin/python -m bench"): HOURS,
+    ("docs/operating/performance.md", ".venv/bin/python -m tests.bench"): HOURS,
     ("docs/screens.md", ".venv/bin/python -m tests.site.recording"): (
         "it writes the pictures of the page: tests/site/test_recording.py makes them in another folder"
     ),

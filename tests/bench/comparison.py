@@ -9,10 +9,10 @@ repeated: then nothing is known of its noise.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.measures import MEASURES, Measure
-from bench.runs import Ratio, Run, range_of
-from bench.sides import NATIVE
-from bench.tables import ratio_text
+from tests.bench.measures import MEASURES, Measure
+from tests.bench.runs import Ratio, Run, range_of
+from tests.bench.sides import NATIVE
+from tests.bench.tables import ratio_text
 
 FLOOR = 1.15
 """A change by less than this factor is noise."""

@@ -10,11 +10,11 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from bench.fires import lateness
-from bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
-from bench.measures import TAKEOVER, figures
-from bench.scenarios.scenario import all_fires, refuse_if_late, until
-from bench.sides import Side
+from tests.bench.fires import lateness
+from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
+from tests.bench.measures import TAKEOVER, figures
+from tests.bench.scenarios.scenario import all_fires, refuse_if_late, until
+from tests.bench.sides import Side
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ Repeating schedules are not purged; each fires at one time of the day.
 import time
 from dataclasses import dataclass
 
-from bench.fires import lateness, read_fires
-from bench.load import SECOND, at_pattern, daily_pattern, schedules
-from bench.measures import (
+from tests.bench.fires import lateness, read_fires
+from tests.bench.load import SECOND, at_pattern, daily_pattern, schedules
+from tests.bench.measures import (
     CPU_ACCEPT,
     CPU_FIRE,
     CPU_FIRE_PURGE,
@@ -23,9 +23,9 @@ from bench.measures import (
     figures,
     of_lateness,
 )
-from bench.processes import Cpu
-from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
-from bench.sides import Mark, Side
+from tests.bench.processes import Cpu
+from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from tests.bench.sides import Mark, Side
 
 LEAD_SECONDS = 11.0
 """From the end of the load to the due time: more than the sidecar looks ahead by default."""

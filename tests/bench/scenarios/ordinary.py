@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import islice
 from time import time_ns
 
-from bench.load import at_pattern, ordinary, schedules
-from bench.measures import MEMORY_RESTARTED, RESTART, figures
-from bench.scenarios.held import MEGABYTE, MONTH
-from bench.sides import Side
 from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
+from tests.bench.load import at_pattern, ordinary, schedules
+from tests.bench.measures import MEMORY_RESTARTED, RESTART, figures
+from tests.bench.scenarios.held import MEGABYTE, MONTH
+from tests.bench.sides import Side
 
 
 @dataclass(frozen=True)

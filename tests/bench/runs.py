@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from bench.sides import NATIVE
+from tests.bench.sides import NATIVE
 
 Repeat = dict[str, dict[str, float]]
 """The figures of each side, by the names of side and measure."""

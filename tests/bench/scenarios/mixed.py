@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.fires import lateness, lateness_of_repeating, read_fires_of
-from bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, evenly, message, reminder, source_of, subject_of
-from bench.measures import CPU_FIRE, of_lateness
-from bench.processes import Cpu
-from bench.scenarios.scenario import all_fires, until
-from bench.scenarios.steady import AHEAD_SECONDS
-from bench.sides import Side
+from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
+from tests.bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, evenly, message, reminder, source_of, subject_of
+from tests.bench.measures import CPU_FIRE, of_lateness
+from tests.bench.processes import Cpu
+from tests.bench.scenarios.scenario import all_fires, until
+from tests.bench.scenarios.steady import AHEAD_SECONDS
+from tests.bench.sides import Side
 
 STREAMS = tuple(f"{STREAM}-{number}" for number in range(3))
 SERVED_SECONDS = 60.0

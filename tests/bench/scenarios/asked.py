@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from bench.load import STREAM, schedules, targets_of
-from bench.measures import (
+from tests.bench.load import STREAM, schedules, targets_of
+from tests.bench.measures import (
     ASKED_BURST_P99,
     ASKED_SPREAD_P99,
     P99,
@@ -25,10 +25,10 @@ from bench.measures import (
     Measure,
     figures,
 )
-from bench.scenarios.held import HELD_GROUP, far_patterns
-from bench.scenarios.herd import Herd
-from bench.scenarios.spread import Spread
-from bench.sides import Side
+from tests.bench.scenarios.held import HELD_GROUP, far_patterns
+from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.spread import Spread
+from tests.bench.sides import Side
 
 PAGE_LENGTH = 1_000
 ANSWER_SECONDS = 60.0

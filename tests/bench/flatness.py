@@ -5,9 +5,9 @@ The rule: the last column is the largest number's figure over the smallest's; a 
 
 from collections.abc import Iterator
 
-from bench.measures import CPU_ACCEPT, LAST, P50, RESTART_EACH, SCHEDULE_BYTES
-from bench.runs import Run
-from bench.tables import sides_of
+from tests.bench.measures import CPU_ACCEPT, LAST, P50, RESTART_EACH, SCHEDULE_BYTES
+from tests.bench.runs import Run
+from tests.bench.tables import sides_of
 
 COSTS = (LAST, P50, CPU_ACCEPT.sum, RESTART_EACH, SCHEDULE_BYTES)
 FAMILY = "held-"

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench.fires import WrongFiresError
-from bench.needs import available_disk, available_memory, missing
-from bench.publisher import LateLoadError, RefusedError
-from bench.runs import Repeat, Run
-from bench.scenarios.scenario import Scenario
-from bench.sides import Kind, StartError, running
 from nats_scheduler.jetstream.errors import JetStreamError
+from tests.bench.fires import WrongFiresError
+from tests.bench.needs import available_disk, available_memory, missing
+from tests.bench.publisher import LateLoadError, RefusedError
+from tests.bench.runs import Repeat, Run
+from tests.bench.scenarios.scenario import Scenario
+from tests.bench.sides import Kind, StartError, running
 
 Tell = Callable[[str], None]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from bench.processes import Cpu
+from tests.bench.processes import Cpu
 
 Figures = Mapping[str, float]
 """What one side did in one scenario, by the name of the measure."""

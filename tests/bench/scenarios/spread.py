@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from bench.fires import lateness, read_fires
-from bench.load import SECOND, at_pattern, evenly, message, ordinary, schedules, source_of
-from bench.measures import CPU_FIRE, OTHERS_RATE, figures, of_lateness
-from bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
-from bench.sides import Mark, Side
+from tests.bench.fires import lateness, read_fires
+from tests.bench.load import SECOND, at_pattern, evenly, message, ordinary, schedules, source_of
+from tests.bench.measures import CPU_FIRE, OTHERS_RATE, figures, of_lateness
+from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from tests.bench.sides import Mark, Side
 
 LOADED_PER_SECOND = 12_000
 """How slow a machine may load before the first schedule is due."""

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.load import SECOND, at_pattern, schedules
-from bench.measures import (
+from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
+from tests.bench.load import SECOND, at_pattern, schedules
+from tests.bench.measures import (
     CPU_ACCEPT,
     FOLLOWED,
     IDLE_CPU,
@@ -28,10 +29,9 @@ from bench.measures import (
     each,
     figures,
 )
-from bench.processes import resident_bytes
-from bench.scenarios.herd import Herd
-from bench.sides import Side
-from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
+from tests.bench.processes import resident_bytes
+from tests.bench.scenarios.herd import Herd
+from tests.bench.sides import Side
 
 MEGABYTE = 1_000_000
 DAY = 86_400 * SECOND

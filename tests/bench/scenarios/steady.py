@@ -9,13 +9,13 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from bench.fires import lateness_by_number, read_fires
-from bench.load import SECOND, at_pattern, evenly, reminder, subject_of
-from bench.measures import CPU_FIRE, of_lateness
-from bench.processes import Cpu
-from bench.scenarios.scenario import FIRES_SECONDS, until
-from bench.scenarios.spread import SMALLEST_FOR_CPU
-from bench.sides import Side
+from tests.bench.fires import lateness_by_number, read_fires
+from tests.bench.load import SECOND, at_pattern, evenly, reminder, subject_of
+from tests.bench.measures import CPU_FIRE, of_lateness
+from tests.bench.processes import Cpu
+from tests.bench.scenarios.scenario import FIRES_SECONDS, until
+from tests.bench.scenarios.spread import SMALLEST_FOR_CPU
+from tests.bench.sides import Side
 
 AHEAD_SECONDS = 2.0
 """From the publish of a schedule to its fire."""

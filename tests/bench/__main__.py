@@ -1,4 +1,4 @@
-"""`python -m bench`: the native scheduler and the sidecar at the same work, in one run, and the ratios between them.
+"""`python -m tests.bench`: the native scheduler and the sidecar at the same work, in one run, and their ratios.
 
 The rule: tables go to standard output, progress to standard error, and the exit code tells what a script must know.
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from bench import aims, comparison, flatness, tables
-from bench.profiles import PROFILES, UnknownScenarioError, chosen
-from bench.runner import run
-from bench.runs import Run
-from bench.sides import KINDS
 from nats_scheduler.cli.output import print_table
+from tests.bench import aims, comparison, flatness, tables
+from tests.bench.profiles import PROFILES, UnknownScenarioError, chosen
+from tests.bench.runner import run
+from tests.bench.runs import Run
+from tests.bench.sides import KINDS
 
 Show = Callable[[Sequence[str], Iterable[Sequence[str]]], None]
 

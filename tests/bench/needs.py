@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from bench.scenarios.scenario import Scenario
+from tests.bench.scenarios.scenario import Scenario
 
 LARGE = 1_000_000
 """With fewer messages nothing is checked."""

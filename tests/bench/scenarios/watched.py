@@ -8,8 +8,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from bench.scenarios.asked import Asked, answer
-from bench.sides import Side
+from tests.bench.scenarios.asked import Asked, answer
+from tests.bench.sides import Side
 
 REFRESH_SECONDS = 2.0
 ENDPOINTS = (

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from bench.fires import Fire, WrongFiresError, read_fires_of
-from bench.load import GROUP, SECOND
-from bench.sides import Side
+from tests.bench.fires import Fire, WrongFiresError, read_fires_of
+from tests.bench.load import GROUP, SECOND
+from tests.bench.sides import Side
 
 FIRES_SECONDS = 180.0
 """Longest wait for the fires and the purges of a scenario, past the last due time."""

@@ -16,17 +16,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.load import PROBED, STREAM, at_pattern, schedule
-from bench.measures import SNAPSHOT_CPU, SNAPSHOT_KEPT, figures
-from bench.processes import Cpu, cpu_seconds, resident_bytes
-from bench.publisher import Publisher
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, tied_to_this_process
 from nats_scheduler.settings.connection import ConnectionSettings
+from tests.bench.load import PROBED, STREAM, at_pattern, schedule
+from tests.bench.measures import SNAPSHOT_CPU, SNAPSHOT_KEPT, figures
+from tests.bench.processes import Cpu, cpu_seconds, resident_bytes
+from tests.bench.publisher import Publisher
 
-CACHE = Path(__file__).parent.parent / ".cache" / "nats-server"
+CACHE = Path(__file__).parents[2] / ".cache" / "nats-server"
 READY_SECONDS = 1_800.0
 """Longest wait for a scheduler that was started, or that follows a load, to fire."""
 ANSWER_SECONDS = 60.0

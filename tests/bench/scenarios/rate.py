@@ -12,10 +12,10 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bench.measures import CPU_FIRE, HIGHEST_RATE, P99, figures, of_lateness
-from bench.publisher import LateLoadError
-from bench.scenarios.steady import Steady
-from bench.sides import Side
+from tests.bench.measures import CPU_FIRE, HIGHEST_RATE, P99, figures, of_lateness
+from tests.bench.publisher import LateLoadError
+from tests.bench.scenarios.steady import Steady
+from tests.bench.sides import Side
 
 PUNCTUAL_P99_MS = 10.0
 DOUBLINGS = 5

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from bench.load import GROUP, SECOND, STREAM, target_of, targets_of
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
+from tests.bench.load import GROUP, SECOND, STREAM, target_of, targets_of
 
 BATCH = 5_000
 STREAMS_AT_ONCE = 64

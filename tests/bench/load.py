@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import NamedTuple
 
-from bench.publisher import REPLY
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.bench.publisher import REPLY
 
 STREAM = "BENCH"
 GROUP = "s"

@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bench.fires import lateness, lateness_of_repeating, read_fires_of
-from bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
-from bench.measures import (
+from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
+from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
+from tests.bench.measures import (
     MANY_BURST_P99,
     MANY_CPU,
     MANY_IDLE_CPU,
@@ -26,9 +26,9 @@ from bench.measures import (
     of_lateness,
     percentile,
 )
-from bench.processes import Cpu
-from bench.scenarios.scenario import all_fires, refuse_if_late, until
-from bench.sides import Side
+from tests.bench.processes import Cpu
+from tests.bench.scenarios.scenario import all_fires, refuse_if_late, until
+from tests.bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
 SPREAD_GROUP = "s-at"

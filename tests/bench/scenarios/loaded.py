@@ -6,10 +6,10 @@ The rule: all frames are built before, so that the rate is the server's and the 
 import time
 from dataclasses import dataclass
 
-from bench.load import schedules
-from bench.measures import CPU_ACCEPT, FOLLOWED, LOAD_RATE, figures
-from bench.scenarios.held import far_patterns
-from bench.sides import Side
+from tests.bench.load import schedules
+from tests.bench.measures import CPU_ACCEPT, FOLLOWED, LOAD_RATE, figures
+from tests.bench.scenarios.held import far_patterns
+from tests.bench.sides import Side
 
 
 @dataclass(frozen=True)

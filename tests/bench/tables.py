@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from bench.measures import MEASURES
-from bench.runs import Run
-from bench.sides import KINDS, NATIVE
+from tests.bench.measures import MEASURES
+from tests.bench.runs import Run
+from tests.bench.sides import KINDS, NATIVE
 
 Row = list[str]
 

@@ -9,7 +9,7 @@ CPU per fire is that of the server and the sidecar together.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.measures import (
+from tests.bench.measures import (
     CPU_ACCEPT,
     CPU_FIRE,
     CPU_FIRE_PURGE,
@@ -31,8 +31,8 @@ from bench.measures import (
     TAKEOVER,
     Measure,
 )
-from bench.runs import Run
-from bench.sides import KINDS, NATIVE
+from tests.bench.runs import Run
+from tests.bench.sides import KINDS, NATIVE
 
 ITSELF = ""
 """The bound is on the figure, in the unit of its measure."""

@@ -1,1 +1,0 @@
-"""Measure the sidecar against the native scheduler: `python -m bench`."""
