@@ -1,4 +1,4 @@
-"""What the site shows of files outside `docs/`: the README is its first page, and each file that is linked is a page.
+"""What the site shows beside the pages of `docs/`: the README is its first page, and each linked file is a page.
 
 Its rule: pages link files as they lie in the repository, which is what a forge shows; here such a link is led to the
 page of the site, and one that leads nowhere stays as it is, so that the build reports it.
@@ -17,15 +17,16 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
+EXAMPLES = DOCS / "examples"
 
 PAGES = {
     ROOT / "README.md": "index.md",
     ROOT / "CONTRIBUTING.md": "contributing.md",
     ROOT / "CHANGELOG.md": "changelog.md",
     ROOT / "tests" / "README.md": "internals/tests.md",
-    ROOT / "examples" / "clients" / "README.md": "programs.md",
+    EXAMPLES / "clients" / "README.md": "programs.md",
 }
-"""Pages outside `docs/`, and where the site has them."""
+"""Pages outside `docs/`, or of its programs, and where the site has them."""
 LANGUAGES = {
     ".py": "python",
     ".json": "json",
@@ -52,14 +53,14 @@ def anchor(heading: str, _separator: str) -> str:
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> None:
-    """Add the pages outside `docs/`, and each file and folder outside of it that a page links."""
+    """Add the pages outside `docs/`, and each file and folder that a page links and that is no page."""
     for path, name in PAGES.items():
         files.append(File.generated(config, name, content=path.read_text("utf-8")))
-    waiting = [*DOCS.rglob("*.md"), *PAGES]
+    waiting = [*filter(is_page_of_docs, DOCS.rglob("*.md")), *PAGES]
     added: set[Path] = set()
     for page in waiting:
         for target in links_of(page):
-            if page_of(target) is None or target in added or target in PAGES or DOCS in (target, *target.parents):
+            if page_of(target) is None or target in added or target in PAGES or is_page_of_docs(target):
                 continue
             for path in (target, *contents(target)):
                 if path not in added:
@@ -86,6 +87,11 @@ def on_page_markdown(markdown: str, *, page: Page, **_given: object) -> str:
     return PART.sub(led, markdown)
 
 
+def is_page_of_docs(target: Path) -> bool:
+    """Return whether the site has a file or a folder as it lies in `docs/`: all but the programs."""
+    return DOCS in (target, *target.parents) and EXAMPLES not in (target, *target.parents)
+
+
 def links_of(page: Path) -> Iterator[Path]:
     """Give the files and folders of the repository that a page links."""
     for match in PART.finditer(page.read_text("utf-8")):
@@ -106,7 +112,7 @@ def page_of(target: Path) -> str | None:
     """Return the name of the page of the site that shows a file or a folder; None for what is outside."""
     if target in PAGES:
         return PAGES[target]
-    if DOCS in target.parents:
+    if is_page_of_docs(target):
         name = target.relative_to(DOCS).as_posix()
         return f"{name}/README.md" if target.is_dir() else name
     if ROOT not in target.parents:

@@ -1,4 +1,4 @@
-"""The program in `examples/` runs as it is, and does the same with a sidecar and on a server that fires by itself."""
+"""The program in `docs/examples/` runs as it is, with a sidecar and on a server that fires by itself."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from tests.harness.account import WAIT_SECONDS, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
 from tests.house.sources import ROOT
 
-REMINDERS = ROOT / "examples" / "reminders.py"
+REMINDERS = ROOT / "docs" / "examples" / "reminders.py"
 EXPECTED = """\
 report added
 report unchanged

@@ -1,4 +1,4 @@
-"""The programs of `examples/clients/` do the same with a sidecar and on a server that fires by itself.
+"""The programs of `docs/examples/clients/` do the same with a sidecar and on a server that fires by itself.
 
 Each is run as it is, by the tools of its language: what it prints is compared, and what it left in the stream.
 """

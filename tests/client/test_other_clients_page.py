@@ -12,7 +12,7 @@ from tests.house.sources import ROOT
 
 PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
 SECTIONS = re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.M)
-PROGRAM = re.compile(r"^The whole \w+ is \[[\w.]+\]\(\.\./examples/clients/([\w./-]+)\)", re.M)
+PROGRAM = re.compile(r"^The whole \w+ is \[[\w.]+\]\(examples/clients/([\w./-]+)\)", re.M)
 BLOCK = re.compile(r"^```\w+\n(.*?)^```", re.M | re.S)
 PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 

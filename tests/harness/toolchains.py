@@ -1,4 +1,4 @@
-"""The programs of `examples/clients/`, made ready to run by the tools of their languages.
+"""The programs of `docs/examples/clients/`, made ready to run by the tools of their languages.
 
 Its rule: where the machine has no such tool, or the tool reaches no registry, the test is skipped with the reason;
 whatever else a tool refuses, such as a lock file that does not fit or a program that does not compile, fails the test.
@@ -23,7 +23,7 @@ import pytest
 from tests.harness.nats_cli import nats_cli_binary
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ROOT / "examples" / "clients"
+PROGRAMS = ROOT / "docs" / "examples" / "clients"
 CACHE = ROOT / ".cache" / "clients"
 
 FETCH_SECONDS = 120.0
@@ -90,7 +90,7 @@ CLIENTS: dict[str, Callable[[Path], Program]] = {
     "nats-go": nats_go,
     "faststream": faststream,
 }
-"""The client of each folder of `examples/clients/`."""
+"""The client of each folder of `docs/examples/clients/`."""
 
 
 def npm_packages(source: Path, env: Mapping[str, str] | None = None, cache: Path = CACHE) -> Path:

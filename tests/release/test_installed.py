@@ -114,7 +114,7 @@ def test_the_fast_tier_passes_on_what_is_installed(installed: Installed) -> None
     if not os.environ.get("NATS_SCHEDULER_RELEASE"):
         pytest.skip("NATS_SCHEDULER_RELEASE=1 runs the fast tier on each Python, which takes minutes")
     folder = installed.folder / "without-the-package"
-    for name in ("tests", "docs", "examples"):
+    for name in ("tests", "docs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
         shutil.copyfile(ROOT / name, folder / name)
