@@ -2,7 +2,7 @@
 
 A mistake of a publisher is one warning and one advisory; an event that occurs a thousand times a second is only
 counted, and logged at the level debug.
-The number of warnings and advisories is limited (`observe.lines`); counters are not.
+The number of warnings is limited (`observe.allowance`), and not more advisories are published; counters have no limit.
 Listeners get every event unchanged; `nats-scheduler dev` prints its fires in this way.
 """
 
@@ -38,129 +38,19 @@ from nats_scheduler.engine.events import (
     StreamReady,
 )
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.message.advisory_messages import no_advice, rejection_fields
+from nats_scheduler.message.advisory_messages import Publish, advisory_message, no_advice, rejection_fields
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
+from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
-from nats_scheduler.observe.lines import Allowance, Lines
+from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overload import Overload
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-
-# Report what instances do among each other: which are alive, who holds what, and who cannot.
-#
-# The rule: this is a part of `observe.reporter.Reporter`, and only that uses it.
-# Cost: a log line each.
-
-
-class InstanceReports(Lines):
-    """Counts, logs and publishes what concerns instances."""
-
-    def instances(self, count: int) -> None:
-        """Report how many instances are alive, this one included."""
-        self._metrics.instances.set(count)
-        self._log.info("instances_alive", count=count)
-
-    def instance_lost(self, name: str, count: int) -> None:
-        """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
-        self._metrics.instances.set(count)
-        self._warn("instance_lost", "", {"instance": name, "alive": count})
-
-    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
-        """Report how many shards of a stream this instance holds from now on."""
-        self._metrics.shards.labels(stream).set(held)
-        self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
-
-    def cannot_serve(self, stream: str, reason: str) -> None:
-        """Report that this instance lacks what a holder needs; other able instances hold the stream."""
-        if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
-            self._advise("cannot_serve", stream, reason=reason)
-
-    def can_serve_again(self, stream: str) -> None:
-        """Report that nothing was denied for a while, so that this instance holds shards again."""
-        self._log.info("can_serve_again", stream=stream)
-
-    def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:
-        """Report that a value in the registry's bucket is discarded: another program may have written it."""
-        self.problem("registry_value_ignored", key=key, reason=reason)
-        self._advise("registry_value_ignored", bucket, key=key, reason=reason)
-
-    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
-        """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
-        fields = {"instance": instance, "since": format_rfc3339(since)}
-        if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
-            self._advise("instance_not_firing", stream, **fields)
-
-
-# Report what `X-Overlap` and `X-Timeout` do to fires: what is skipped, timed out, or cannot be found out.
-#
-# The rule: what a policy was given to do is logged at the level info; what its author has to know of is a warning.
-
-
-class OverlapReports(Lines):
-    """Counts, logs and publishes what became of fires that came due while the fire before was unfinished."""
-
-    def _of_overlap(self, stream: str, event: FiresSkipped | FireTimedOut | FinishUnknown) -> None:
-        """Report one event."""
-        if isinstance(event, FiresSkipped):
-            self._overlap_skipped(stream, event)
-        elif isinstance(event, FireTimedOut):
-            self._timed_out(stream, event)
-        else:
-            self._finish_unknown(stream, event)
-
-    def _overlap_skipped(self, stream: str, event: FiresSkipped) -> None:
-        self._metrics.skipped.labels(stream, "X-Overlap").inc(event.count)
-        if self._allowance.grants("fires_skipped", stream):
-            counted = {"dropped": event.count, "policy": f"X-Overlap: {event.overlap}"}
-            fields = {"schedule": event.schedule, "since": format_rfc3339(event.first), **counted}
-            self._log.info("fires_skipped", stream=stream, **fields)
-            self._advise("fires_skipped", stream, seq=event.sequence, **fields)
-
-    def _timed_out(self, stream: str, event: FireTimedOut) -> None:
-        self._metrics.timed_out.labels(stream).inc()
-        fields = {"schedule": event.schedule, "seq": event.sequence, "stored_as": event.unfinished}
-        fields |= {"stored": format_rfc3339(event.stored_at), "due": format_rfc3339(event.due)}
-        fields |= {"reason": event.reason or "it is unfinished"}
-        if self._warn("fire_timed_out", stream, {"stream": stream, **fields}):
-            self._advise("fire_timed_out", stream, **fields)
-
-    def _finish_unknown(self, stream: str, event: FinishUnknown) -> None:
-        fields = {"schedule": event.schedule, "seq": event.sequence}
-        fields |= {"due": format_rfc3339(event.due), "reason": event.reason}
-        if self._warn("finish_unknown", stream, {"stream": stream, **fields}):
-            self._advise("finish_unknown", stream, **fields)
-
-
-# Report what becomes of snapshots, with which engines begin.
-#
-# The rule: this is a part of `observe.reporter.Reporter`, and only that uses it.
-# Cost: a log line each, some a day for a large stream.
-
-
-class SnapshotReports(Lines):
-    """Logs what concerns snapshots."""
-
-    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
-        """Report that a snapshot was written that knows everything up to the sequence `through`."""
-        self._log.info("snapshot_written", stream=stream, schedules=schedules, through=through)
-
-    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
-        """Report that a stream is read from the sequence `through` on, because a snapshot has what is before it."""
-        self._log.info("snapshot_used", stream=stream, schedules=schedules, through=through)
-
-    def snapshot_ignored(self, stream: str, reason: str) -> None:
-        """Report that a snapshot does not fit, or cannot be read, so that all of the stream is read."""
-        self.problem("snapshot_ignored", stream=stream, reason=reason[:MAX_KEPT_CHARS])
-
-    def snapshot_not_kept(self, stream: str, reason: str) -> None:
-        """Report that no snapshot can be written."""
-        self.problem("snapshot_not_kept", stream=stream, reason=reason[:MAX_KEPT_CHARS])
-
 
 OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's streams among more instances"
 """What an operator can do against an overload."""
@@ -172,12 +62,16 @@ Listener = Callable[[str, Event], None]
 _time = format_rfc3339
 
 
-class Reporter(OverlapReports, InstanceReports, SnapshotReports):
+class Reporter:
     """Turns events into counts, log lines and advisories."""
 
     def __init__(self, metrics: Metrics) -> None:
-        super().__init__(metrics)
+        self._metrics = metrics
         self._fires = metrics.fires
+        self._log = logger()
+        self._allowance = Allowance(self._left_out)
+        self.advise: Publish = no_advice
+        """Publishes an advisory; `no_advice` while there is no connection."""
         self.activity = Activity(metrics.fires)
         """What happened in the last hour, by minute."""
         self._logs_debug = self._log.writes_debug
@@ -242,8 +136,12 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
                 self._forged(stream, event)
             case FiresMissed():
                 self._missed(stream, event)
-            case FiresSkipped() | FireTimedOut() | FinishUnknown():
-                self._of_overlap(stream, event)
+            case FiresSkipped():
+                self._overlap_skipped(stream, event)
+            case FireTimedOut():
+                self._timed_out(stream, event)
+            case FinishUnknown():
+                self._finish_unknown(stream, event)
             case FiresDropped():
                 self._dropped(stream, event)
             case StillRefused():
@@ -338,6 +236,59 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
         if found is not None:
             loop_ms, fires_ms = round(found.loop * 1_000), round(found.fires * 1_000)
             self._log.warning("overloaded", loop_late_ms=loop_ms, fires_late_ms=fires_ms, advice=OVERLOAD_ADVICE)
+
+    # -- instances and snapshots ----------------------------------------------------------------------------------
+
+    def instances(self, count: int) -> None:
+        """Report how many instances are alive, this one included."""
+        self._metrics.instances.set(count)
+        self._log.info("instances_alive", count=count)
+
+    def instance_lost(self, name: str, count: int) -> None:
+        """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
+        self._metrics.instances.set(count)
+        self._warn("instance_lost", "", {"instance": name, "alive": count})
+
+    def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
+        """Report how many shards of a stream this instance holds from now on."""
+        self._metrics.shards.labels(stream).set(held)
+        self._log.info("shards_changed", stream=stream, held=held, gained=gained, lost=lost)
+
+    def cannot_serve(self, stream: str, reason: str) -> None:
+        """Report that this instance lacks what a holder needs; other able instances hold the stream."""
+        if self._warn("cannot_serve", "", {"stream": stream, "reason": reason}):
+            self._advise("cannot_serve", stream, reason=reason)
+
+    def can_serve_again(self, stream: str) -> None:
+        """Report that nothing was denied for a while, so that this instance holds shards again."""
+        self._log.info("can_serve_again", stream=stream)
+
+    def registry_value_ignored(self, bucket: str, key: str, reason: str) -> None:
+        """Report that a value in the registry's bucket is discarded: another program may have written it."""
+        self.problem("registry_value_ignored", key=key, reason=reason)
+        self._advise("registry_value_ignored", bucket, key=key, reason=reason)
+
+    def instance_not_firing(self, stream: str, instance: str, since: int) -> None:
+        """Report that a holder has not fired since the fire time `since` (ns); it gets no shards for a while."""
+        fields = {"instance": instance, "since": format_rfc3339(since)}
+        if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
+            self._advise("instance_not_firing", stream, **fields)
+
+    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
+        """Report that a snapshot was written that knows everything up to the sequence `through`."""
+        self._log.info("snapshot_written", stream=stream, schedules=schedules, through=through)
+
+    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
+        """Report that a stream is read from the sequence `through` on, because a snapshot has what is before it."""
+        self._log.info("snapshot_used", stream=stream, schedules=schedules, through=through)
+
+    def snapshot_ignored(self, stream: str, reason: str) -> None:
+        """Report that a snapshot does not fit, or cannot be read, so that all of the stream is read."""
+        self.problem("snapshot_ignored", stream=stream, reason=reason[:MAX_KEPT_CHARS])
+
+    def snapshot_not_kept(self, stream: str, reason: str) -> None:
+        """Report that no snapshot can be written."""
+        self.problem("snapshot_not_kept", stream=stream, reason=reason[:MAX_KEPT_CHARS])
 
     # -- schedules and fires -------------------------------------------------------------------------------------
 
@@ -468,6 +419,28 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
             write("fires_skipped", stream=stream, dropped=event.dropped, **fields)
             self._advise("fires_skipped", stream, seq=event.sequence, dropped=event.dropped, **fields)
 
+    def _overlap_skipped(self, stream: str, event: FiresSkipped) -> None:
+        self._metrics.skipped.labels(stream, "X-Overlap").inc(event.count)
+        if self._allowance.grants("fires_skipped", stream):
+            counted = {"dropped": event.count, "policy": f"X-Overlap: {event.overlap}"}
+            fields = {"schedule": event.schedule, "since": format_rfc3339(event.first), **counted}
+            self._log.info("fires_skipped", stream=stream, **fields)
+            self._advise("fires_skipped", stream, seq=event.sequence, **fields)
+
+    def _timed_out(self, stream: str, event: FireTimedOut) -> None:
+        self._metrics.timed_out.labels(stream).inc()
+        fields = {"schedule": event.schedule, "seq": event.sequence, "stored_as": event.unfinished}
+        fields |= {"stored": format_rfc3339(event.stored_at), "due": format_rfc3339(event.due)}
+        fields |= {"reason": event.reason or "it is unfinished"}
+        if self._warn("fire_timed_out", stream, {"stream": stream, **fields}):
+            self._advise("fire_timed_out", stream, **fields)
+
+    def _finish_unknown(self, stream: str, event: FinishUnknown) -> None:
+        fields = {"schedule": event.schedule, "seq": event.sequence}
+        fields |= {"due": format_rfc3339(event.due), "reason": event.reason}
+        if self._warn("finish_unknown", stream, {"stream": stream, **fields}):
+            self._advise("finish_unknown", stream, **fields)
+
     def _dropped(self, stream: str, event: FiresDropped) -> None:
         self._metrics.dropped.labels(stream, str(event.code)).inc()
         fields = {"code": event.code, "reason": event.description}
@@ -502,6 +475,25 @@ class Reporter(OverlapReports, InstanceReports, SnapshotReports):
             self._log.debug("expiry_failed", stream=stream, **fields)
         elif self._warn("expiry_failed", stream, {"stream": stream, **fields}):
             self._advise("expiry_failed", stream, **fields)
+
+    # -- lines and advisories ------------------------------------------------------------------------------------
+
+    def problem(self, action: str, **fields: Any) -> None:
+        """Log a warning that needs the operator's attention."""
+        # The limit is not per stream: a client could send any number of stream names.
+        self._warn(action, "", fields)
+
+    def _warn(self, kind: str, stream: str, fields: dict[str, Any]) -> bool:
+        """Log a warning; return whether it was granted."""
+        if is_granted := self._allowance.grants(kind, stream):
+            self._log.warning(kind, **fields)
+        return is_granted
+
+    def _advise(self, kind: str, stream: str, **fields: Any) -> None:
+        self.advise(advisory_message(kind, stream, fields))
+
+    def _left_out(self, kind: str, stream: str, count: int) -> None:
+        self._log.warning("lines_suppressed", kind=kind, count=count, **({"stream": stream} if stream else {}))
 
 
 def _attempt(fire: Fire) -> dict[str, Any]:
