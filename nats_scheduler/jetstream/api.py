@@ -21,6 +21,9 @@ MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
 
+CONSUMER_LIMIT_REACHED = 10026
+"""The server's code if the stream or the account has as many consumers as it may."""
+
 TEMPORARY_STATUS = 503
 """The server's status for "not now": no leader, a shutdown, a lack of resources."""
 

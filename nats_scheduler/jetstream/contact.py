@@ -16,7 +16,7 @@ from nats_scheduler.engine.actions import (
     RemoveExpired,
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
@@ -29,9 +29,6 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger, remover
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
 from nats_scheduler.jetstream.scan import ScanFollower
-
-CONSUMER_LIMIT_REACHED = 10026
-"""The server's code if the stream or the account has as many consumers as it may."""
 
 
 class FallbackFollower:

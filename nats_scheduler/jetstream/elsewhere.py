@@ -36,7 +36,6 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
@@ -44,6 +43,7 @@ from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher, outcome_of
 from nats_scheduler.jetstream.reach import apply_all
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.reading import is_fire_since, read_generated
 from nats_scheduler.message.stored import StoredMessage
@@ -141,8 +141,8 @@ class TargetReading:
 
     async def _read(self, stream: TargetStream, since: int | None, first: int, last: int) -> None:
         """Read between two sequences, and no further back than what was stored before `since` (ns)."""
-        reader = BackwardReader(self._connection, self._api, stream.config, self._target)
-        async for chunk in reader.chunks(max(first, 1), last):
+        reader = StretchReader(self._connection, self._api, stream.config, self._target)
+        async for chunk in reader.backwards(max(first, 1), last):
             for message in chunk:
                 self._keep(message)
             if since is not None and chunk:

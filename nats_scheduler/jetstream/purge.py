@@ -30,7 +30,7 @@ from nats_scheduler.jetstream.acknowledgements import PurgeAnswers
 from nats_scheduler.jetstream.api import TEMPORARY_STATUS, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.consumers import PulledConsumer, consumer_from, reads_all, stands_alone
+from nats_scheduler.jetstream.consumers import consumer_from, reads_all, stands_alone
 from nats_scheduler.jetstream.errors import (
     ApiError,
     JetStreamError,
@@ -42,6 +42,7 @@ from nats_scheduler.jetstream.errors import (
 from nats_scheduler.jetstream.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.jetstream.schedule_messages import purge_through
+from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import expiry_of
 
@@ -203,8 +204,7 @@ class JointPurge:
         await consumer.open({**consumer_from(1, self._config), "headers_only": True, "filter_subject": matched})
         try:
             while consumer.pending <= MAX_MATCHED and await self._is_more_to_purge():
-                await consumer.pull(min(MAX_JOINT_MESSAGES, len(self.open)))
-                messages, consumer.messages = consumer.messages, []
+                messages = await consumer.pull(min(MAX_JOINT_MESSAGES, len(self.open)))
                 done: list[PurgeSchedule] = []
                 through = 0
                 for message in messages:

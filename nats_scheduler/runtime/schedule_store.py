@@ -30,13 +30,13 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
-from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError, UnsendableError
 from nats_scheduler.jetstream.foreign_json import integer, is_expressible, server_time
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing, ScheduleMessages
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
@@ -202,8 +202,8 @@ class ConnectionStore:
         """Return the sequences and subjects of the last messages on their subjects that have headers of a schedule."""
         seen: set[str] = set()
         found = []
-        reader = BackwardReader(self._connection, self._api, state.config, subjects)
-        async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
+        reader = StretchReader(self._connection, self._api, state.config, subjects)
+        async for chunk in reader.backwards(max(state.first_sequence, 1), state.last_sequence):
             for message in chunk:
                 if message.subject not in seen and subject_matches(message.subject, subjects):
                     seen.add(message.subject)
