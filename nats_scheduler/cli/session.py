@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from nats_scheduler.cli.output import CommandError, print_warning
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket
-from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry, known_entries
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.message.capabilities import OLDEST, Capabilities, capabilities
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import is_instance, read_fleet
 from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, CarryingStreams, Mode, ServedStream
@@ -110,8 +110,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         greeting = connection.server
         server = capabilities(await api.info(), greeting.version, greeting.max_payload)
         if server.is_too_old:
-            oldest = ".".join(map(str, OLDEST_VERSION))
-            raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
+            raise CommandError(f"the server is version {server.version}: message schedules need {OLDEST} or later")
         registry = Registry(connection, api, settings.registry_bucket)
         registry.broken = lambda _key, reason: print_warning(f"a value in the registry is ignored: {reason}")
         calendars = CalendarBucket(connection, api, settings.calendars_bucket)

@@ -16,12 +16,12 @@ from nats_scheduler.engine.views.graduation import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.zones import OffsetTable
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -187,7 +187,7 @@ class Gathering:
         return await read_stream(reading, outline, failures)
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
-        return needs_of(self._place, self._account.server.api_level, streams)
+        return needs_of(self._place, self._account.server, streams)
 
     async def _permissions(self, needs: Sequence[Need]) -> tuple[list[Need], list[Need]]:
         account = self._account

@@ -188,7 +188,7 @@ class _Gathering:
         missing: dict[tuple[str, str], Need] = {}
         place = place_of(sidecar.settings, sidecar.access.api, sidecar.access.registry)
         for served in ([], *([stream] for stream in streams)) if sidecar.denials else ():
-            for need in needs_of(place, sidecar.server.api_level, served):
+            for need in needs_of(place, sidecar.server, served):
                 key = need.act, need.subject
                 is_known = key in missing and not missing[key].is_optional
                 if not is_known and Denial(need.act == PUBLISH, need.subject).permission in sidecar.denials:

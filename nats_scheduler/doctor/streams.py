@@ -36,7 +36,6 @@ from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listi
 from nats_scheduler.runtime.unserved import SearchedHeaders, command_for
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.patterns import time_zone_of
 
 NEAR_EVICTION = 0.1
@@ -356,10 +355,8 @@ async def _with_graduation(reading: Reading, facts: StreamFacts) -> StreamFacts:
     """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
     if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
         return facts
-    account, server = reading.account, reading.account.server
-    if not server.schedules_natively:
-        server = replace(server, api_level=REPEATING_API_LEVEL)
-    graduation = Graduation(account.connection, account.api, server, facts.state, reading.now)
+    account = reading.account
+    graduation = Graduation(account.connection, account.api, account.server.upgraded, facts.state, reading.now)
     show = reading_progress(reading.progress, f"graduation of {facts.name}", facts.state)
     await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
     found: list[GraduationFinding] = list(graduation.findings)

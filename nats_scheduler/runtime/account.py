@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from nats_scheduler.engine.sharing.leases import Leases
-from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
+from nats_scheduler.message.capabilities import Capabilities, capabilities
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import access_through
 from nats_scheduler.runtime.calendars import follow_calendars
@@ -54,7 +54,7 @@ class Account:
         self._unserved = unserved
         self.access = access = access_through(connection, settings)
         access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
-        self._server = Capabilities("", 0, 0)
+        self._server = Capabilities()
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._flags = StreamFlags(lambda: self._flagged, services.by_name, reporter, self._requests.written)
         self.instances = Instances(

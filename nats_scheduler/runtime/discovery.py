@@ -19,7 +19,6 @@ from itertools import takewhile
 from typing import assert_never
 
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import TTL_FLAG, FlaggedStreams, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
@@ -29,6 +28,7 @@ from nats_scheduler.jetstream.watch import (
     StreamDeletionRequested,
     StreamRestored,
 )
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter

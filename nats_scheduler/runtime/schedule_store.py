@@ -83,8 +83,7 @@ class ConnectionStore:
         rules = replace(state.rules, restrictions=self._restrictions_on(stream))
         dialects = (ADR51, PORTABLE) if mode in (Mode.EMULATED, Mode.NATIVE) else (PORTABLE,)
         server = self._carrying.server
-        is_native, level = mode is Mode.NATIVE, server.api_level
-        return Served(rules, dialects, is_native, server.version, has_guard=server.has_guard, api_level=level)
+        return Served(rules, dialects, mode is Mode.NATIVE, server)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject with its body, as the leader of the stream has it."""

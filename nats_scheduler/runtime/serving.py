@@ -14,10 +14,10 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamRefusedError, StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.stream_rules import FLAG, check_flag
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access

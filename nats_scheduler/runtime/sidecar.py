@@ -14,11 +14,11 @@ from functools import partial
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
 from nats_scheduler.observe.canary import CanaryRecord
