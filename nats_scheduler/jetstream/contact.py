@@ -164,13 +164,8 @@ class StreamContact:
 
     def end(self, reason: str) -> None:
         """End the contact: what is in flight is concluded as unknown."""
-        self._publisher.end(reason)
-        self._elsewhere.end(reason)
         if self._ranges is not None:
             self._ranges.end()
-        self._reader.end(reason)
-        self._duplicates.end(reason)
-        self._proposals.end(reason)
-        self._finish_checks.end(reason)
-        self._purger.end(reason)
-        self._remover.end(reason)
+        reads = self._reader, self._duplicates, self._proposals, self._finish_checks, self._remover
+        for part in (self._publisher, self._elsewhere, self._purger, *reads):
+            part.end(reason)

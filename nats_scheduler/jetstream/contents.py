@@ -38,20 +38,17 @@ def content_reader(
     """Return what reads contents from a stream."""
 
     async def ask(request: ReadContent) -> Input:
-        try:
-            message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
-            wanted = request.source
-            source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
-            above = await _above(api, stream, request)
-        except JetStreamError as error:
-            denied = isinstance(error, NotPermittedError)
-            return ContentUnread(request.schedule, request.sequence, str(error), denied)
+        message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
+        wanted = request.source
+        source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
+        above = await _above(api, stream, request)
         return ContentRead(request.schedule, request.sequence, message, source, above)
 
-    def give_up(request: ReadContent, reason: str) -> Input:
-        return ContentUnread(request.schedule, request.sequence, reason)
+    return BoundedRequests(notify, tasks, ask=ask, failed=_unread, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
+
+def _unread(request: ReadContent, error: JetStreamError) -> Input:
+    return ContentUnread(request.schedule, request.sequence, str(error), isinstance(error, NotPermittedError))
 
 
 async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
@@ -268,15 +265,12 @@ def duplicate_reader(
     """Return what reads duplicates, in a stream unless the request names another one."""
 
     async def ask(request: ReadDuplicate) -> Input:
-        try:
-            return await _read_duplicate(api, request.stream or stream, request, tasks)
-        except JetStreamError as error:
-            return DuplicateUnread(request.fire, str(error))
+        return await _read_duplicate(api, request.stream or stream, request, tasks)
 
-    def give_up(request: ReadDuplicate, reason: str) -> Input:
-        return DuplicateUnread(request.fire, reason)
+    def failed(request: ReadDuplicate, error: JetStreamError) -> Input:
+        return DuplicateUnread(request.fire, str(error))
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, failed=failed, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
 async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:
