@@ -1,7 +1,7 @@
 """Checks of the servers: reached, versions, what their API level means, what could not be examined."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from nats_scheduler.doctor.facts import AccountFacts, ServerReach, StreamFacts
@@ -139,7 +139,7 @@ OF_QUIRKS = {
 def check_defects(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find the defects of the server that concern a stream which it schedules on itself."""
     if facts.server is not None and facts.server.schedules_natively and stream.state.is_native:
-        for check in DEFECTS:
+        for check in (_lost, _copies, _quirks, _transformed):
             yield from check(facts, stream)
 
 
@@ -188,6 +188,3 @@ def _transformed(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
             what = f"{stream.name} transforms subjects, and {listed.subject} has the source {listed.terms.source}"
             command = "publish it with X-Nats-Schedule, or remove the subject transform"
             yield Finding(Code.DEFECT_SOURCE_TRANSFORMED, what, command, stream.name, listed.subject)
-
-
-DEFECTS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (_lost, _copies, _quirks, _transformed)

@@ -47,7 +47,7 @@ SHORTEST_DUPLICATE_WINDOW_NS = 5 * SECOND
 Filters = Sequence[str]
 
 
-def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams on which nothing fires, and sidecars that cannot serve one."""
     if stream.mode is Mode.DORMANT:
         what = f"{stream.name} is flagged, and the flag is not switched on in the server"
@@ -65,14 +65,15 @@ def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.CANNOT_SERVE, what, "nats-scheduler instances", stream.name)
 
 
-def _without_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedule headers that nothing fires."""
     for subject in stream.unserved:
         flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
         what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
         yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.name), stream.name, subject)
 
 
-def _evicting(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams that soon remove their first schedule because they are full."""
     if not stream.schedules or stream.config.get("discard", "old") != "old" or not stream.messages:
         return
@@ -94,7 +95,7 @@ def _flag_of(limit: str) -> str:
     return limit.replace("_", "-")
 
 
-def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find what an interest stream does not store because no consumer receives it."""
     if stream.mode is None or stream.retention != "interest" or stream.consumers is None:
         return
@@ -110,7 +111,7 @@ def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.NO_INTEREST, what, command, stream.name, target)
 
 
-def _consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find consumers that take schedules from a work queue."""
     if stream.mode is None or stream.retention != "workqueue":
         return
@@ -135,7 +136,8 @@ def _matches_any(subject: str, filters: Filters) -> bool:
     return any(subject_matches(subject, one) for one in filters)
 
 
-def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find mirrors and sources that take schedules."""
     if stream.mode is None:
         return
     for kind, name, filters in facts.copies.get(stream.name, ()):
@@ -158,7 +160,8 @@ def _is_removed_by_copies(stream: StreamFacts, subject: str) -> bool:
     return stream.retention == "workqueue"
 
 
-def _window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_duplicate_window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find a window that is too short for *Unique*."""
     window = integer(stream.config.get("duplicate_window"))
     if stream.mode in BY_SIDECAR and 0 < window < SHORTEST_DUPLICATE_WINDOW_NS:
         least = format_duration(SHORTEST_DUPLICATE_WINDOW_NS)
@@ -166,17 +169,6 @@ def _window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(
             Code.SHORT_DUPLICATE_WINDOW, what, f"nats stream edit {stream.name} --dupe-window 2m", stream.name
         )
-
-
-CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    _firing,
-    _without_flag,
-    _evicting,
-    _interest,
-    _consumers,
-    _copies,
-    _window,
-)
 
 
 # Read one stream: its schedules, its consumers, what its schedules would meet at a graduation.
