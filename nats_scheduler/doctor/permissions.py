@@ -16,13 +16,12 @@ from nats_scheduler.jetstream.buckets import snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
-from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.settings.sidecar import SidecarSettings
 
 YES, OPTIONAL, SPARE = "yes", "optional", "–"
 COLUMNS = ("2.10", "2.11", "portable", "native")
@@ -102,13 +101,14 @@ class Place(NamedTuple):
     keeps_snapshots: bool = True
 
 
-def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -> Place:
+def place_of(access: Access) -> Place:
     """Return the subjects of the account that a sidecar with these settings serves."""
+    settings = access.settings
     return Place(
-        api_prefix=api.prefix,
+        api_prefix=access.api.prefix,
         bucket=settings.registry_bucket,
         failures=settings.failures_stream,
-        registry=registry.written_to,
+        registry=access.registry.written_to,
         inbox=settings.connection.inbox_prefix,
         consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
         has_canary=settings.canary_interval is not None,

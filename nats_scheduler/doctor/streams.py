@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.clock import leader_of
 from nats_scheduler.doctor.facts import (
-    Account,
     AccountFacts,
     ConsumerFacts,
     StreamFacts,
@@ -26,6 +25,7 @@ from nats_scheduler.jetstream.streams import Progress, StreamState, reading_prog
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.continuity import removes_expired
@@ -194,12 +194,12 @@ OURS = "nats-scheduler-"
 Note = Callable[[Unexamined], None]
 
 
-async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> StreamFacts:
+async def outline_of(account: Access, info: Mapping[str, Any], note: Note) -> StreamFacts:
     """Return what STREAM.LIST and the bucket say of a stream; `note` takes what could not be read."""
     state = StreamState.from_info(info)
     mode: Mode | None = None
     try:
-        state, mode = await account.with_mode(state)
+        state, mode = await account.carrying.with_mode(state)
     except JetStreamError as error:
         note(unexamined(f"whether {state.name} carries the flag", error, state.name))
     stored = inner(info.get("state"))
@@ -209,7 +209,7 @@ async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> S
 class Reading(NamedTuple):
     """With what one stream is read."""
 
-    account: Account
+    account: Access
     now: Callable[[], int]
     """Returns the time of this machine (ns since the Unix epoch)."""
     note: Note
@@ -304,7 +304,7 @@ async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
 
 
 async def _equal(
-    account: Account, stream: str, schedules: Sequence[ListedSchedule], note: Note
+    account: Access, stream: str, schedules: Sequence[ListedSchedule], note: Note
 ) -> list[list[ListedSchedule]]:
     """Return the groups of schedules that fire the same message at the same times."""
     alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
@@ -328,7 +328,7 @@ async def _equal(
     return found
 
 
-async def _by_body(account: Account, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+async def _by_body(account: Access, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
     same: dict[bytes, list[ListedSchedule]] = {}
     for part in _parts(group):
         stored = await asyncio.gather(*(account.api.message(stream, seq=one.sequence) for one in part))
