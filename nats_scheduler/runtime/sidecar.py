@@ -328,7 +328,7 @@ class Sidecar:
         account = Account(
             connection, self._settings, self._clock, self._reporter, self._services, self._leases, self._unserved
         )
-        self._keeping.begin(connection, account.access.api)
+        self._keeping.begin(connection)
         self.connection = connection
         connection.when_denied(self._denied)
         standstill = Standstill(self._clock.monotonic, self._clock.monotonic)
@@ -390,7 +390,7 @@ class Sidecar:
             sharing,
             partial(self._failures.keep_sharing, registry),
             leftovers.keep_removing,
-            self._keeping.keep,
+            partial(self._keeping.keep, access),
         ]
         works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
         if self._canary is not None:
