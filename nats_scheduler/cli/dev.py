@@ -37,9 +37,9 @@ from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger

@@ -26,12 +26,12 @@ import click
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
 from nats_scheduler.engine.inputs import Input, MessagesRead, Refused, Stored
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import FireReader, ScheduleKind, StoredFire
@@ -240,8 +240,6 @@ async def _publish(messages: ScheduleMessages, schedule: DemoSchedule) -> Dialec
 
 LATE_FROM_NS = 10 * MILLISECOND
 """What *Timely* promises for p99 while fires are spread (ns); later fires are shown in another colour."""
-ALL_PATTERNS_API_LEVEL = 4
-"""From this API level on (2.14) a native server supports every pattern; before that, only `@at`."""
 KIND_COLOURS = {
     ScheduleKind.DELAYED: "cyan",
     ScheduleKind.INTERVAL: "green",
@@ -364,7 +362,7 @@ def who_fires(server: Capabilities) -> list[str]:
             "It has no message schedules: the sidecar fires them (emulated), for Nats-Schedule and X-Nats-Schedule."
         ]
     lines = ["It has message schedules: it fires for Nats-Schedule itself (native), the sidecar for X-Nats-Schedule."]
-    if server.api_level < ALL_PATTERNS_API_LEVEL:
+    if server.schedules_at_only:
         lines.append("This version supports @at only; for intervals and cron use X-Nats-Schedule.")
     return lines
 
@@ -376,7 +374,7 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
     """
     nats = f"nats -s {url}"
     at = format_rfc3339(floor_to_second(now) + MINUTE)
-    is_portable = server.schedules_natively and server.api_level < ALL_PATTERNS_API_LEVEL
+    is_portable = server.schedules_at_only
     terms = Terms(PORTABLE if is_portable else ADR51, "orders.due", None, ttl="", rollup=False)
     cron = _header_options("0 * * * * *", terms)
     interval = "--schedule-every 5s --schedule-dest orders.due"

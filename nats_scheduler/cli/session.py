@@ -18,17 +18,15 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.buckets import CalendarBucket
-from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
-from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import Registry, known_entries
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.jetstream.registry import known_entries
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import OLDEST, capabilities
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import is_instance, read_fleet
-from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, CarryingStreams, Mode, ServedStream
+from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode, ServedStream
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.service.client import ServiceClient
 from nats_scheduler.service.port import Instance
@@ -41,27 +39,11 @@ __all__ = ["ServedStream", "Session", "in_session", "open_session"]
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
-    """A connection, and what is known of its server."""
+class Session(Access):
+    """A connection, what is known of its server, and who answers for the sidecars."""
 
-    connection: Connection
-    api: JetStreamApi
-    registry: Registry
-    calendars: CalendarBucket
-    server: Capabilities
-    settings: SidecarSettings
     service: ServiceClient
     """Asks the running sidecars."""
-
-    @property
-    def flagged(self) -> FlaggedStreams:
-        """The streams that carry the flag."""
-        return FlaggedStreams(self.api, self.registry, self.server)
-
-    @property
-    def carrying(self) -> CarryingStreams:
-        """What finds the streams that carry schedules, by the settings of this session."""
-        return CarryingStreams(self.api, self.flagged, self.server, self.settings.portable_streams)
 
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""
@@ -106,17 +88,15 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
     """Connect, and close the connection at the end; raises `JetStreamError` if JetStream is not available."""
     connection = await Dialer(settings.connection).dial()
     try:
-        api = JetStreamApi(connection, settings.connection.api_prefix, settings.connection.request_timeout_seconds)
+        access = Access.through(connection, settings)
         greeting = connection.server
-        server = capabilities(await api.info(), greeting.version, greeting.max_payload)
+        server = capabilities(await access.api.info(), greeting.version, greeting.max_payload)
         if server.is_too_old:
-            oldest = ".".join(map(str, OLDEST_VERSION))
-            raise CommandError(f"the server is version {server.version}: message schedules need {oldest} or later")
-        registry = Registry(connection, api, settings.registry_bucket)
+            raise CommandError(f"the server is version {server.version}: message schedules need {OLDEST} or later")
+        api, registry = access.api, access.registry
         registry.broken = lambda _key, reason: print_warning(f"a value in the registry is ignored: {reason}")
-        calendars = CalendarBucket(connection, api, settings.calendars_bucket)
         service = ServiceClient(connection, partial(is_instance, registry))
-        yield Session(connection, api, registry, calendars, server, settings, service)
+        yield Session(connection, settings, server, api, registry, access.calendars, access.snapshots, service)
     finally:
         await connection.close()
 

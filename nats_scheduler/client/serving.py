@@ -28,6 +28,7 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
 )
 from nats_scheduler.control.port import Served
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, takes_from_others
 from nats_scheduler.schedule.instants import SECOND
@@ -53,10 +54,6 @@ KNOWN_WITHIN_SECONDS = 3.0
 """Within this time a sidecar knows a stream that was just created."""
 
 MAX_PAGES = 20
-GUARD_LEVEL = 1
-"""From this API level on (2.11) servers check the guard; older ones compare with the message's own subject."""
-NATIVE_LEVEL = 2
-"""From this API level on (2.12) servers schedule by themselves."""
 
 _POLL_SECONDS = 0.25
 
@@ -78,11 +75,6 @@ class Serving:
     served: Served
     sidecar: Sidecar
     denies_purge: bool = False
-
-    @property
-    def api_level(self) -> int:
-        """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
-        return self.served.api_level
 
 
 class Servings:
@@ -117,29 +109,23 @@ class Servings:
             self._asked_at = None
         config = inner(info.get("config"))
         metadata = inner(config.get("metadata"))
-        level = _level(metadata)
-        sidecar = await self._sidecar(stream, is_echoed=config.get(FLAG) is True)
+        server = _server(metadata, self._wire.server_version)
+        is_echoed = config.get(FLAG) is True
+        sidecar = await self._sidecar(stream, is_echoed=is_echoed)
         created = time_of(info.get("created"))
         if sidecar is Sidecar.NOT_HERE and created is not None and ts - created < YOUNG_STREAM_NS:
             sidecar = await self._sidecar_soon(stream)
         is_remembered = False
-        if sidecar in (Sidecar.SILENT, Sidecar.UNKNOWN) and config.get(FLAG) is not True and level < NATIVE_LEVEL:
+        if sidecar in (Sidecar.SILENT, Sidecar.UNKNOWN) and not is_echoed and not server.schedules_natively:
             is_remembered = await self._is_remembered(stream, metadata)
-        dialects = dialects_of(config, level, sidecar, is_remembered=is_remembered)
+        dialects = dialects_of(config, server, sidecar, is_remembered=is_remembered)
         has_ttl = config.get(TTL_FLAG) is True or metadata.get(METADATA_TTL_FLAG) == "true"
-        if not level and not has_ttl:  # 2.10 does not keep the flag; what no entry says is left to the sidecar
+        if not server.has_message_ttl and not has_ttl:  # not kept there; what no entry says is left to the sidecar
             has_ttl = _allows_ttl(await self._entry(stream))
         rules = StreamRules.from_config({**config, TTL_FLAG: has_ttl})
-        version = metadata.get("_nats.ver")
-        served = Served(
-            rules=rules,
-            dialects=dialects,
-            is_native=config.get(FLAG) is True,
-            server_version=version if isinstance(version, str) else self._wire.server_version,
-            has_guard=level >= GUARD_LEVEL,
-            api_level=level,
+        return Serving(
+            Served(rules, dialects, is_echoed, server), sidecar, denies_purge=config.get("deny_purge") is True
         )
-        return Serving(served, sidecar, denies_purge=config.get("deny_purge") is True)
 
     # -- the sidecars ---------------------------------------------------------------------------------------------
 
@@ -218,7 +204,7 @@ class Servings:
         return self._entries.get(stream)
 
 
-def dialects_of(config: Object, level: int, sidecar: Sidecar, *, is_remembered: bool) -> tuple[Dialect, ...]:
+def dialects_of(config: Object, server: Capabilities, sidecar: Sidecar, *, is_remembered: bool) -> tuple[Dialect, ...]:
     """Return the spellings that fire on a stream, the one for new schedules first; raises `NotServedError` if none do.
 
     `is_remembered` if no sidecar answers, but one has served the stream.
@@ -228,16 +214,16 @@ def dialects_of(config: Object, level: int, sidecar: Sidecar, *, is_remembered: 
         raise NotServedError(f"stream {name} is sealed: it stores nothing any more, and nothing fires on it")
     if config.get(FLAG) is True:
         return (ADR51, PORTABLE) if sidecar in (Sidecar.FIRES_ALL, Sidecar.FIRES_PORTABLE) else (ADR51,)
-    if sidecar is Sidecar.FIRES_ALL and level < NATIVE_LEVEL:  # else it answered before the server was upgraded
+    if sidecar is Sidecar.FIRES_ALL and not server.schedules_natively:  # else it answered before an upgrade
         return (ADR51, PORTABLE)
     if sidecar in (Sidecar.FIRES_ALL, Sidecar.FIRES_PORTABLE):
         return (PORTABLE,)
     if is_remembered and not takes_from_others(config):
         return (ADR51, PORTABLE)
-    raise NotServedError(f"nothing would fire a schedule on stream {name}: {_reason(config, level, sidecar)}")
+    raise NotServedError(f"nothing would fire a schedule on stream {name}: {_reason(config, server, sidecar)}")
 
 
-def _reason(config: Object, level: int, sidecar: Sidecar) -> str:
+def _reason(config: Object, server: Capabilities, sidecar: Sidecar) -> str:
     """Return why nothing fires on a stream, and what to do."""
     if takes_from_others(config):
         return "it takes its messages from other streams; store the schedule in one of those"
@@ -246,7 +232,7 @@ def _reason(config: Object, level: int, sidecar: Sidecar) -> str:
     if sidecar is Sidecar.UNKNOWN:
         why = f"this user may not ask a sidecar (publish to {MODES_SUBJECT})"
         return f"the server does not do so itself ({FLAG} is not set), and {why}"
-    if level >= NATIVE_LEVEL:
+    if server.schedules_natively:
         return f"the server does not do so as long as {FLAG} is not set, and no sidecar answers"
     return "the server is older than 2.12, and no sidecar answers; start one with `nats-scheduler run`"
 
@@ -264,10 +250,13 @@ def _allows_ttl(entry: Object | None) -> bool:
     return not entry or entry.get("allow_msg_ttl") is True
 
 
-def _level(metadata: Object) -> int:
-    """Return the API level that a server of 2.11 or later writes beside the metadata of a stream; 0 for older ones."""
-    text = metadata.get("_nats.level")
-    return int(text) if isinstance(text, str) and text.isdecimal() else 0
+def _server(metadata: Object, connected_version: str) -> Capabilities:
+    """Return what the server of a stream can do: those from 2.11 on write version and API level beside its metadata."""
+    version, level = metadata.get("_nats.ver"), metadata.get("_nats.level")
+    return Capabilities(
+        version if isinstance(version, str) else connected_version,
+        int(level) if isinstance(level, str) and level.isdecimal() else 0,
+    )
 
 
 def _read_page(reply: Reply) -> Object:

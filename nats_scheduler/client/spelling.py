@@ -270,7 +270,7 @@ async def publish_and_cancel(
         raise NotPossibleError(f"{subject} is the subject of the schedule itself: publish to another one")
     check_subject(served, subject)
     name = schedule.encode("utf-8", "surrogateescape")
-    guard = guard_headers(schedule, found.sequence) if served.has_guard else ()
+    guard = guard_headers(schedule, found.sequence) if served.server.has_guard else ()
     ending = [(found.dialect.scheduler, name), (found.dialect.next, PURGE), *guard]
     block = with_effective_headers(with_headers(None, headers_of(headers)), ending)
     if block is None:

@@ -47,9 +47,6 @@ from nats_scheduler.message.subjects import is_literal_subject
 MAX_LOOKUPS_IN_FLIGHT = 64
 """Messages of a list that are asked for at once."""
 
-FINDS_LAST_LEVEL = 2
-"""From this API level on a server finds the message before one that was deleted by its sequence."""
-
 ID_IN_PROCESS = 10158
 """The server's code while it stores a message with the same `Nats-Msg-Id`."""
 
@@ -80,7 +77,7 @@ class ClientStore:
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject with its body, as the leader of the stream has it."""
         message = await self._requests.message(stream, last_by_subj=subject)
-        if message is None and await self._level(stream) < FINDS_LAST_LEVEL:
+        if message is None and not (await self._known_serving(stream)).served.server.finds_last:
             message = await self._uncovered(stream, subject)
         # A message that was published to a wildcard is stored under it, and a look-up finds what the wildcard matches.
         return message if message is not None and message.subject == subject else None
@@ -164,9 +161,8 @@ class ClientStore:
         """Return the time by the server's clock (ns), as well as it is known."""
         return self._servings.now()
 
-    async def _level(self, stream: str) -> int:
-        known = self._known.get(stream) or await self.serving(stream)
-        return known.api_level
+    async def _known_serving(self, stream: str) -> Serving:
+        return self._known.get(stream) or await self.serving(stream)
 
     async def _uncovered(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject after a later one was deleted by its sequence.

@@ -102,7 +102,7 @@ def requested_fire(
     ours: list[Header] = [(BY, by.encode()), identity_header(identity(found.subject, found.sequence, fire_time))]
     if terms.policies.report:
         ours = [*report_headers(pattern, fire_time, None, 0), *ours]
-    if served.has_guard and terms.policies.target_elsewhere is None:
+    if served.server.has_guard and terms.policies.target_elsewhere is None:
         ours += guard_headers(found.subject, found.sequence)
     following = _following(found, fire_time)
     content = found.message if source is None else source

@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 from nats_scheduler.control.changes import Change
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Terms, read_ttl
 from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.schedule.instants import SECOND
+
+OLDEST_SERVER = Capabilities()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,8 @@ class Served:
     """The spellings that a sidecar or the server fires on it: the one for new schedules first."""
     is_native: bool
     """Whether the server itself fires the headers of ADR-51."""
-    server_version: str = ""
-    """For texts only, such as `2.11.11`."""
-    has_guard: bool = False
-    """Whether the server checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
-    api_level: int = 0
-    """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
+    server: Capabilities = OLDEST_SERVER
+    """What the server can do that stores the stream."""
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import Header, header_value, one_line
 from nats_scheduler.message.policies import extension_prefix
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of, reads
+from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 
 LABELS = frozenset({"X-Note", "X-Owner"})
@@ -120,10 +120,10 @@ def _beyond_server(served: Served, fields: Mapping[bytes, str], now: int) -> str
     policies = [name[len(prefix) :].decode("utf-8", "replace") for name in fields if name.startswith(prefix + b"X-")]
     if effective := with_effect(policies):
         return f"only a sidecar heeds {', '.join(effective)}"
-    level, pattern = served.api_level, _pattern(fields)
-    if pattern is not None and not reads(pattern, level):
+    server, pattern = served.server, _pattern(fields)
+    if pattern is not None and not server.reads(pattern):
         return "a server of 2.12 fires @at only"
-    if level < REPEATING_API_LEVEL and (fields.get(ADR51.source) or fields.get(ADR51.rollup)):
+    if not server.schedules_all and (fields.get(ADR51.source) or fields.get(ADR51.rollup)):
         return "a server of 2.12 ignores a source and a roll-up"
     if pattern is not None and quirk_of(pattern, now) is Quirk.FAR:
         return "a server fires a time after 2262 at once"

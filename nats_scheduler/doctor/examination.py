@@ -6,31 +6,42 @@ a heading in `docs/operating/doctor.md`, and a test on a server in which it is r
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 
-from nats_scheduler.doctor import schedules, streams
-from nats_scheduler.doctor.clock import check_clocks, check_nodes_clocks, check_zone_data, check_zones
+from nats_scheduler.doctor import clock, permissions, schedules, server, streams
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts
 from nats_scheduler.doctor.finding import Finding, Report, Severity, Unlisted, report_of
-from nats_scheduler.doctor.permissions import check_permissions
-from nats_scheduler.doctor.server import check_defects, check_level, check_servers, check_unexamined
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.observe.documents import FindingDocument, ReportDocument
 
 OF_ACCOUNT: Sequence[Callable[[AccountFacts], Iterator[Finding]]] = (
-    check_servers,
-    check_level,
-    check_permissions,
-    check_clocks,
-    check_nodes_clocks,
-    check_zone_data,
-    check_zones,
-    check_unexamined,
+    server.check_servers,
+    server.check_level,
+    permissions.check_permissions,
+    clock.check_clocks,
+    clock.check_nodes_clocks,
+    clock.check_zone_data,
+    clock.check_zones,
+    server.check_unexamined,
 )
 """The checks of what is there once."""
 
 OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    *streams.CHECKS,
-    *schedules.CHECKS,
-    check_defects,
+    streams.check_firing,
+    streams.check_flag,
+    streams.check_eviction,
+    streams.check_interest,
+    streams.check_consumers,
+    streams.check_copies,
+    streams.check_duplicate_window,
+    schedules.check_endings,
+    schedules.check_rejections,
+    schedules.check_calendars,
+    schedules.check_failures,
+    schedules.check_targets,
+    schedules.check_targets_elsewhere,
+    schedules.check_policies,
+    schedules.check_equal,
+    schedules.check_graduation,
+    server.check_defects,
 )
 """The checks of each stream that was read."""
 

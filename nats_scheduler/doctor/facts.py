@@ -6,7 +6,7 @@ What could not be read is a fact too (`Unexamined`): it is reported, and the che
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.engine.events import HeadersMisnamed
@@ -14,17 +14,12 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.graduation import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.buckets import CalendarBucket
-from nats_scheduler.jetstream.capabilities import Capabilities
-from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner
-from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.zones import OffsetTable
-from nats_scheduler.settings.sidecar import SidecarSettings
 
 
 class ServerReach(NamedTuple):
@@ -237,44 +232,3 @@ class AccountFacts:
     def read(self) -> Sequence[StreamFacts]:
         """The streams that were read."""
         return [stream for stream in self.streams if stream.is_read]
-
-
-# What the gatherers ask of an account: a connection, and the modes of its streams.
-
-
-class Account(Protocol):
-    """One account on one connection; `cli.session.Session` is one."""
-
-    @property
-    def connection(self) -> Connection:
-        """The connection."""
-        ...
-
-    @property
-    def api(self) -> JetStreamApi:
-        """The JetStream of the account."""
-        ...
-
-    @property
-    def registry(self) -> Registry:
-        """The sidecars' bucket, which may not exist."""
-        ...
-
-    @property
-    def calendars(self) -> CalendarBucket:
-        """The bucket of calendars, which may not exist."""
-        ...
-
-    @property
-    def server(self) -> Capabilities:
-        """What the server can do."""
-        ...
-
-    @property
-    def settings(self) -> SidecarSettings:
-        """The settings of the running sidecars, as far as they share them."""
-        ...
-
-    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
-        """Return a stream with its registry entry, and its mode, None if it is not served."""
-        ...

@@ -5,10 +5,10 @@ stream of a million invalid schedules has one cause.
 Cost: one sort of what was found.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 # What the doctor can find: the code of each finding, its severity, and why it matters.
 #
@@ -28,111 +28,98 @@ class Severity(StrEnum):
     """To be aware of; nothing has to be done."""
 
 
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+
 class Code(StrEnum):
-    """The name of a finding."""
-
-    NO_SERVER = "no_server"
-    SERVER_TOO_OLD = "server_too_old"
-    JETSTREAM_UNAVAILABLE = "jetstream_unavailable"
-    NO_ANSWER = "no_answer"
-    PERMISSION_MISSING = "permission_missing"
-    DORMANT = "dormant"
-    NO_SIDECAR = "no_sidecar"
-    CONSUMER_TAKES_SCHEDULES = "consumer_takes_schedules"
-    COPIES_REMOVE_SCHEDULES = "copies_remove_schedules"
-    NO_INTEREST = "no_interest"
-    EVICTS_SOON = "evicts_soon"
-    FIRES_REFUSED = "fires_refused"
-    ENDS_BEFORE_FIRE = "ends_before_fire"
-    SCHEDULE_INVALID = "schedule_invalid"
-    TARGET_WITHOUT_STREAM = "target_without_stream"
-    CALENDAR_MISSING = "calendar_missing"
-    DEFECT_STREAM_LOST = "defect_stream_lost"
-    DEFECT_QUEUE_EMPTIED = "defect_queue_emptied"
-    DEFECT_COPIES_STALL = "defect_copies_stall"
-    DEFECT_FAR_TIME = "defect_far_time"
-
-    SERVER_UNREACHABLE = "server_unreachable"
-    VERSIONS_DIFFER = "versions_differ"
-    CLOCK_OFF = "clock_off"
-    CLOCKS_DIFFER = "clocks_differ"
-    ZONES_DISAGREE = "zones_disagree"
-    ZONE_DATA_OLD = "zone_data_old"
-    CANNOT_SERVE = "cannot_serve"
-    SCHEDULES_WITHOUT_FLAG = "schedules_without_flag"
-    SHORT_DUPLICATE_WINDOW = "short_duplicate_window"
-    HEADERS_MISNAMED = "headers_misnamed"
-    SCHEDULES_EQUAL = "schedules_equal"
-    TARGET_UNREAD = "target_unread"
-    GRADUATION_BLOCKED = "graduation_blocked"
-    POLICIES_IGNORED = "policies_ignored"
-    DEFECT_ZONE_GAP = "defect_zone_gap"
-    DEFECT_INTERVAL_ROUNDED = "defect_interval_rounded"
-    DEFECT_SOURCE_TRANSFORMED = "defect_source_transformed"
-
-    NO_GUARD = "no_guard"
-    AT_ONLY = "at_only"
-    PERMISSION_OPTIONAL = "permission_optional"
-    PERMISSION_UNCLEAR = "permission_unclear"
-    COPIED = "copied"
-    NOT_EXAMINED = "not_examined"
-
-
-class Meaning(NamedTuple):
-    """What a code stands for."""
+    """The name of a finding, its severity, and why it matters, in one sentence."""
 
     severity: Severity
     why: str
-    """Why it matters, in one sentence."""
 
+    def __new__(cls, value: str, severity: Severity, why: str) -> Self:
+        """Make one row of the table below."""
+        code = str.__new__(cls, value)
+        code._value_, code.severity, code.why = value, severity, why
+        return code
 
-_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+    NO_SERVER = "no_server", _E, "nothing fires, and nothing else can be examined"
+    SERVER_TOO_OLD = "server_too_old", _E, "the sidecar serves nothing there"
+    JETSTREAM_UNAVAILABLE = (
+        "jetstream_unavailable",
+        _E,
+        "schedules are JetStream messages: nothing can be stored or fired",
+    )
+    NO_ANSWER = "no_answer", _E, "a sidecar sends such requests too: what depends on them does not fire"
+    PERMISSION_MISSING = "permission_missing", _E, "the sidecar does not do its work without it"
+    DORMANT = "dormant", _E, "after the upgrade of the server neither the sidecar nor the server fires Nats-Schedule"
+    NO_SIDECAR = "no_sidecar", _E, "on such a stream only a sidecar fires: nothing fires until one runs"
+    CONSUMER_TAKES_SCHEDULES = (
+        "consumer_takes_schedules",
+        _E,
+        "each schedule that it acknowledges is removed and never fires",
+    )
+    COPIES_REMOVE_SCHEDULES = (
+        "copies_remove_schedules",
+        _E,
+        "a copy takes messages from the stream, so schedules end unfired",
+    )
+    NO_INTEREST = "no_interest", _E, "the server acknowledges what is published there, and does not store it"
+    EVICTS_SOON = "evicts_soon", _E, "a full stream removes its oldest messages, and schedules are the oldest"
+    FIRES_REFUSED = "fires_refused", _E, "the sidecar retries them, and nothing is stored until the cause is removed"
+    ENDS_BEFORE_FIRE = "ends_before_fire", _E, "the stream removes the schedule before it fires"
+    SCHEDULE_INVALID = "schedule_invalid", _E, "it stays stored and never fires"
+    TARGET_WITHOUT_STREAM = "target_without_stream", _E, "no fire can be stored there, and the sidecar retries them"
+    CALENDAR_MISSING = (
+        "calendar_missing",
+        _E,
+        "nothing fires until the calendar is there, since it could be on a holiday",
+    )
+    DEFECT_STREAM_LOST = "defect_stream_lost", _E, "the server does not load the stream at its next start"
+    DEFECT_QUEUE_EMPTIED = (
+        "defect_queue_emptied",
+        _E,
+        "the copy removes pending schedules, also those that it does not copy",
+    )
+    DEFECT_COPIES_STALL = "defect_copies_stall", _E, "the copy stops at the first schedule, without an error"
+    DEFECT_FAR_TIME = "defect_far_time", _E, "the server's clock arithmetic wraps: it fires at once, always or never"
 
-MEANINGS: Mapping[Code, Meaning] = {
-    Code.NO_SERVER: Meaning(_E, "nothing fires, and nothing else can be examined"),
-    Code.SERVER_TOO_OLD: Meaning(_E, "the sidecar serves nothing there"),
-    Code.JETSTREAM_UNAVAILABLE: Meaning(_E, "schedules are JetStream messages: nothing can be stored or fired"),
-    Code.NO_ANSWER: Meaning(_E, "a sidecar sends such requests too: what depends on them does not fire"),
-    Code.PERMISSION_MISSING: Meaning(_E, "the sidecar does not do its work without it"),
-    Code.DORMANT: Meaning(_E, "after the upgrade of the server neither the sidecar nor the server fires Nats-Schedule"),
-    Code.NO_SIDECAR: Meaning(_E, "on such a stream only a sidecar fires: nothing fires until one runs"),
-    Code.CONSUMER_TAKES_SCHEDULES: Meaning(_E, "each schedule that it acknowledges is removed and never fires"),
-    Code.COPIES_REMOVE_SCHEDULES: Meaning(_E, "a copy takes messages from the stream, so schedules end unfired"),
-    Code.NO_INTEREST: Meaning(_E, "the server acknowledges what is published there, and does not store it"),
-    Code.EVICTS_SOON: Meaning(_E, "a full stream removes its oldest messages, and schedules are the oldest"),
-    Code.FIRES_REFUSED: Meaning(_E, "the sidecar retries them, and nothing is stored until the cause is removed"),
-    Code.ENDS_BEFORE_FIRE: Meaning(_E, "the stream removes the schedule before it fires"),
-    Code.SCHEDULE_INVALID: Meaning(_E, "it stays stored and never fires"),
-    Code.TARGET_WITHOUT_STREAM: Meaning(_E, "no fire can be stored there, and the sidecar retries them"),
-    Code.CALENDAR_MISSING: Meaning(_E, "nothing fires until the calendar is there, since it could be on a holiday"),
-    Code.DEFECT_STREAM_LOST: Meaning(_E, "the server does not load the stream at its next start"),
-    Code.DEFECT_QUEUE_EMPTIED: Meaning(_E, "the copy removes pending schedules, also those that it does not copy"),
-    Code.DEFECT_COPIES_STALL: Meaning(_E, "the copy stops at the first schedule, without an error"),
-    Code.DEFECT_FAR_TIME: Meaning(_E, "the server's clock arithmetic wraps: it fires at once, always or never"),
-    Code.SERVER_UNREACHABLE: Meaning(_W, "the next failure may leave no server to connect to"),
-    Code.VERSIONS_DIFFER: Meaning(_W, "servers of different versions treat the same schedule differently"),
-    Code.CLOCK_OFF: Meaning(_W, "fires are due by the server's clock, and times look wrong beside this machine's"),
-    Code.CLOCKS_DIFFER: Meaning(_W, "fires come early or late by as much when another node leads"),
-    Code.ZONES_DISAGREE: Meaning(_W, "a server on this machine fires these schedules at other times than a sidecar"),
-    Code.ZONE_DATA_OLD: Meaning(_W, "cron schedules fire at the wrong hour where a country has changed its clocks"),
-    Code.CANNOT_SERVE: Meaning(_W, "if no other sidecar can, nothing fires there"),
-    Code.SCHEDULES_WITHOUT_FLAG: Meaning(_W, "no program fires these headers on this stream"),
-    Code.SHORT_DUPLICATE_WINDOW: Meaning(_W, "a fire that is repeated after a fault may be stored twice"),
-    Code.HEADERS_MISNAMED: Meaning(_W, "no program reads a header of this name"),
-    Code.SCHEDULES_EQUAL: Meaning(_W, "the same message is stored several times at each fire"),
-    Code.TARGET_UNREAD: Meaning(_W, "what fires there is stored, and no program receives it"),
-    Code.GRADUATION_BLOCKED: Meaning(_W, "`graduate` refuses to hand the schedules over to the server"),
-    Code.POLICIES_IGNORED: Meaning(_W, "the server fires the schedule whenever its pattern says, without an end"),
-    Code.DEFECT_ZONE_GAP: Meaning(_W, "where the clock skips a midnight the server fires on wrong days, or skips days"),
-    Code.DEFECT_INTERVAL_ROUNDED: Meaning(_W, "the server rounds each fire to the second"),
-    Code.DEFECT_SOURCE_TRANSFORMED: Meaning(_W, "the server does not find the sample, and fires the schedule's body"),
-    Code.NO_GUARD: Meaning(_N, "a schedule that is replaced or removed just before its fire may still fire once"),
-    Code.AT_ONLY: Meaning(_N, "the server refuses @every and cron patterns with 10189, and ignores sources"),
-    Code.PERMISSION_OPTIONAL: Meaning(_N, "everything still fires without it"),
-    Code.PERMISSION_UNCLEAR: Meaning(_N, "a denied publish shows only when a fire is refused"),
-    Code.COPIED: Meaning(_N, "the copies of schedules do not fire there"),
-    Code.NOT_EXAMINED: Meaning(_N, "something may be wrong there that is not listed here"),
-}
+    SERVER_UNREACHABLE = "server_unreachable", _W, "the next failure may leave no server to connect to"
+    VERSIONS_DIFFER = "versions_differ", _W, "servers of different versions treat the same schedule differently"
+    CLOCK_OFF = "clock_off", _W, "fires are due by the server's clock, and times look wrong beside this machine's"
+    CLOCKS_DIFFER = "clocks_differ", _W, "fires come early or late by as much when another node leads"
+    ZONES_DISAGREE = (
+        "zones_disagree",
+        _W,
+        "a server on this machine fires these schedules at other times than a sidecar",
+    )
+    ZONE_DATA_OLD = "zone_data_old", _W, "cron schedules fire at the wrong hour where a country has changed its clocks"
+    CANNOT_SERVE = "cannot_serve", _W, "if no other sidecar can, nothing fires there"
+    SCHEDULES_WITHOUT_FLAG = "schedules_without_flag", _W, "no program fires these headers on this stream"
+    SHORT_DUPLICATE_WINDOW = "short_duplicate_window", _W, "a fire that is repeated after a fault may be stored twice"
+    HEADERS_MISNAMED = "headers_misnamed", _W, "no program reads a header of this name"
+    SCHEDULES_EQUAL = "schedules_equal", _W, "the same message is stored several times at each fire"
+    TARGET_UNREAD = "target_unread", _W, "what fires there is stored, and no program receives it"
+    GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
+    POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
+    DEFECT_ZONE_GAP = (
+        "defect_zone_gap",
+        _W,
+        "where the clock skips a midnight the server fires on wrong days, or skips days",
+    )
+    DEFECT_INTERVAL_ROUNDED = "defect_interval_rounded", _W, "the server rounds each fire to the second"
+    DEFECT_SOURCE_TRANSFORMED = (
+        "defect_source_transformed",
+        _W,
+        "the server does not find the sample, and fires the schedule's body",
+    )
+
+    NO_GUARD = "no_guard", _N, "a schedule that is replaced or removed just before its fire may still fire once"
+    AT_ONLY = "at_only", _N, "the server refuses @every and cron patterns with 10189, and ignores sources"
+    PERMISSION_OPTIONAL = "permission_optional", _N, "everything still fires without it"
+    PERMISSION_UNCLEAR = "permission_unclear", _N, "a denied publish shows only when a fire is refused"
+    COPIED = "copied", _N, "the copies of schedules do not fire there"
+    NOT_EXAMINED = "not_examined", _N, "something may be wrong there that is not listed here"
 
 
 MAX_LISTED = 10
@@ -156,12 +143,12 @@ class Finding(NamedTuple):
     @property
     def severity(self) -> Severity:
         """How bad it is."""
-        return MEANINGS[self.code].severity
+        return self.code.severity
 
     @property
     def why(self) -> str:
         """Why it matters."""
-        return MEANINGS[self.code].why
+        return self.code.why
 
 
 class Unlisted(NamedTuple):
@@ -188,7 +175,7 @@ class Report:
     def count(self, severity: Severity) -> int:
         """Return how many findings have a severity, those that are not listed too."""
         listed = sum(finding.severity is severity for finding in self.findings)
-        return listed + sum(more.number for more in self.unlisted if MEANINGS[more.code].severity is severity)
+        return listed + sum(more.number for more in self.unlisted if more.code.severity is severity)
 
 
 def report_of(findings: Iterable[Finding], more: Iterable[Unlisted] = ()) -> Report:

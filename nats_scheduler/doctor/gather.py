@@ -13,7 +13,6 @@ from typing import Any
 
 from nats_scheduler.doctor.clock import read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
-    Account,
     AccountFacts,
     Need,
     ServerReach,
@@ -30,6 +29,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.jetstream.streams import Progress
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.schedule.zones import zone_data_versions
@@ -102,14 +102,14 @@ async def _of_all(connection: Connection, servers: int) -> list[Object]:
 class Gathering:
     """The gathering of one account's facts."""
 
-    def __init__(self, account: Account, now: Callable[[], int], progress: Progress) -> None:
+    def __init__(self, account: Access, now: Callable[[], int], progress: Progress) -> None:
         """Read an account; `now` returns the time of this machine in ns since the Unix epoch."""
         self._account = account
         self._now = now
         self._progress = progress
         self._unexamined: list[Unexamined] = []
         self._knows_all_streams = False
-        self._place = place_of(account.settings, account.api, account.registry)
+        self._place = place_of(account)
 
     async def gather(
         self, reaches: Sequence[ServerReach], sidecars: Sequence[Sidecar] | None, only: str | None = None
@@ -187,7 +187,7 @@ class Gathering:
         return await read_stream(reading, outline, failures)
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
-        return needs_of(self._place, self._account.server.api_level, streams)
+        return needs_of(self._place, self._account.server, streams)
 
     async def _permissions(self, needs: Sequence[Need]) -> tuple[list[Need], list[Need]]:
         account = self._account

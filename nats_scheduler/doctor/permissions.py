@@ -16,12 +16,12 @@ from nats_scheduler.jetstream.buckets import snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
-from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM, CANARY_SUBJECTS
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.settings.sidecar import SidecarSettings
 
 YES, OPTIONAL, SPARE = "yes", "optional", "–"
 COLUMNS = ("2.10", "2.11", "portable", "native")
@@ -101,13 +101,14 @@ class Place(NamedTuple):
     keeps_snapshots: bool = True
 
 
-def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -> Place:
+def place_of(access: Access) -> Place:
     """Return the subjects of the account that a sidecar with these settings serves."""
+    settings = access.settings
     return Place(
-        api_prefix=api.prefix,
+        api_prefix=access.api.prefix,
         bucket=settings.registry_bucket,
         failures=settings.failures_stream,
-        registry=registry.written_to,
+        registry=access.registry.written_to,
         inbox=settings.connection.inbox_prefix,
         consumer=f"nats-scheduler-{uuid.uuid4().hex[:16]}",
         has_canary=settings.canary_interval is not None,
@@ -115,14 +116,14 @@ def place_of(settings: SidecarSettings, api: JetStreamApi, registry: Registry) -
     )
 
 
-def column_of(mode: Mode | None, api_level: int) -> str:
+def column_of(mode: Mode | None, server: Capabilities) -> str:
     """Return the column of the table for a stream; None stands for the account without a stream."""
-    if mode is Mode.EMULATED or (mode is None and api_level < 2):
-        return "2.11" if api_level else "2.10"
+    if mode is Mode.EMULATED or (mode is None and not server.schedules_natively):
+        return "2.11" if server.has_guard else "2.10"
     return "native" if mode is Mode.NATIVE else "portable"
 
 
-def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> list[Need]:
+def needs_of(place: Place, server: Capabilities, streams: Sequence[StreamFacts]) -> list[Need]:
     """Return what the sidecar's user needs to serve these streams, each permission once."""
     needs: dict[tuple[str, str], bool] = {}
     served = [stream for stream in streams if stream.mode is not None]
@@ -130,7 +131,7 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
     for row in ROWS:
         if row.subject in left_out:
             continue
-        for subject, column in _subjects_of(row, place, api_level, served):
+        for subject, column in _subjects_of(row, place, server, served):
             need = row.columns[COLUMNS.index(column)]
             if need != SPARE:
                 key = row.act, subject
@@ -138,19 +139,21 @@ def needs_of(place: Place, api_level: int, streams: Sequence[StreamFacts]) -> li
     return [Need(act, subject, is_optional) for (act, subject), is_optional in needs.items()]
 
 
-def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[StreamFacts]) -> Iterator[tuple[str, str]]:
+def _subjects_of(
+    row: Row, place: Place, server: Capabilities, streams: Sequence[StreamFacts]
+) -> Iterator[tuple[str, str]]:
     """Yield the subjects of a row for the account, the bucket and each stream, with the column that counts."""
     known = {"api": place.api_prefix, "inbox": place.inbox, "failures": place.failures, "canary": CANARY_STREAM}
     known |= {"registry": place.registry, "bucket": place.bucket, "snapshots": snapshots_bucket_of(place.bucket)}
-    account = column_of(streams[0].mode if streams else None, api_level)
+    account = column_of(streams[0].mode if streams else None, server)
     if row.subject == "{targets}":
         for stream in streams:
             targets = {listed.terms.target for listed in stream.schedules}
-            yield from ((target, column_of(stream.mode, api_level)) for target in sorted(targets))
+            yield from ((target, column_of(stream.mode, server)) for target in sorted(targets))
     elif row.subject == "{queue_subjects}":
         for stream in streams:
             if stream.retention != "limits":
-                yield from ((subject, column_of(stream.mode, api_level)) for subject in stream.subjects)
+                yield from ((subject, column_of(stream.mode, server)) for subject in stream.subjects)
     elif "{stream}" in row.subject:
         of_bucket = "MSG.DELETE" not in row.subject and "UPDATE" not in row.subject
         if of_bucket:
@@ -158,7 +161,7 @@ def _subjects_of(row: Row, place: Place, api_level: int, streams: Sequence[Strea
         for stream in streams:
             if "CONSUMER" not in row.subject or stream.retention == "limits":
                 subject = row.subject.format(stream=stream.name, consumer=place.consumer, **known)
-                yield subject, column_of(stream.mode, api_level)
+                yield subject, column_of(stream.mode, server)
     else:
         yield row.subject.format(**known), account
 

@@ -1,6 +1,6 @@
 """Checks of the schedules: those that never fire, are refused, fire to an unread target, or cannot graduate."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.finding import Code, Finding
@@ -18,7 +18,8 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
 
 
-def _endings(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_endings(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules that end before they fire."""
     for listed in stream.schedules:
         if listed.state is State.EXPIRING and listed.ends is not None and listed.ended_by is not None:
             cause = ENDS_BY.get(listed.ended_by, str(listed.ended_by))
@@ -33,7 +34,8 @@ def _longer(stream: StreamFacts, listed: ListedSchedule) -> str:
     return "publish the schedule again with a longer Nats-TTL"
 
 
-def _rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules that are invalid, and headers that are none."""
     for rejected in stream.rejected:
         what = f"{rejected.subject} is rejected: {rejected.rejection}"
         command = f"nats-scheduler check, then publish {rejected.subject} again"
@@ -44,7 +46,8 @@ def _rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(Code.HEADERS_MISNAMED, f"{noted.subject}: {what}", command, stream.name, noted.subject)
 
 
-def _calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules whose calendar is not known."""
     for listed in stream.schedules:
         if listed.state is State.NO_CALENDAR and (name := unknown_calendar_of(listed.pattern)) is not None:
             what = f"{listed.subject} names the calendar {name}, which does not exist, is invalid or cannot be read"
@@ -52,7 +55,8 @@ def _calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.CALENDAR_MISSING, what, command, stream.name, listed.subject)
 
 
-def _failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules whose fires the server refuses."""
     for listed in stream.schedules:
         why = stream.failing.get(listed.sequence)
         if why is not None:
@@ -70,7 +74,7 @@ def _permit(target: str) -> str:
     return f"allow the sidecar's user to publish to {target}"
 
 
-def _targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
     if stream.consumers is None or facts.subscriptions is None or _republishes(stream):
         return
@@ -88,7 +92,7 @@ def _targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.TARGET_UNREAD, what, command, stream.name, target)
 
 
-def _elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_targets_elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find targets in other streams that no stream has."""
     if facts.stored_subjects is None:
         return
@@ -107,7 +111,7 @@ def _republishes(stream: StreamFacts) -> bool:
     return bool(stream.config.get("republish"))
 
 
-def _policies(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_policies(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedules that a server fires, and whose policies it does not know."""
     for listed in stream.schedules:
         if has_ignored_policies(listed):
@@ -116,7 +120,8 @@ def _policies(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.POLICIES_IGNORED, what, command, stream.name, listed.subject)
 
 
-def _equals(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules that fire the same at the same times."""
     for group in stream.equal:
         first, second = group[0], group[1]
         others = "" if len(group) == 2 else f" and {len(group) - 2} more"
@@ -128,7 +133,8 @@ def _equals(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(Code.SCHEDULES_EQUAL, what, command, stream.name, first.subject)
 
 
-def _graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find what a graduation would refuse."""
     reported = {rejected.subject for rejected in stream.rejected}
     for found in stream.graduation:
         if found.kind is GraduationKind.INVALID and found.subject in reported:
@@ -138,16 +144,3 @@ def _graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             what = f"{found.kind}: {about}{found.detail}"
             command = f"nats-scheduler graduate {stream.name} --dry-run"
             yield Finding(Code.GRADUATION_BLOCKED, what, command, stream.name, found.subject)
-
-
-CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    _endings,
-    _rejections,
-    _calendars,
-    _failures,
-    _targets,
-    _elsewhere,
-    _policies,
-    _equals,
-    _graduation,
-)

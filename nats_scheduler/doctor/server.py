@@ -1,20 +1,18 @@
 """Checks of the servers: reached, versions, what their API level means, what could not be examined."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from nats_scheduler.doctor.facts import AccountFacts, ServerReach, StreamFacts
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.engine.views.view import FiredBy
-from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, is_too_old
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.message.capabilities import OLDEST, capabilities_of
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, quirk_of
+from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.settings.connection import ConnectionSettings, masked_url
-
-OLDEST = ".".join(map(str, OLDEST_VERSION))
 
 
 def check_servers(facts: AccountFacts) -> Iterator[Finding]:
@@ -22,7 +20,7 @@ def check_servers(facts: AccountFacts) -> Iterator[Finding]:
     yield from _of_reaches(facts)
     reached = {reach.name: reach.version for reach in facts.reaches if not reach.failure}
     for name, version in sorted(reached.items()):
-        if is_too_old(version):
+        if capabilities_of(version).is_too_old:
             what = f"server {name} is version {version}, and schedules need {OLDEST} or later"
             yield Finding(Code.SERVER_TOO_OLD, what, f"upgrade {name} to {OLDEST} or later")
     if len(set(reached.values())) > 1:
@@ -52,7 +50,7 @@ def check_level(facts: AccountFacts) -> Iterator[Finding]:
     if Mode.EMULATED in modes and not facts.server.has_guard:
         what = f"the server is {version}, which does not check whether a fire's schedule is still there"
         yield Finding(Code.NO_GUARD, what, "upgrade the server to 2.11 or later")
-    if facts.server.schedules_natively and facts.server.api_level < REPEATING_API_LEVEL:
+    if facts.server.schedules_at_only:
         what = f"the server is {version}, whose own scheduler accepts only @at"
         yield Finding(Code.AT_ONLY, what, "use X-Nats-Schedule for the others, or upgrade the server to 2.14 or later")
 
@@ -131,14 +129,6 @@ async def is_inbox_denied(settings: ConnectionSettings) -> bool:
 # no operator. Each one was observed on a server of the versions that are named. Limit: the version is that of the
 # server that is connected to; others of its cluster may have another.
 
-Version = tuple[int, int, int]
-
-DISCARD_NEW_REFUSED_FROM = ((2, 12, 10), (2, 14, 2))
-"""From these patch releases on, each of its line, `discard: new` and schedules exclude each other, also at start."""
-
-QUEUES_EMPTIED = (2, 14, 0), (2, 14, 6)
-"""From the first release on, until the second mended it, a copy of a work queue removes what its filter leaves out."""
-
 OF_QUIRKS = {
     Quirk.FAR: (Code.DEFECT_FAR_TIME, "lies beyond the server's 64 bits of nanoseconds"),
     Quirk.GAP: (Code.DEFECT_ZONE_GAP, "is in a zone whose clock skips a midnight or half an hour within five years"),
@@ -149,17 +139,15 @@ OF_QUIRKS = {
 def check_defects(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find the defects of the server that concern a stream which it schedules on itself."""
     if facts.server is not None and facts.server.schedules_natively and stream.state.is_native:
-        for check in DEFECTS:
+        for check in (_lost, _copies, _quirks, _transformed):
             yield from check(facts, stream)
 
 
 def _lost(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams that the server, or the next patch release, refuses to load."""
     assert facts.server is not None
-    version = version_of(facts.server.version)
-    refuses = version is not None and refuses_discard_new(version)
     if stream.config.get("sealed") is True:
-        when = "at the next start of the server" if refuses else "at the next start after an upgrade"
+        when = f"at the next start {'of the server' if facts.server.refuses_discard_new else 'after an upgrade'}"
         what = f"{stream.name} is sealed and carries allow_msg_schedules: the server does not load it {when}"
         yield Finding(Code.DEFECT_STREAM_LOST, what, f"nats stream backup {stream.name} FOLDER", stream.name)
     elif stream.config.get("discard") == "new":
@@ -168,33 +156,13 @@ def _lost(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(Code.DEFECT_STREAM_LOST, what, command, stream.name)
 
 
-def version_of(text: str) -> Version | None:
-    """Return the three numbers of a version, None if they are not numbers."""
-    parts = text.partition("-")[0].split(".")
-    if len(parts) != 3 or not all(part.isdigit() for part in parts):
-        return None
-    return int(parts[0]), int(parts[1]), int(parts[2])
-
-
-def empties_queues(version: Version) -> bool:
-    """Return whether a copy of a work queue removes messages there that its filter leaves out."""
-    return QUEUES_EMPTIED[0] <= version < QUEUES_EMPTIED[1]
-
-
-def refuses_discard_new(version: Version) -> bool:
-    """Return whether a server refuses schedules together with `discard: new`, and so does not load such a stream."""
-    of_line = [first for first in DISCARD_NEW_REFUSED_FROM if first[:2] == version[:2]]
-    return version >= of_line[0] if of_line else version > DISCARD_NEW_REFUSED_FROM[-1]
-
-
 def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     assert facts.server is not None
     for kind, name, _filters in facts.copies.get(stream.name, ()):
-        if facts.server.api_level < REPEATING_API_LEVEL:
+        if not facts.server.schedules_all:
             what = f"stream {name} is a {kind} of {stream.name}, and {facts.server.version} does not copy schedules"
             yield Finding(Code.DEFECT_COPIES_STALL, what, "upgrade the server to 2.14 or later", stream.name)
-        version = version_of(facts.server.version)
-        if stream.retention == "workqueue" and version is not None and empties_queues(version):
+        if stream.retention == "workqueue" and facts.server.empties_queues:
             what = f"stream {name} is a {kind} of {stream.name}, a work queue"
             command = f"upgrade the server to 2.14.6 or later, or remove the {kind} from {name}"
             yield Finding(Code.DEFECT_QUEUE_EMPTIED, what, command, stream.name)
@@ -220,6 +188,3 @@ def _transformed(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
             what = f"{stream.name} transforms subjects, and {listed.subject} has the source {listed.terms.source}"
             command = "publish it with X-Nats-Schedule, or remove the subject transform"
             yield Finding(Code.DEFECT_SOURCE_TRANSFORMED, what, command, stream.name, listed.subject)
-
-
-DEFECTS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (_lost, _copies, _quirks, _transformed)

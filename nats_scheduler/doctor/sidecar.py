@@ -97,7 +97,7 @@ class _Gathering:
         clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
         return AccountFacts(
             at=sidecar.server_now(),
-            server=sidecar.server,
+            server=sidecar.access.server,
             missing=await self._slices.do(Sliced(self._missing(streams))),
             clocks=clocks,
             zone_versions=zone_data_versions(),
@@ -186,9 +186,9 @@ class _Gathering:
         """Return the permissions that the sidecar has missed on this connection."""
         sidecar = self._sidecar
         missing: dict[tuple[str, str], Need] = {}
-        place = place_of(sidecar.settings, sidecar.access.api, sidecar.access.registry)
+        place = place_of(sidecar.access)
         for served in ([], *([stream] for stream in streams)) if sidecar.denials else ():
-            for need in needs_of(place, sidecar.server.api_level, served):
+            for need in needs_of(place, sidecar.access.server, served):
                 key = need.act, need.subject
                 is_known = key in missing and not missing[key].is_optional
                 if not is_known and Denial(need.act == PUBLISH, need.subject).permission in sidecar.denials:

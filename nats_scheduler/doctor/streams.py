@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.clock import leader_of
 from nats_scheduler.doctor.facts import (
-    Account,
     AccountFacts,
     ConsumerFacts,
     StreamFacts,
@@ -26,6 +25,7 @@ from nats_scheduler.jetstream.streams import Progress, StreamState, reading_prog
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.continuity import removes_expired
@@ -36,7 +36,6 @@ from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listi
 from nats_scheduler.runtime.unserved import SearchedHeaders, command_for
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.patterns import time_zone_of
 
 NEAR_EVICTION = 0.1
@@ -48,7 +47,7 @@ SHORTEST_DUPLICATE_WINDOW_NS = 5 * SECOND
 Filters = Sequence[str]
 
 
-def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams on which nothing fires, and sidecars that cannot serve one."""
     if stream.mode is Mode.DORMANT:
         what = f"{stream.name} is flagged, and the flag is not switched on in the server"
@@ -66,14 +65,15 @@ def _firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.CANNOT_SERVE, what, "nats-scheduler instances", stream.name)
 
 
-def _without_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_flag(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedule headers that nothing fires."""
     for subject in stream.unserved:
         flagged = "carries no flag" if stream.mode is None else f"is {stream.mode}"
         what = f"{subject} has schedule headers that are not fired: {stream.name} {flagged}"
         yield Finding(Code.SCHEDULES_WITHOUT_FLAG, what, command_for(stream.name), stream.name, subject)
 
 
-def _evicting(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find streams that soon remove their first schedule because they are full."""
     if not stream.schedules or stream.config.get("discard", "old") != "old" or not stream.messages:
         return
@@ -95,7 +95,7 @@ def _flag_of(limit: str) -> str:
     return limit.replace("_", "-")
 
 
-def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find what an interest stream does not store because no consumer receives it."""
     if stream.mode is None or stream.retention != "interest" or stream.consumers is None:
         return
@@ -111,7 +111,7 @@ def _interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
             yield Finding(Code.NO_INTEREST, what, command, stream.name, target)
 
 
-def _consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find consumers that take schedules from a work queue."""
     if stream.mode is None or stream.retention != "workqueue":
         return
@@ -136,7 +136,8 @@ def _matches_any(subject: str, filters: Filters) -> bool:
     return any(subject_matches(subject, one) for one in filters)
 
 
-def _copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find mirrors and sources that take schedules."""
     if stream.mode is None:
         return
     for kind, name, filters in facts.copies.get(stream.name, ()):
@@ -159,7 +160,8 @@ def _is_removed_by_copies(stream: StreamFacts, subject: str) -> bool:
     return stream.retention == "workqueue"
 
 
-def _window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+def check_duplicate_window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find a window that is too short for *Unique*."""
     window = integer(stream.config.get("duplicate_window"))
     if stream.mode in BY_SIDECAR and 0 < window < SHORTEST_DUPLICATE_WINDOW_NS:
         least = format_duration(SHORTEST_DUPLICATE_WINDOW_NS)
@@ -167,17 +169,6 @@ def _window(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         yield Finding(
             Code.SHORT_DUPLICATE_WINDOW, what, f"nats stream edit {stream.name} --dupe-window 2m", stream.name
         )
-
-
-CHECKS: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = (
-    _firing,
-    _without_flag,
-    _evicting,
-    _interest,
-    _consumers,
-    _copies,
-    _window,
-)
 
 
 # Read one stream: its schedules, its consumers, what its schedules would meet at a graduation.
@@ -203,12 +194,12 @@ OURS = "nats-scheduler-"
 Note = Callable[[Unexamined], None]
 
 
-async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> StreamFacts:
+async def outline_of(account: Access, info: Mapping[str, Any], note: Note) -> StreamFacts:
     """Return what STREAM.LIST and the bucket say of a stream; `note` takes what could not be read."""
     state = StreamState.from_info(info)
     mode: Mode | None = None
     try:
-        state, mode = await account.with_mode(state)
+        state, mode = await account.carrying.with_mode(state)
     except JetStreamError as error:
         note(unexamined(f"whether {state.name} carries the flag", error, state.name))
     stored = inner(info.get("state"))
@@ -218,7 +209,7 @@ async def outline_of(account: Account, info: Mapping[str, Any], note: Note) -> S
 class Reading(NamedTuple):
     """With what one stream is read."""
 
-    account: Account
+    account: Access
     now: Callable[[], int]
     """Returns the time of this machine (ns since the Unix epoch)."""
     note: Note
@@ -313,7 +304,7 @@ async def _with_schedules(reading: Reading, facts: StreamFacts) -> StreamFacts:
 
 
 async def _equal(
-    account: Account, stream: str, schedules: Sequence[ListedSchedule], note: Note
+    account: Access, stream: str, schedules: Sequence[ListedSchedule], note: Note
 ) -> list[list[ListedSchedule]]:
     """Return the groups of schedules that fire the same message at the same times."""
     alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
@@ -337,7 +328,7 @@ async def _equal(
     return found
 
 
-async def _by_body(account: Account, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+async def _by_body(account: Access, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
     same: dict[bytes, list[ListedSchedule]] = {}
     for part in _parts(group):
         stored = await asyncio.gather(*(account.api.message(stream, seq=one.sequence) for one in part))
@@ -356,10 +347,8 @@ async def _with_graduation(reading: Reading, facts: StreamFacts) -> StreamFacts:
     """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
     if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
         return facts
-    account, server = reading.account, reading.account.server
-    if not server.schedules_natively:
-        server = replace(server, api_level=REPEATING_API_LEVEL)
-    graduation = Graduation(account.connection, account.api, server, facts.state, reading.now)
+    account = reading.account
+    graduation = Graduation(account.connection, account.api, account.server.upgraded, facts.state, reading.now)
     show = reading_progress(reading.progress, f"graduation of {facts.name}", facts.state)
     await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
     found: list[GraduationFinding] = list(graduation.findings)

@@ -9,10 +9,10 @@ import binascii
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
-from nats_scheduler.jetstream.capabilities import finds_last
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -20,6 +20,9 @@ STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
 CONSUMER_NOT_FOUND = 10014
 SEQUENCE_NOT_FOUND = 10043
+
+CONSUMER_LIMIT_REACHED = 10026
+"""The server's code if the stream or the account has as many consumers as it may."""
 
 TEMPORARY_STATUS = 503
 """The server's status for "not now": no leader, a shutdown, a lack of resources."""
@@ -70,7 +73,7 @@ class JetStreamApi:
     @property
     def finds_last(self) -> bool:
         """Whether `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
-        return self.prefix == "$JS.API" and finds_last(self._connection.server.version)
+        return self.prefix == DEFAULT_PREFIX and capabilities_of(self._connection.server.version).finds_last
 
     async def call(
         self, request: str, body: Any = None, within_seconds: float | None = None, *, is_repeatable: bool = False

@@ -25,25 +25,29 @@ class BoundedRequests(Generic[Request]):
         tasks: asyncio.TaskGroup,
         *,
         ask: Callable[[Request], Awaitable[Input]],
-        give_up: Callable[[Request, str], Input],
+        failed: Callable[[Request, JetStreamError], Input],
         limit: int,
     ) -> None:
-        """Send at most `limit` requests at a time."""
+        """Send at most `limit` requests at a time.
+
+        `ask` sends one; `failed` returns the answer to one of which `ask` raised `JetStreamError`, or that is still
+        open at the end.
+        """
         self._notify = notify
         self._tasks = tasks
         self._ask = ask
-        self._give_up = give_up
+        self._failed = failed
         self._limit = limit
         self._waiting: deque[Request] = deque()
         self._asked: dict[int, Request] = {}
         self._number = 0
         self._workers = 0
-        self._ended: str | None = None
+        self._ended: ConnectionLostError | None = None
 
     def begin(self, request: Request) -> None:
         """Send a request as soon as fewer than `limit` are in flight."""
         if self._ended is not None:
-            self._notify(self._give_up(request, self._ended))
+            self._notify(self._failed(request, self._ended))
             return
         self._waiting.append(request)
         self._start_worker()
@@ -59,12 +63,12 @@ class BoundedRequests(Generic[Request]):
         """
         if self._ended is not None:
             return
-        self._ended = reason
+        self._ended = ConnectionLostError(reason)
         opened = [*self._asked.values(), *self._waiting]
         self._asked.clear()
         self._waiting.clear()
         for request in opened:
-            self._notify(self._give_up(request, reason))
+            self._notify(self._failed(request, self._ended))
 
     async def _work(self) -> None:
         try:
@@ -72,7 +76,10 @@ class BoundedRequests(Generic[Request]):
                 self._number += 1
                 number, request = self._number, self._waiting.popleft()
                 self._asked[number] = request
-                answer = await self._ask(request)
+                try:
+                    answer = await self._ask(request)
+                except JetStreamError as error:
+                    answer = self._failed(request, error)
                 if self._asked.pop(number, None) is not None:
                     self._notify(answer)
         finally:

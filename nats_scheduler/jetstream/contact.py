@@ -16,7 +16,7 @@ from nats_scheduler.engine.actions import (
     RemoveExpired,
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
@@ -29,9 +29,6 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger, remover
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
 from nats_scheduler.jetstream.scan import ScanFollower
-
-CONSUMER_LIMIT_REACHED = 10026
-"""The server's code if the stream or the account has as many consumers as it may."""
 
 
 class FallbackFollower:
@@ -167,13 +164,8 @@ class StreamContact:
 
     def end(self, reason: str) -> None:
         """End the contact: what is in flight is concluded as unknown."""
-        self._publisher.end(reason)
-        self._elsewhere.end(reason)
         if self._ranges is not None:
             self._ranges.end()
-        self._reader.end(reason)
-        self._duplicates.end(reason)
-        self._proposals.end(reason)
-        self._finish_checks.end(reason)
-        self._purger.end(reason)
-        self._remover.end(reason)
+        reads = self._reader, self._duplicates, self._proposals, self._finish_checks, self._remover
+        for part in (self._publisher, self._elsewhere, self._purger, *reads):
+            part.end(reason)

@@ -9,21 +9,22 @@ is no such message counts only once the leader has reached its sequence (`jetstr
 """
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Iterable
+from contextlib import aclosing
 from itertools import pairwise
 
 from nats_scheduler.engine.actions import Notify, ReadContent, ReadDuplicate
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, DuplicateRead, DuplicateUnread, Input
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
-from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import CLUSTER_DEADLINE_SECONDS, consumer_from, consumer_name
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.consumers import CLUSTER_DEADLINE_SECONDS, consumer_from
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import as_answered, inner, integer, is_expressible
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -37,20 +38,17 @@ def content_reader(
     """Return what reads contents from a stream."""
 
     async def ask(request: ReadContent) -> Input:
-        try:
-            message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
-            wanted = request.source
-            source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
-            above = await _above(api, stream, request)
-        except JetStreamError as error:
-            denied = isinstance(error, NotPermittedError)
-            return ContentUnread(request.schedule, request.sequence, str(error), denied)
+        message = await reach.confirmed(request.sequence, lambda: _held(api, stream, request))
+        wanted = request.source
+        source = await last_on(api, stream, wanted) if wanted is not None and is_expressible(wanted) else None
+        above = await _above(api, stream, request)
         return ContentRead(request.schedule, request.sequence, message, source, above)
 
-    def give_up(request: ReadContent, reason: str) -> Input:
-        return ContentUnread(request.schedule, request.sequence, reason)
+    return BoundedRequests(notify, tasks, ask=ask, failed=_unread, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_CONTENT_READS_IN_FLIGHT)
+
+def _unread(request: ReadContent, error: JetStreamError) -> Input:
+    return ContentUnread(request.schedule, request.sequence, str(error), isinstance(error, NotPermittedError))
 
 
 async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
@@ -134,14 +132,6 @@ class RangeReader:
         self._wanted: dict[int, ReadContent] = {}
         self._is_working = False
         self._is_disabled = False
-        self._ended: asyncio.Future[None] | None = None
-        self._inbox = self._next = ""
-        self._last = 0
-        self._max_pull = 0
-        self._pulled = 0
-        """Messages of the last pull that have not come yet."""
-        self._to_come = 0
-        """The most messages of the run, and between its schedules, that can still come."""
 
     def begin(self, request: ReadContent) -> None:
         """Read a content, together with its neighbours if there are enough of them."""
@@ -211,68 +201,28 @@ class RangeReader:
 
     async def _deliver(self, first: int, last: int) -> None:
         """Have a consumer deliver what is stored between two sequences."""
-        name = consumer_name()
-        inbox = self._connection.inbox(f"c.{name}")
-        self._ended, self._last = asyncio.get_running_loop().create_future(), last
-        self._inbox, self._next = inbox, f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{name}"
-        sid = self._connection.subscribe(inbox, self._received)
+        consumer = PulledConsumer(self._connection, self._api, self._stream, RUN_SILENCE_LIMIT_SECONDS)
+        patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
+        await consumer.open(consumer_from(first, self._config), patience)
         try:
-            patience = CLUSTER_DEADLINE_SECONDS if self._connection.server.cluster else CONSUMER_DEADLINE_SECONDS
-            info = await self._api.create_consumer(self._stream, name, consumer_from(first, self._config), patience)
-            self._to_come = min(last - first + 1, integer(info.get("num_pending")))
-            # A server may limit the pulls of all consumers (`max_request_batch`), and refuses larger ones.
-            self._max_pull = integer(inner(info.get("config")).get("max_batch")) or self._to_come
-            self._pull()
-            await self._until_ended()
-            if self._ended.done():
-                await self._api.delete_consumer(self._stream, name)
-            else:  # it stopped sending, and may never answer
-                self._api.abandon_consumer(self._stream, name)
-        finally:
-            self._connection.unsubscribe(sid)
+            async with aclosing(consumer.parts(min(last - first + 1, consumer.pending))) as parts:
+                async for part in parts:
+                    self._answer(part)
+                    if part[-1].sequence >= last:
+                        break
+        except BaseException:
+            consumer.close()  # it stopped to send, and may never answer
+            raise
+        await consumer.delete()
 
-    def _pull(self) -> None:
-        self._pulled = min(self._max_pull, self._to_come)
-        if self._pulled == 0:
-            self._finish()
-            return
-        pull = json.dumps({"batch": self._pulled, "no_wait": True}).encode()
-        self._connection.write(frame(self._next, self._inbox, b"", pull))
-
-    async def _until_ended(self) -> None:
-        """Wait until nothing more can come, or nothing came for `RUN_SILENCE_LIMIT_SECONDS`."""
-        assert self._ended is not None
-        seen_to_come = -1
-        while seen_to_come != self._to_come and not self._ended.done() and not self._connection.is_lost:
-            seen_to_come = self._to_come
-            await asyncio.wait(
-                (self._ended, self._connection.lost),
-                timeout=RUN_SILENCE_LIMIT_SECONDS,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-
-    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        if not reply.startswith(b"$JS.ACK."):
-            self._finish()  # a status of the server: nothing more comes
-            return
-        self._to_come -= 1
-        self._pulled -= 1
-        fields = reply.split(b".")
-        first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
-        sequence = int(fields[first])
-        request = self._wanted.get(sequence)
-        if request is not None and request.schedule.encode("utf-8", "surrogateescape") == subject:
-            del self._wanted[sequence]
-            message = StoredMessage(request.schedule, sequence, int(fields[first + 2]), block, body)
-            self._notify(ContentRead(request.schedule, sequence, message, None))
-        if sequence >= self._last:
-            self._finish()
-        elif self._pulled == 0:
-            self._pull()
-
-    def _finish(self) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(None)
+    def _answer(self, messages: Iterable[StoredMessage]) -> None:
+        """Answer the requests for these messages."""
+        for message in messages:
+            sequence = message.sequence
+            request = self._wanted.get(sequence)
+            if request is not None and request.schedule == message.subject:
+                del self._wanted[sequence]
+                self._notify(ContentRead(request.schedule, sequence, message, None))
 
 
 def runs_of(requests: Iterable[ReadContent]) -> tuple[list[Run], Run]:
@@ -315,15 +265,12 @@ def duplicate_reader(
     """Return what reads duplicates, in a stream unless the request names another one."""
 
     async def ask(request: ReadDuplicate) -> Input:
-        try:
-            return await _read_duplicate(api, request.stream or stream, request, tasks)
-        except JetStreamError as error:
-            return DuplicateUnread(request.fire, str(error))
+        return await _read_duplicate(api, request.stream or stream, request, tasks)
 
-    def give_up(request: ReadDuplicate, reason: str) -> Input:
-        return DuplicateUnread(request.fire, reason)
+    def failed(request: ReadDuplicate, error: JetStreamError) -> Input:
+        return DuplicateUnread(request.fire, str(error))
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, failed=failed, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
 async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:

@@ -36,7 +36,6 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
@@ -44,6 +43,7 @@ from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher, outcome_of
 from nats_scheduler.jetstream.reach import apply_all
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.reading import is_fire_since, read_generated
 from nats_scheduler.message.stored import StoredMessage
@@ -141,8 +141,8 @@ class TargetReading:
 
     async def _read(self, stream: TargetStream, since: int | None, first: int, last: int) -> None:
         """Read between two sequences, and no further back than what was stored before `since` (ns)."""
-        reader = BackwardReader(self._connection, self._api, stream.config, self._target)
-        async for chunk in reader.chunks(max(first, 1), last):
+        reader = StretchReader(self._connection, self._api, stream.config, self._target)
+        async for chunk in reader.backwards(max(first, 1), last):
             for message in chunk:
                 self._keep(message)
             if since is not None and chunk:
@@ -184,12 +184,28 @@ class ElsewherePublisher(Publisher):
         return outcome._replace(stream=stream) if isinstance(outcome, Stored) else outcome
 
 
-class Looks:
-    """The looks into other streams on one connection."""
+class ElsewhereContact:
+    """The contact of one stream with the others that have targets of its schedules.
 
-    def __init__(self, connection: Connection, api: JetStreamApi, notify: Notify, tasks: asyncio.TaskGroup) -> None:
+    It costs nothing before the first of their fires: most streams have none.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        notify: Notify,
+        tasks: asyncio.TaskGroup,
+        *,
+        window: int,
+        ack_timeout: float,
+    ) -> None:
         self._connection = connection
         self._api = api
+        self._new_publisher = partial(
+            ElsewherePublisher, connection, "", notify, window=window, ack_timeout=ack_timeout
+        )
+        self._publisher: ElsewherePublisher | None = None
         self._streams: list[tuple[float, TargetStream]] = []
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetReading] = {}
@@ -198,29 +214,36 @@ class Looks:
         self._leaders: dict[str, Combined[bool]] = {}
         self._loop = asyncio.get_running_loop()
         self._clearing: asyncio.TimerHandle | None = None
-        self._requests = BoundedRequests(notify, tasks, ask=self._ask, give_up=_give_up, limit=MAX_LOOKS_IN_FLIGHT)
+        self._looks = BoundedRequests(notify, tasks, ask=self._ask, failed=_failed, limit=MAX_LOOKS_IN_FLIGHT)
+        self._ended: str | None = None
 
-    def begin(self, request: LookForFire) -> None:
+    def publish(self, fires: Sequence[Fire]) -> None:
+        """Begin to store fires, in this order."""
+        if self._publisher is None:
+            self._publisher = self._new_publisher()
+            if self._ended is not None:
+                self._publisher.end(self._ended)
+        self._publisher.publish(fires)
+
+    def look_for(self, request: LookForFire) -> None:
         """Begin a look, which is answered by one input."""
-        self._requests.begin(request)
+        self._looks.begin(request)
 
     def end(self, reason: str) -> None:
-        """Answer everything that is still open."""
-        self._requests.end(reason)
+        """Answer everything that is still open, and what comes later, with `reason`."""
+        self._ended = reason
+        if self._publisher is not None:
+            self._publisher.end(reason)
+        self._looks.end(reason)
         if self._clearing is not None:
             self._clearing.cancel()
 
     async def _ask(self, request: LookForFire) -> Input:
         self._clear_later()
-        try:
-            stream = await self._stream_of(request.fire.target)
-            if stream is None:
-                return FireNotLookedFor(request.fire, NO_STREAM.description, NO_STREAM)
-            return FireLookedFor(request.fire, await self._find(stream, request), request.first)
-        except NotPermittedError as error:
-            return FireNotLookedFor(request.fire, str(error), Refused(NOT_PERMITTED, NOT_PERMITTED, str(error)))
-        except JetStreamError as error:
-            return FireNotLookedFor(request.fire, str(error))
+        stream = await self._stream_of(request.fire.target)
+        if stream is None:
+            return FireNotLookedFor(request.fire, NO_STREAM.description, NO_STREAM)
+        return FireLookedFor(request.fire, await self._find(stream, request), request.first)
 
     async def _find(self, stream: TargetStream, request: LookForFire) -> Sequence[StoredMessage]:
         fire, since = request.fire, request.since - MAX_CLOCK_DIFFERENCE_NS
@@ -271,58 +294,11 @@ class Looks:
         self._clearing = self._loop.call_later(READING_KEPT_SECONDS, self._readings.clear)
 
 
-class ElsewhereContact:
-    """The contact of one stream with the others that have targets of its schedules.
-
-    It costs nothing before the first of their fires: most streams have none.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        api: JetStreamApi,
-        notify: Notify,
-        tasks: asyncio.TaskGroup,
-        *,
-        window: int,
-        ack_timeout: float,
-    ) -> None:
-        self._new_publisher = partial(
-            ElsewherePublisher, connection, "", notify, window=window, ack_timeout=ack_timeout
-        )
-        self._new_looks = partial(Looks, connection, api, notify, tasks)
-        self._publisher: ElsewherePublisher | None = None
-        self._looks: Looks | None = None
-        self._ended: str | None = None
-
-    def publish(self, fires: Sequence[Fire]) -> None:
-        """Begin to store fires, in this order."""
-        if self._publisher is None:
-            self._publisher = self._new_publisher()
-            if self._ended is not None:
-                self._publisher.end(self._ended)
-        self._publisher.publish(fires)
-
-    def look_for(self, request: LookForFire) -> None:
-        """Begin a look."""
-        if self._looks is None:
-            self._looks = self._new_looks()
-            if self._ended is not None:
-                self._looks.end(self._ended)
-        self._looks.begin(request)
-
-    def end(self, reason: str) -> None:
-        """Answer everything that is still open, and what comes later, with `reason`."""
-        self._ended = reason
-        if self._publisher is not None:
-            self._publisher.end(reason)
-        if self._looks is not None:
-            self._looks.end(reason)
-
-
 def _is_fire(message: StoredMessage, fire: Fire, first: int) -> bool:
     return is_fire_since(message.block, fire.schedule, fire.sequence, first)
 
 
-def _give_up(request: LookForFire, reason: str) -> Input:
-    return FireNotLookedFor(request.fire, reason)
+def _failed(request: LookForFire, error: JetStreamError) -> Input:
+    is_denied = isinstance(error, NotPermittedError)
+    refused = Refused(NOT_PERMITTED, NOT_PERMITTED, str(error)) if is_denied else None
+    return FireNotLookedFor(request.fire, str(error), refused)

@@ -66,13 +66,7 @@ class FinishChecks:
         self._consumers: dict[str, Combined[ConsumerProgress | None]] = {}
 
     async def check(self, request: CheckFinished) -> Input:
-        """Answer a question."""
-        try:
-            return await self._checked(request)
-        except JetStreamError as error:
-            return FinishUnchecked(request, str(error), denied=isinstance(error, NotPermittedError))
-
-    async def _checked(self, request: CheckFinished) -> Input:
+        """Answer a question; raises `JetStreamError`."""
         progress, fault = None, ""
         if request.consumer is not None:
             progress = await self._progress(request.consumer)
@@ -145,10 +139,10 @@ def finish_checker(
     """Return what finds out whether fires of a stream are finished."""
     checks = FinishChecks(api, stream, tasks, reach)
 
-    def give_up(request: CheckFinished, reason: str) -> Input:
-        return FinishUnchecked(request, reason)
+    def failed(request: CheckFinished, error: JetStreamError) -> Input:
+        return FinishUnchecked(request, str(error), denied=isinstance(error, NotPermittedError))
 
-    return BoundedRequests(notify, tasks, ask=checks.check, give_up=give_up, limit=MAX_CHECKS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=checks.check, failed=failed, limit=MAX_CHECKS_IN_FLIGHT)
 
 
 def _found(request: CheckFinished, message: StoredMessage | None, fault: str) -> Input:

@@ -29,6 +29,7 @@ from nats_scheduler.jetstream.consumers import (
     CLUSTER_DEADLINE_SECONDS,
     consumer_from,
     consumer_name,
+    delivered_message,
     stands_alone,
     undelivered,
 )
@@ -398,18 +399,15 @@ class ConsumerFollower:
             self._status(block)
             return
         self._has_received = True
-        fields = reply.split(b".")
-        first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
-        sequence, in_order = int(fields[first]), int(fields[first + 1])
+        message, in_order, pending = delivered_message(subject, reply, block, body if self._has_bodies else None)
         if in_order != self._delivered + 1:
             self._finish(f"the consumer delivered {in_order} after {self._delivered}")
             return
-        self._delivered, self._last = in_order, sequence
+        self._delivered, self._last = in_order, message.sequence
         self._requested -= 1
-        name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._call_after_this_chunk()
-        self._batches.append((StoredMessage(name, sequence, int(fields[first + 2]), block, kept),))
-        if not self._caught_up and fields[first + 3] == b"0" and sequence >= self._leader_last:
+        self._batches.append((message,))
+        if not self._caught_up and pending == 0 and message.sequence >= self._leader_last:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:

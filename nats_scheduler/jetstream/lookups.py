@@ -8,7 +8,7 @@ Cost: a request a message, 15,000 a second. Limit: what was removed before it wa
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from nats_scheduler.engine.actions import Notify
@@ -89,6 +89,15 @@ class Lookups:
         """Return the first message behind a sequence."""
         return await answered(lambda: self._api.message(self._stream, seq=after + 1, next_by_subj=subject))
 
+    async def walk(self, after: int, through: int, subject: str = ">") -> AsyncIterator[StoredMessage]:
+        """Yield the messages behind `after` up to `through`, one after the other."""
+        while after < through:
+            message = await self.next(after, subject)
+            if message is None or message.sequence > through:
+                return
+            yield message
+            after = message.sequence
+
     async def on(self, subject: str, number: int = 2, *, is_held: bool = False) -> list[StoredMessage]:
         """Return the messages that matter on a subject with `number` messages, in stream order.
 
@@ -108,16 +117,8 @@ class Lookups:
             return [_bare(first), _bare(last)]
         if not is_held and MARK_OF_SCHEDULES not in first.block:
             return [_bare(last)]
-        return [_bare(first), *await self._between(subject, first.sequence, last.sequence), _bare(last)]
-
-    async def _between(self, subject: str, first: int, last: int) -> list[StoredMessage]:
-        """Return the messages on a subject between two sequences."""
-        found: list[StoredMessage] = []
-        while (message := await self.next(first, subject)) is not None and message.sequence < last:
-            first = message.sequence
-            if message.subject == subject:
-                found.append(_bare(message))
-        return found
+        between = self.walk(first.sequence, last.sequence - 1, subject)
+        return [_bare(first), *[_bare(one) async for one in between if one.subject == subject], _bare(last)]
 
     async def of_all_subjects(self, after: int, holds: Callable[[str], bool]) -> list[StoredMessage]:
         """Return the messages that matter of each subject whose last message is behind a sequence, in stream order.
@@ -142,14 +143,10 @@ class Lookups:
         """
         found: list[StoredMessage] = []
 
-        async def walk(before: int, end: int) -> None:
-            while before < end and (message := await self.next(before)) is not None and message.sequence <= end:
-                before = message.sequence
-                found.append(
-                    _bare(message) if SCHEDULE_SUBSTRING in message.block else message._replace(block=b"", body=None)
-                )
+        async def read(part: tuple[int, int]) -> None:
+            found.extend([_without_ordinary_headers(message) async for message in self.walk(*part)])
 
-        await _side_by_side((walk(*part) for part in _parts(after, through)), MAX_RANGE_READERS)
+        await _side_by_side((read(part) for part in _parts(after, through)), MAX_RANGE_READERS)
         schedules = {message.subject for message in found if message.block}
         return in_order(
             message for message in found if message.block or message.subject in schedules or holds(message.subject)
@@ -200,6 +197,10 @@ def _parts(after: int, through: int) -> Iterator[tuple[int, int]]:
 
 def _bare(message: StoredMessage) -> StoredMessage:
     return message._replace(body=None)
+
+
+def _without_ordinary_headers(message: StoredMessage) -> StoredMessage:
+    return _bare(message) if SCHEDULE_SUBSTRING in message.block else message._replace(block=b"", body=None)
 
 
 def in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:

@@ -30,7 +30,7 @@ from nats_scheduler.jetstream.acknowledgements import PurgeAnswers
 from nats_scheduler.jetstream.api import TEMPORARY_STATUS, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.consumers import PulledConsumer, consumer_from, reads_all, stands_alone
+from nats_scheduler.jetstream.consumers import consumer_from, reads_all, stands_alone
 from nats_scheduler.jetstream.errors import (
     ApiError,
     JetStreamError,
@@ -42,6 +42,7 @@ from nats_scheduler.jetstream.errors import (
 from nats_scheduler.jetstream.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.jetstream.schedule_messages import purge_through
+from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import expiry_of
 
@@ -203,8 +204,7 @@ class JointPurge:
         await consumer.open({**consumer_from(1, self._config), "headers_only": True, "filter_subject": matched})
         try:
             while consumer.pending <= MAX_MATCHED and await self._is_more_to_purge():
-                await consumer.pull(min(MAX_JOINT_MESSAGES, len(self.open)))
-                messages, consumer.messages = consumer.messages, []
+                messages = await consumer.pull(min(MAX_JOINT_MESSAGES, len(self.open)))
                 done: list[PurgeSchedule] = []
                 through = 0
                 for message in messages:
@@ -504,13 +504,10 @@ def _purges_with_a_look(
     """Return what purges schedules for which something has to be read first."""
 
     async def ask(request: PurgeSchedule) -> Input:
-        try:
-            await _purge(api, stream, request, reach, indexes)
-        except JetStreamError as error:
-            return _failed(request, error)
+        await _purge(api, stream, request, reach, indexes)
         return _concluded(request)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=_concluded, limit=MAX_PURGES_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, failed=_failed, limit=MAX_PURGES_IN_FLIGHT)
 
 
 async def _purge(
@@ -598,14 +595,14 @@ def remover(
     async def ask(request: RemoveExpired) -> Input:
         try:
             return await _check_and_delete(api, stream, request, reach)
-        except JetStreamError as error:
-            return await _conclude_error(api, stream, request, error)
+        except ApiError as error:
+            return await _conclude_refusal(api, stream, request, error)
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=_expiry_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, failed=_expiry_failed, limit=MAX_EXPIRED_DELETES_IN_FLIGHT)
 
 
-def _expiry_failed(request: RemoveExpired, reason: str) -> Input:
-    return ExpiryConcluded(request.sequence, failure=reason)
+def _expiry_failed(request: RemoveExpired, error: JetStreamError) -> Input:
+    return ExpiryConcluded(request.sequence, failure=str(error))
 
 
 async def _check_and_delete(api: JetStreamApi, stream: str, request: RemoveExpired, reach: LeaderReach) -> Input:
@@ -619,14 +616,11 @@ async def _check_and_delete(api: JetStreamApi, stream: str, request: RemoveExpir
     return ExpiryConcluded(request.sequence, message.subject if removed else None)
 
 
-async def _conclude_error(api: JetStreamApi, stream: str, request: RemoveExpired, error: JetStreamError) -> Input:
-    """Return what an error means; two clients that delete one message together get several texts and codes."""
-    if not isinstance(error, ApiError) or error.code != DELETE_FAILED:
-        return _expiry_failed(request, str(error))
+async def _conclude_refusal(api: JetStreamApi, stream: str, request: RemoveExpired, error: ApiError) -> Input:
+    """Return what a refusal means; two clients that delete one message together get several texts and codes."""
+    if error.code != DELETE_FAILED:
+        raise error
     if error.description == DELETE_NOT_PERMITTED:
         return ExpiryConcluded(request.sequence, failure=str(error), refused=True)
-    try:
-        is_gone = await api.message(stream, seq=request.sequence) is None
-    except JetStreamError as another:
-        return _expiry_failed(request, str(another))
-    return ExpiryConcluded(request.sequence) if is_gone else _expiry_failed(request, str(error))
+    is_gone = await api.message(stream, seq=request.sequence) is None
+    return ExpiryConcluded(request.sequence) if is_gone else _expiry_failed(request, error)

@@ -118,18 +118,14 @@ def proposal_waiter(
     """Return what waits for the leader of a stream."""
 
     async def ask(request: AwaitProposals) -> Input:
-        try:
-            is_applied = await apply_all(api, stream)
-        except JetStreamError as error:
-            return ProposalsUnconfirmed(request.fire, str(error))
-        if is_applied:
+        if await apply_all(api, stream):
             return ProposalsApplied(request.fire)
         return ProposalsUnconfirmed(request.fire, "the stream or our permissions allow no purge", is_final=True)
 
-    def give_up(request: AwaitProposals, reason: str) -> Input:
-        return ProposalsUnconfirmed(request.fire, reason)
+    def failed(request: AwaitProposals, error: JetStreamError) -> Input:
+        return ProposalsUnconfirmed(request.fire, str(error))
 
-    return BoundedRequests(notify, tasks, ask=ask, give_up=give_up, limit=MAX_WAITS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, failed=failed, limit=MAX_WAITS_IN_FLIGHT)
 
 
 async def apply_all(api: JetStreamApi, stream: str) -> bool:

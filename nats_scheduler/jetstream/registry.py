@@ -19,9 +19,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
-from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.contact import CONSUMER_LIMIT_REACHED
 from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object, server_time

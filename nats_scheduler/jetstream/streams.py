@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import INVALID_JSON, Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import (

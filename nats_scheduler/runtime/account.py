@@ -7,28 +7,25 @@ The rule: requests of others are watched before anything is read, so that none i
 """
 
 import asyncio
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from nats_scheduler.engine.sharing.leases import Leases
-from nats_scheduler.jetstream.capabilities import Capabilities, capabilities
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import Request, RequestWatch, watched_prefix
+from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime.access import access_through
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.calendars import follow_calendars
-from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.discovery import Discovery, LastRequests
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.instances import Instances
-from nats_scheduler.runtime.modes import CarryingStreams
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
 from nats_scheduler.runtime.serving import Serving
 from nats_scheduler.runtime.stream_service import StreamServices
-from nats_scheduler.runtime.unserved import UnservedStreams, adopts
+from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background, kept_up
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -47,16 +44,14 @@ class Account:
         unserved: UnservedStreams,
     ) -> None:
         """Watch the requests of others from now on; `prepare` and `serve` do the rest."""
-        self._settings = settings
         self._clock = clock
         self._reporter = reporter
         self._services = services
         self._unserved = unserved
-        self.access = access = access_through(connection, settings)
+        self.access = access = Access.through(connection, settings)
         access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
-        self._server = Capabilities("", 0, 0)
         self._requests = LastRequests(asyncio.get_running_loop().time)
-        self._flags = StreamFlags(lambda: self._flagged, services.by_name, reporter, self._requests.written)
+        self._flags = StreamFlags(lambda: self.access.flagged, services.by_name, reporter, self._requests.written)
         self.instances = Instances(
             leases, access.registry, access.api, clock, services.by_name, reporter, self._flags.remember_all
         )
@@ -65,7 +60,7 @@ class Account:
         self._received_early: list[Request] = []
         self._discovery: Discovery | None = None
 
-    async def prepare(self) -> Capabilities:
+    async def prepare(self) -> None:
         """Find out what the server supports, and open the registry; raises `JetStreamError` without JetStream.
 
         When it returns, every request of others is seen: the server has taken our subscriptions before it answered.
@@ -73,46 +68,33 @@ class Account:
         """
         access = self.access
         server = access.connection.server
-        self._server = capabilities(await access.api.info(), server.version, server.max_payload)
+        known = capabilities(await access.api.info(), server.version, server.max_payload)
+        self.access = replace(access, server=known)
         if not self._clock.is_set:
             await access.registry.open()
             await set_clock(self._clock, access.registry.server_time)
-        return self._server
 
     async def serve(self, files: FileStreams, listed: asyncio.Event) -> None:
         """Serve until cancelled, or until the connection is lost; streams of `files` are created meanwhile.
 
         `listed` is set when the streams of the account are known.
         """
-        registry, reporter = self.access.registry, self._reporter
+        access, reporter = self.access, self._reporter
         async with TaskGroup() as tasks:
             background = Background(tasks, reporter)
-            portable = frozenset(self._settings.portable_streams)
             services, flags = self._services, self._flags
-            adopting = adopts(self._settings.adopt_streams)
-            serving = Serving(
-                self.access, self._server, services, flags, self.instances, portable, adopting, reporter, background
-            )
+            serving = Serving(access, services, flags, self.instances, reporter, background)
             works = [background.begin(kept_up(self.instances.take_part, reporter))]
             self._discovery = discovery = Discovery(
-                self.access,
-                self._server,
-                services,
-                flags,
-                self._flagged,
-                self._requests,
-                serving,
-                self._look_at_unserved,
-                reporter,
-                background,
+                access, services, flags, self._requests, serving, self._unserved, reporter, background
             )
             for request in self._received_early:
                 discovery.receive(request)
+            works.append(background.begin(kept_up(partial(follow_calendars, access, services, reporter), reporter)))
+            works.append(background.begin(files.apply(access.flagged, serving.check)))
             works.append(
-                background.begin(kept_up(partial(follow_calendars, self.access, services, reporter), reporter))
+                background.begin(kept_up(partial(keep_time, self._clock, access.registry.server_time), reporter))
             )
-            works.append(background.begin(files.apply(self._flagged, serving.check)))
-            works.append(background.begin(kept_up(partial(keep_time, self._clock, registry.server_time), reporter)))
             try:
                 await discovery.keep_listing(listed)
             finally:
@@ -120,22 +102,6 @@ class Account:
                 for task in works:
                     task.cancel()
                 serving.end_all()
-
-    @property
-    def carrying(self) -> CarryingStreams:
-        """What finds the streams that carry schedules; only after `prepare`."""
-        return CarryingStreams(self.access.api, self._flagged, self._server, self._settings.portable_streams)
-
-    async def _look_at_unserved(self, states: Sequence[StreamState]) -> None:
-        """Look for schedules in those of the listed streams that are not served."""
-        access, settings, served = self.access, self._settings, self._services.by_name
-        own = (access.registry.stream, access.snapshots.stream, settings.failures_stream, CANARY_STREAM)
-        others = [one for one in states if one.name not in (*served, *own) and not one.excludes_schedules]
-        await self._unserved.look(access.connection, access.api, others)
-
-    @property
-    def _flagged(self) -> FlaggedStreams:
-        return FlaggedStreams(self.access.api, self.access.registry, self._server)
 
     def _received(self, request: Request) -> None:
         if self._discovery is None:

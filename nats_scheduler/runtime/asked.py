@@ -11,7 +11,6 @@ from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.joined_view import JoinedView
 from nats_scheduler.engine.views.view import EngineView
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import Activity
@@ -20,7 +19,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
-from nats_scheduler.runtime.modes import FIRED_BY, CarryingStreams, SharedLookup, mode_document
+from nats_scheduler.runtime.modes import FIRED_BY, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
@@ -109,12 +108,11 @@ class AskedSidecar:
         not_ready: Callable[[], list[str]],
         notes: Callable[[], list[str]],
         clock: Clock,
-        settings: SidecarSettings,
-        carrying: CarryingStreams,
         activity: Activity,
         examination: Callable[[Slices], Awaitable[Examination]],
         is_draining: Callable[[], bool],
     ) -> None:
+        settings = access.settings
         self.activity = activity
         self.turns = Turns(self)
         self.server_schedules = ServerSchedules(access.connection, access.api, clock.now, self.turns)
@@ -123,7 +121,7 @@ class AskedSidecar:
         self._leases = leases
         self._services = services.by_name
         self._clock = clock
-        self._carrying = SharedLookup(carrying)
+        self._carrying = SharedLookup(access.carrying)
         self.not_ready = not_ready
         self.notes = notes
         self.now = clock.now
@@ -133,7 +131,9 @@ class AskedSidecar:
         self._is_draining = is_draining
         self.allows_control = settings.allow_control
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
-        self.schedules = ConnectionStore(access.connection, carrying, ServerClock(clock), settings.restrictions_on)
+        self.schedules = ConnectionStore(
+            access.connection, access.carrying, ServerClock(clock), settings.restrictions_on
+        )
         self.failures_stream = settings.failures_stream if settings.keep_failures else None
 
     @property
@@ -203,8 +203,6 @@ class Examinable:
 
     instance: str
     access: Access
-    server: Capabilities
-    settings: SidecarSettings
     services: Mapping[str, StreamService]
     """The streams that it serves at the moment, by name."""
     unserved: Mapping[str, str]

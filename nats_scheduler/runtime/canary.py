@@ -25,13 +25,13 @@ from typing import Any
 from nats_scheduler.engine.events import Event, FireReadBack
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.registry import Delivered, create_replicated
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
@@ -143,12 +143,12 @@ class Canary:
 
     # -- on one connection ---------------------------------------------------------------------------------------
 
-    async def keep_firing(self, access: Access, server: Capabilities) -> None:
+    async def keep_firing(self, access: Access) -> None:
         """Fire the canary through one connection until it is lost, or until cancelled."""
         lost = access.connection.lost
         while not lost.done():
             try:
-                await self._fire(access, server)
+                await self._fire(access)
             except EngineFailedError as error:
                 self._reporter.defect("engine_failed", error.cause, stream=CANARY_STREAM)
                 self._discard_service()
@@ -169,10 +169,10 @@ class Canary:
                     mine = {"filter": f"nats_scheduler.canary.*.{self._instance}"}
                     await access.api.call(f"STREAM.PURGE.{CANARY_STREAM}", mine)
 
-    async def _fire(self, access: Access, server: Capabilities) -> None:
+    async def _fire(self, access: Access) -> None:
         """Fire the canary for as long as the stream's contact lasts."""
         state = await _stream(access.connection, access.api)
-        service, bucket = self._serving(state, server), NoBucket()
+        service, bucket = self._serving(state, access.server), NoBucket()
         if not await service.hold(ALL_SHARDS, bucket, access.api):
             raise JetStreamError(f"stream {CANARY_STREAM} is gone")
         publishing = asyncio.create_task(self._keep_publishing(access.connection))

@@ -11,7 +11,7 @@ Cost: one list of all streams every half minute (`runtime.discovery`), and some 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,9 +19,8 @@ from itertools import takewhile
 from typing import assert_never
 
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import TTL_FLAG, FlaggedStreams, StreamState, is_in_force
+from nats_scheduler.jetstream.streams import TTL_FLAG, StreamState, is_in_force
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -29,14 +28,17 @@ from nats_scheduler.jetstream.watch import (
     StreamDeletionRequested,
     StreamRestored,
 )
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background, in_turn
 
 # The last configuration that others requested for each stream, and what may have been overtaken by an update of ours.
@@ -172,25 +174,23 @@ class Discovery:
     def __init__(
         self,
         access: Access,
-        server: Capabilities,
         services: StreamServices,
         flags: StreamFlags,
-        flagged: FlaggedStreams,
         requests: LastRequests,
         serving: Serving,
-        look_at: Callable[[Sequence[StreamState]], Awaitable[None]],
+        unserved: UnservedStreams,
         reporter: Reporter,
         background: Background,
     ) -> None:
-        """Find nothing yet; what is found is checked by `serving`, and then `look_at` gets all that is listed."""
+        """Find nothing yet; what is found is checked by `serving`, and what is not served is noted in `unserved`."""
         self._access = access
-        self._server = server
+        self._server = access.server
         self._served = services.by_name
         self._flags = flags
-        self._flagged = flagged
+        self._flagged = access.flagged
         self._requests = requests
         self._serving = serving
-        self._look_at = look_at
+        self._unserved = unserved
         self._is_looking = False
         self._reporter = reporter
         self._background = background
@@ -227,8 +227,12 @@ class Discovery:
             self._background.begin(self._look(states))
 
     async def _look(self, states: Sequence[StreamState]) -> None:
+        """Look for schedules in those of the listed streams that are not served."""
+        access = self._access
+        own = (access.registry.stream, access.snapshots.stream, access.settings.failures_stream, CANARY_STREAM)
+        others = [one for one in states if one.name not in (*self._served, *own) and not one.excludes_schedules]
         try:
-            await self._look_at(states)
+            await self._unserved.look(access.connection, access.api, others)
         finally:
             self._is_looking = False
 

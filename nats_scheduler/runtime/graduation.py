@@ -28,7 +28,6 @@ from nats_scheduler.engine.inputs import Refused, Stored, Unknown
 from nats_scheduler.engine.views.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError
@@ -36,6 +35,7 @@ from nats_scheduler.jetstream.foreign_json import is_expressible, server_time
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_messages import Changed, ScheduleMessages
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.stored import StoredMessage
@@ -44,7 +44,6 @@ from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 
 T = TypeVar("T")
 
@@ -114,7 +113,7 @@ class Graduation:
         checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
         self._handover = Handover(
             replace(self._state.rules, restrictions=restrictions),
-            self._server.api_level,
+            self._server,
             checkpoints,
             expired_by_us=self._state.rules.allow_msg_ttl and not self._state.has_servers_ttl,
         )
@@ -167,7 +166,7 @@ class Graduation:
 
     async def _of_copies(self) -> list[Finding]:
         """Find the streams that copy from this one: on 2.12 they stall at the first schedule."""
-        if self._server.api_level >= REPEATING_API_LEVEL:
+        if self._server.schedules_all:
             return []
         names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
         return [

@@ -21,9 +21,9 @@ from enum import StrEnum
 
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

@@ -30,13 +30,13 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused, Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
-from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError, UnsendableError
 from nats_scheduler.jetstream.foreign_json import integer, is_expressible, server_time
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.schedule_messages import Changed, Deleted, Missing, ScheduleMessages
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
 from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
@@ -83,8 +83,7 @@ class ConnectionStore:
         rules = replace(state.rules, restrictions=self._restrictions_on(stream))
         dialects = (ADR51, PORTABLE) if mode in (Mode.EMULATED, Mode.NATIVE) else (PORTABLE,)
         server = self._carrying.server
-        is_native, level = mode is Mode.NATIVE, server.api_level
-        return Served(rules, dialects, is_native, server.version, has_guard=server.has_guard, api_level=level)
+        return Served(rules, dialects, mode is Mode.NATIVE, server)
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject with its body, as the leader of the stream has it."""
@@ -202,8 +201,8 @@ class ConnectionStore:
         """Return the sequences and subjects of the last messages on their subjects that have headers of a schedule."""
         seen: set[str] = set()
         found = []
-        reader = BackwardReader(self._connection, self._api, state.config, subjects)
-        async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
+        reader = StretchReader(self._connection, self._api, state.config, subjects)
+        async for chunk in reader.backwards(max(state.first_sequence, 1), state.last_sequence):
             for message in chunk:
                 if message.subject not in seen and subject_matches(message.subject, subjects):
                     seen.add(message.subject)

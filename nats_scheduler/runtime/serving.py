@@ -8,13 +8,11 @@ Cost: one request for each check, some more for a stream that has the flag.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from weakref import WeakValueDictionary
 
 from nats_scheduler.jetstream.api import Config
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamRefusedError, StreamState
@@ -27,6 +25,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
 from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
+from nats_scheduler.runtime.unserved import adopts
 from nats_scheduler.runtime.work import Background, Setbacks
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
@@ -42,26 +41,20 @@ class Serving:
     def __init__(
         self,
         access: Access,
-        server: Capabilities,
         services: StreamServices,
         flags: StreamFlags,
         instances: Instances,
-        portable_streams: frozenset[str],
-        adopts: Callable[[StreamState], bool],
         reporter: Reporter,
         background: Background,
     ) -> None:
-        """Serve nothing through this connection yet.
-
-        `portable_streams` are those that the settings name; `adopts` says whether they have a stream get the flag.
-        """
+        """Serve nothing through this connection yet."""
         self._access = access
-        self._server = server
+        self._server = access.server
         self._services = services
         self._flags = flags
         self._instances = instances
-        self._portable_streams = portable_streams
-        self._adopts = adopts
+        self._portable_streams = frozenset(access.settings.portable_streams)
+        self._adopts = adopts(access.settings.adopt_streams)
         self._reporter = reporter
         self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}

@@ -14,7 +14,6 @@ from functools import partial
 from nats_scheduler.engine.events import FireRefused
 from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
@@ -329,18 +328,18 @@ class Sidecar:
         account = Account(
             connection, self._settings, self._clock, self._reporter, self._services, self._leases, self._unserved
         )
-        self._keeping.begin(connection, account.access.api)
+        self._keeping.begin(connection)
         self.connection = connection
         connection.when_denied(self._denied)
         standstill = Standstill(self._clock.monotonic, self._clock.monotonic)
         connection.end_when(lambda: _stood_still(standstill.gap()))
         try:
-            server = await account.prepare()
-            self._readings.connected_version = server.version
+            await account.prepare()
+            self._readings.connected_version = version = account.access.server.version
             self._reporter.connected(
-                connection.url, connection.server.name, server.version, self._clock.now(), **self._outage.over()
+                connection.url, connection.server.name, version, self._clock.now(), **self._outage.over()
             )
-            return await self._until_over(connection, account, server)
+            return await self._until_over(account)
         except JetStreamError as error:
             self._setback("jetstream_unavailable", error)
             await self._unless_stopping(RECONNECT_WAITS_SECONDS[-1])
@@ -366,37 +365,36 @@ class Sidecar:
         operation = "publish" if denial.publishes else "subscribe"
         self._reporter.problem("permission_denied", operation=operation, subject=denial.subject[:MAX_KEPT_CHARS])
 
-    async def _until_over(self, connection: Connection, account: Account, server: Capabilities) -> bool:
+    async def _until_over(self, account: Account) -> bool:
         """Serve until the connection is lost or we are stopped; then drain what can be drained."""
         serving = asyncio.create_task(account.serve(self._files, self.serving))
-        registry, api = account.access.registry, account.access.api
+        access = account.access
+        connection, registry = access.connection, access.registry
         sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
-        leftovers = Leftovers(self._leases, registry, api, self._clock, self.served)
+        leftovers = Leftovers(self._leases, registry, access.api, self._clock, self.served)
         activity = self._reporter.activity
-        examination = partial(self._examination, account.access, server)
+        examination = partial(self._examination, access)
         asked = AskedSidecar(
-            account.access,
+            access,
             self._leases,
             self._services,
             self.not_ready,
             self.notes,
             self._clock,
-            self._settings,
-            account.carrying,
             activity,
             examination,
             self._stopping.is_set,
         )
-        answering = partial(answer_requests, asked, account.access, self._reporter)
+        answering = partial(answer_requests, asked, access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [
             sharing,
             partial(self._failures.keep_sharing, registry),
             leftovers.keep_removing,
-            self._keeping.keep,
+            partial(self._keeping.keep, access),
         ]
         works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
         if self._canary is not None:
-            works.append(partial(self._canary.keep_firing, account.access, server))  # the last one: see below
+            works.append(partial(self._canary.keep_firing, access))  # the last one: see below
         asides = [asyncio.create_task(kept_up(work, self._reporter)) for work in works]
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -409,7 +407,7 @@ class Sidecar:
                 is_clean = await self._drain(account)
                 if self._canary is not None:
                     await _ended(asides.pop())
-                    await self._canary.leave(account.access, is_last=not self._leases.others)
+                    await self._canary.leave(access, is_last=not self._leases.others)
                 await leftovers.remove_own()
                 return is_clean
             return True
@@ -418,7 +416,7 @@ class Sidecar:
             for task in (*asides, serving):
                 await _ended(task)
 
-    async def _examination(self, access: Access, server: Capabilities, slices: Slices) -> Examination:
+    async def _examination(self, access: Access, slices: Slices) -> Examination:
         """Return what the doctor finds; raises `ServiceError` if it cannot be examined now."""
         if not self.serving.is_set():
             raise ServiceError(UNAVAILABLE, "the streams of the account are not known yet: ask again")
@@ -426,8 +424,6 @@ class Sidecar:
         examinable = Examinable(
             self.instance,
             access,
-            server,
-            self._settings,
             self.served,
             self._unserved.subjects,
             self._denials,

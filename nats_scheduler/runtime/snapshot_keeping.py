@@ -1,4 +1,4 @@
-"""Keep a snapshot of one stream's engine, so that the next start need not read what this one has read.
+"""Begin the engine of a stream with a snapshot, and keep the next, so that a start need not read what was read.
 
 The rules:
 
@@ -6,6 +6,7 @@ The rules:
   the first shard.
 - Its manifest is written last, in place of the one that was there when it was begun. So a reader finds all of a
   snapshot or none of it, and of two writers one.
+- An engine begins with a snapshot at its first contact or never; what happens then is as without one.
 - A witness (`runtime.snapshot_reading`) that shows that the stream did not go back is renewed while the engine goes on,
   since messages do not stay for ever.
 - A manifest of a format that we do not know is not replaced. Nothing depends on snapshots: a refusal is reported once.
@@ -21,7 +22,6 @@ from typing import Protocol
 
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
 from nats_scheduler.engine.snapshots.snapshots import Taking
-from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.runtime.clock import Clock
@@ -123,30 +123,40 @@ def is_loading(arrived: int, tail: int) -> bool:
     return arrived > (MAX_SHARE_LOADING if arrived > MANY_ARRIVING else MAX_SHARE_ARRIVING) * tail
 
 
-class SnapshotKeeper:
-    """Keeps the snapshot of one served stream."""
+@dataclass(frozen=True, slots=True)
+class KeptSnapshots:
+    """Where the snapshots of an account are kept, through one connection."""
+
+    bucket: SnapshotBucket
+    reports: SnapshotReports
+    are_used: bool = True
+    """Whether an engine may begin with one; new ones are kept in any case."""
+
+
+class StreamSnapshots:
+    """The snapshots of one served stream: its engine begins with one, if one fits, and keeps the next."""
 
     def __init__(
         self,
-        engine: StreamEngine,
+        driver: StreamDriver,
         stream: str,
         mode: str,
         basis: Callable[[], str],
         clock: Clock,
         shards: Callable[[], frozenset[int]],
-        may_work: Callable[[], bool],
     ) -> None:
-        """Keep nothing yet.
+        """Use and keep none yet.
 
         `basis` returns the digest of what the engine depends on, `shards` those of which this instance writes what it
-        knows; `may_work` returns whether nothing is due in the next moment.
+        knows.
         """
-        self._engine = engine
+        self._driver = driver
+        self._engine = driver.engine
         self._stream, self._mode = stream, mode
         self._basis = basis
         self._clock = clock
         self._shards = shards
-        self._may_work = may_work
+        self._is_first = True
         self._generation = ""
         """That of the snapshot that is there, if we wrote it or began with it."""
         self._through = 0
@@ -158,15 +168,49 @@ class SnapshotKeeper:
         self._not_before = self._witness_not_before = 0
         self._reported = ""
 
-    def begun_with(self, generation: str, through: int) -> None:
-        """Note that the engine began with a snapshot."""
-        self._generation = generation
-        self._through = through
-        self._not_before = self._clock.monotonic() + self._pause_after()
+    # -- the beginning -------------------------------------------------------------------------------------------
 
-    async def keep(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
-        """Keep a snapshot in this bucket, until cancelled."""
-        if not self._engine.snapshots.is_possible:
+    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> bool:
+        """Have the engine begin with a snapshot, if it has read nothing and one fits; returns whether it does.
+
+        `last_sequence` is that of the stream: of a thousand streams most are too short to have one.
+        """
+        if not may_have_snapshot(last_sequence):
+            return False
+        engine, is_first, self._is_first = self._engine, self._is_first, False
+        if kept is None or not kept.are_used or not is_first or engine.last_read or not engine.snapshots.is_possible:
+            return False
+        try:
+            found = await self._read(kept.bucket, api)
+        except NotPermittedError:
+            return False  # the missing permission is reported, and the bucket may not even exist
+        except (SnapshotError, JetStreamError, TimeoutError) as error:
+            kept.reports.snapshot_ignored(self._stream, str(error) or "it is not answered for")
+            return False
+        if found is None:
+            return False
+        for given in found.inputs:
+            self._driver.receive(given)
+        self._driver.witness = found.witness
+        self._driver.step_if_due()
+        self._generation, self._through = found.generation, found.restoring.rest.through
+        self._not_before = self._clock.monotonic() + self._pause_after()
+        kept.reports.snapshot_used(self._stream, len(engine.held), self._through)
+        return True
+
+    async def _read(self, bucket: SnapshotBucket, api: StreamContents) -> Snapshot | None:
+        """Read a snapshot, and once more if another instance may have replaced it meanwhile."""
+        engine, basis = self._engine, self._basis()
+        try:
+            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
+        except ChunkGoneError:
+            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
+
+    # -- when one is kept ----------------------------------------------------------------------------------------
+
+    async def keep(self, kept: KeptSnapshots | None, api: StreamContents) -> None:
+        """Keep a snapshot, until cancelled."""
+        if kept is None or not self._engine.snapshots.is_possible:
             return
         await asyncio.sleep(FIRST_CHECK_SECONDS)
         self._seen = self._engine.last_read
@@ -174,11 +218,11 @@ class SnapshotKeeper:
         while True:
             if self._engine.is_live:
                 try:
-                    await self._check(bucket, api, reports)
+                    await self._check(kept.bucket, api, kept.reports)
                 except ConnectionLostError:
                     return
                 except (JetStreamError, UnkeepableError) as error:
-                    self._failed(error, reports)
+                    self._failed(error, kept.reports)
             await asyncio.sleep(SNAPSHOT_CHECK_INTERVAL_SECONDS)
 
     def _failed(self, error: Exception, reports: SnapshotReports) -> None:
@@ -270,7 +314,7 @@ class SnapshotKeeper:
 
     async def _pause(self) -> None:
         await asyncio.sleep(UNIT_PAUSE_SECONDS)
-        await self._is_quiet(self._may_work)
+        await self._is_quiet(lambda: self._driver.has_spare_time)
 
     async def _is_quiet(self, is_so: Callable[[], bool]) -> bool:
         """Wait until something is so; False if it was not for too long."""
@@ -302,80 +346,3 @@ class SnapshotKeeper:
         value = {"generation": self._generation, "witnesses": [list(one) for one in witnesses]}
         if await bucket.swap(key, value, revision) is not None:
             self._witnesses = witnesses
-
-
-# The snapshots of one served stream: its engine begins with one, if one fits, and keeps the next.
-#
-# The rule: an engine begins with a snapshot at its first contact or never; what happens then is as without one.
-
-
-@dataclass(frozen=True, slots=True)
-class KeptSnapshots:
-    """Where the snapshots of an account are kept, through one connection."""
-
-    bucket: SnapshotBucket
-    reports: SnapshotReports
-    are_used: bool = True
-    """Whether an engine may begin with one; new ones are kept in any case."""
-
-
-class StreamSnapshots:
-    """The snapshots of one stream."""
-
-    def __init__(
-        self,
-        driver: StreamDriver,
-        stream: str,
-        mode: str,
-        basis: Callable[[], str],
-        clock: Clock,
-        shards: Callable[[], frozenset[int]],
-    ) -> None:
-        """Use none yet; `basis` returns the digest of what the engine depends on, `shards` those that are ours."""
-        self._driver = driver
-        self._stream, self._mode = stream, mode
-        self._basis = basis
-        self._clock = clock
-        self._is_first = True
-        self._keeper = SnapshotKeeper(driver.engine, stream, mode, basis, clock, shards, lambda: driver.has_spare_time)
-
-    async def begin_with(self, kept: KeptSnapshots | None, api: StreamContents, last_sequence: int) -> bool:
-        """Have the engine begin with a snapshot, if it has read nothing and one fits; returns whether it does.
-
-        `last_sequence` is that of the stream: of a thousand streams most are too short to have one.
-        """
-        if not may_have_snapshot(last_sequence):
-            return False
-        engine, is_first, self._is_first = self._driver.engine, self._is_first, False
-        if kept is None or not kept.are_used or not is_first or engine.last_read or not engine.snapshots.is_possible:
-            return False
-        try:
-            found = await self._read(kept.bucket, api)
-        except NotPermittedError:
-            return False  # the missing permission is reported, and the bucket may not even exist
-        except (SnapshotError, JetStreamError, TimeoutError) as error:
-            kept.reports.snapshot_ignored(self._stream, str(error) or "it is not answered for")
-            return False
-        if found is None:
-            return False
-        for given in found.inputs:
-            self._driver.receive(given)
-        self._driver.witness = found.witness
-        self._driver.step_if_due()
-        through = found.restoring.rest.through
-        self._keeper.begun_with(found.generation, through)
-        kept.reports.snapshot_used(self._stream, len(engine.held), through)
-        return True
-
-    async def _read(self, bucket: SnapshotBucket, api: StreamContents) -> Snapshot | None:
-        """Read a snapshot, and once more if another instance may have replaced it meanwhile."""
-        engine, basis = self._driver.engine, self._basis()
-        try:
-            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
-        except ChunkGoneError:
-            return await read_snapshot(bucket, api, engine, self._stream, self._mode, basis, self._clock.now())
-
-    async def keep(self, kept: KeptSnapshots | None, api: StreamContents) -> None:
-        """Keep a snapshot, until cancelled."""
-        if kept is not None:
-            await self._keeper.keep(kept.bucket, api, kept.reports)

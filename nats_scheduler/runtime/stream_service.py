@@ -23,10 +23,10 @@ from nats_scheduler.engine.sharing.ownership import Denied
 from nats_scheduler.engine.views.figures import Figures
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView
-from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, basis_of, watch_for_a_step_back

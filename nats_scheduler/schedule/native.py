@@ -1,6 +1,7 @@
 """How the native scheduler treats a pattern: when it fires next, and which patterns it gets wrong.
 
-One rule: this file describes what nats-server does; what a pattern means is in `patterns`.
+One rule: this file describes what nats-server does; what a pattern means is in `patterns`, and which versions have the
+scheduler in `message.capabilities`.
 A server adopts the schedules that are stored when the flag of their stream is switched on
 (`docs/operating/graduate.md`): it counts from the stored time, or from now if that gives a time that has passed.
 Cost: some microseconds a pattern; the changes of a zone are searched once per zone.
@@ -14,9 +15,6 @@ from functools import lru_cache
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 from nats_scheduler.schedule.zones import Zone
-
-REPEATING_API_LEVEL = 4
-"""From this API level on (2.14) a server accepts `@every` and cron, time zones, sources and roll-ups."""
 
 MIN_INSTANT_NS, MAX_INSTANT_NS = -(1 << 63), (1 << 63) - 1
 """The server's instants are 64 bits of nanoseconds, and wrap around."""
@@ -36,11 +34,6 @@ class Quirk(StrEnum):
     """The time or the interval exceeds 64 bits of nanoseconds, and wraps around."""
     GAP = "gap"
     """The clock of the zone skips a midnight, or half an hour: the server skips days, or fires on wrong ones."""
-
-
-def reads(pattern: Pattern, api_level: int) -> bool:
-    """Return whether a server of this API level adopts a schedule with this pattern."""
-    return isinstance(pattern.base, At) or api_level >= REPEATING_API_LEVEL
 
 
 def adopted_fire(pattern: Pattern, stored_at: int, now: int) -> int | None:

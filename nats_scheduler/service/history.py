@@ -5,7 +5,7 @@ Where to look is the schedule's own target, as it is stored now, so that the ser
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
 A target that is in another stream is searched there.
 
-Cost: see `jetstream.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
+Cost: see `jetstream.stretches`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
 event loop goes on after each `MESSAGES_PER_TURN` of them.
 Limit: fires that were stored on an earlier target of the schedule are found only if that one is named.
 """
@@ -19,11 +19,11 @@ from typing import Any
 
 from nats_scheduler.control.changes import Change, read_change
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.backwards import BackwardReader
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, SCHEDULE_CHANGED, advisory_subject
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS
@@ -102,9 +102,9 @@ async def find_fires(
         is_moved=state.rules.moves_subjects,
         is_elsewhere=state is not own,
     )
-    reader = BackwardReader(connection, api, state.config, found.searched)
+    reader = StretchReader(connection, api, state.config, found.searched)
     number = 0
-    async for chunk in reader.chunks(max(state.first_sequence, 1), state.last_sequence):
+    async for chunk in reader.backwards(max(state.first_sequence, 1), state.last_sequence):
         if await _took_enough(chunk, past, query, found):
             found.is_complete = True
             return found
@@ -184,7 +184,7 @@ async def _stored_schedule(
 #
 # The rule: what is returned is what sidecars published. A message that is no advisory is passed over: any client that
 # may publish there can store one. So is the advisory of a change, where nothing went wrong (`service.history`).
-# Cost: see `jetstream.backwards`; the server filters by stream and schedule, and the stream is small. Limit: at most
+# Cost: see `jetstream.stretches`; the server filters by stream and schedule, and the stream is small. Limit: at most
 # `MAX_MESSAGES_READ` messages are read for one answer.
 
 DEFAULT_FAILURES = 20
@@ -267,9 +267,9 @@ async def _on(
 ) -> FoundFailures:
     """Find advisories on one of the subjects."""
     found = FoundFailures()
-    reader = BackwardReader(connection, api, kept_in.config, subject, headers_only=False)
+    reader = StretchReader(connection, api, kept_in.config, subject, headers_only=False)
     number = 0
-    async for chunk in reader.chunks(max(kept_in.first_sequence, 1), kept_in.last_sequence):
+    async for chunk in reader.backwards(max(kept_in.first_sequence, 1), kept_in.last_sequence):
         for place, message in enumerate(chunk):
             if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                 await asyncio.sleep(0)

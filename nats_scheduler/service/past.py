@@ -1,7 +1,7 @@
 """The endpoints about the past: the fires of one schedule, and what went wrong.
 
 The rule: both are read from streams, so any instance answers them, also of what another one fires.
-Cost: see `jetstream.backwards`. Between two requests to the server, at most `service.history.MESSAGES_PER_TURN`
+Cost: see `jetstream.stretches`. Between two requests to the server, at most `service.history.MESSAGES_PER_TURN`
 messages are interpreted at once.
 """
 

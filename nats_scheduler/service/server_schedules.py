@@ -39,10 +39,10 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, integer
-from nats_scheduler.jetstream.forwards import LOOKUPS_IN_FLIGHT, ForwardReader
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.scan import first_of
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import LOOKUPS_IN_FLIGHT, StretchReader
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
@@ -172,8 +172,8 @@ class Reading:
         """
         self._check_size(numbers)
         access, stored = self._access, self._stored
-        reader = ForwardReader(access.connection, access.api, self._state.config)
-        chunks = reader.chunks(self.through, numbers.last, lambda subject: stored.held.on(subject) is not None)
+        reader = StretchReader(access.connection, access.api, self._state.config)
+        chunks = reader.forwards(self.through, numbers.last, lambda subject: stored.held.on(subject) is not None)
         async with aclosing(chunks):
             async for chunk in chunks:
                 await access.turns.run(_taken(stored, chunk, access.now()))

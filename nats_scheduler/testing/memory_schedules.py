@@ -27,6 +27,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
+from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.fires import PastFires, StoredSchedule
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
@@ -35,7 +36,6 @@ from nats_scheduler.message.reading import has_schedule_header, read_paused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.message.subjects import is_covered, subject_matches
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 T = TypeVar("T")
@@ -91,8 +91,7 @@ class MemorySchedules:
             raise NotServedError(f"stream {stream} does not carry schedules: set {FLAG}")
         is_native = stream in self._native
         version = "2.14.0" if is_native else "2.11.0" if found.guard else "2.10.0"
-        level = REPEATING_API_LEVEL if is_native else int(found.guard)
-        return Served(found.rules, (ADR51, PORTABLE), is_native, version, has_guard=found.guard, api_level=level)
+        return Served(found.rules, (ADR51, PORTABLE), is_native, capabilities_of(version))
 
     async def last(self, stream: str, subject: str) -> StoredMessage | None:
         """Return the last message on a subject."""

@@ -9,6 +9,7 @@ from nats_scheduler.client import serving as found_out
 from nats_scheduler.client.serving import Serving, Servings, dialects_of
 from nats_scheduler.client.wire import Requests, wire_of
 from nats_scheduler.jetstream import streams
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import SUBJECTS
@@ -46,8 +47,8 @@ async def test_a_native_stream_is_served_without_a_sidecar(
         await account.create("S", allow_msg_ttl=True)
         serving = await found(connect, server.url, "S")
     assert serving.served.is_native
-    assert (serving.served.dialects, serving.sidecar, serving.api_level) == ((ADR51,), Sidecar.SILENT, LEVELS[version])
-    assert serving.served.server_version == version
+    assert (serving.served.dialects, serving.sidecar) == ((ADR51,), Sidecar.SILENT)
+    assert serving.served.server == Capabilities(version, LEVELS[version])
     assert serving.served.rules.allow_msg_ttl
 
 
@@ -73,7 +74,7 @@ async def test_a_sidecar_that_answers_fires_portable_headers_everywhere(
         False,
         Sidecar.FIRES_PORTABLE,
     )
-    assert flagged.api_level == named.api_level == LEVELS[version]
+    assert flagged.served.server.api_level == named.served.server.api_level == LEVELS[version]
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
@@ -176,6 +177,6 @@ def test_what_fires_decides_the_spellings(
     named = {"name": "S", **config}
     if dialects is None:
         with pytest.raises(NotServedError):
-            dialects_of(named, level, sidecar, is_remembered=remembered)
+            dialects_of(named, Capabilities(api_level=level), sidecar, is_remembered=remembered)
     else:
-        assert dialects_of(named, level, sidecar, is_remembered=remembered) == dialects
+        assert dialects_of(named, Capabilities(api_level=level), sidecar, is_remembered=remembered) == dialects

@@ -11,6 +11,7 @@ from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import after, at, cron, daily, every, monthly
 from nats_scheduler.control.port import Served
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.headers import header_items
 from nats_scheduler.message.stream_rules import StreamRules
@@ -22,7 +23,7 @@ EVERY = every(timedelta(minutes=5))
 
 
 def serving(level: int, sidecar: Sidecar, dialects: tuple[Dialect, ...], *, native: bool) -> Serving:
-    return Serving(Served(RULES, dialects, is_native=native, api_level=level), sidecar)
+    return Serving(Served(RULES, dialects, is_native=native, server=Capabilities(api_level=level)), sidecar)
 
 
 EMULATED = serving(1, Sidecar.FIRES_ALL, (ADR51, PORTABLE), native=False)

@@ -5,6 +5,7 @@ import asyncio
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
 from nats_scheduler.jetstream.bounded import BoundedRequests
+from nats_scheduler.jetstream.errors import JetStreamError
 from tests.harness.waiting import eventually
 
 
@@ -23,13 +24,13 @@ class SilentServer:
 
     async def serve(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            self.requests = BoundedRequests(self.inputs.append, tasks, ask=self.ask, give_up=given_up, limit=3)
+            self.requests = BoundedRequests(self.inputs.append, tasks, ask=self.ask, failed=failed, limit=3)
             for number in range(10):
                 self.requests.begin(PurgeSchedule("s", number))
 
 
-def given_up(request: PurgeSchedule, reason: str) -> Input:
-    return PurgeConcluded(request.schedule, request.through, reason)
+def failed(request: PurgeSchedule, error: JetStreamError) -> Input:
+    return PurgeConcluded(request.schedule, request.through, str(error))
 
 
 async def test_requests_whose_tasks_were_cancelled_are_answered_at_the_end() -> None:
@@ -60,7 +61,7 @@ async def test_a_request_begun_while_the_tasks_are_ending_is_answered_at_the_end
 async def test_a_request_begun_when_no_task_may_start_any_more_is_answered_at_the_end() -> None:
     inputs: list[Input] = []
     async with asyncio.TaskGroup() as tasks:
-        requests = BoundedRequests(inputs.append, tasks, ask=SilentServer().ask, give_up=given_up, limit=3)
+        requests = BoundedRequests(inputs.append, tasks, ask=SilentServer().ask, failed=failed, limit=3)
     requests.begin(PurgeSchedule("s", 1))
     requests.end("the contact ended")
     assert inputs == [PurgeConcluded("s", 1, "the contact ended")]

@@ -16,7 +16,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.jetstream import elsewhere as target_reading
-from nats_scheduler.jetstream.backwards import BackwardReader
+from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from tests.contract.conftest import OpenSide
@@ -116,12 +116,12 @@ async def test_thousands_of_looks_on_one_target_read_it_once(
     """A fire that another instance stored a moment ago may be missing; one that was stored before is found."""
     reads = []
 
-    class Counted(BackwardReader):
+    class Counted(StretchReader):
         def __init__(self, *given: Any) -> None:
             reads.append(given)
             super().__init__(*given)
 
-    monkeypatch.setattr(target_reading, "BackwardReader", Counted)
+    monkeypatch.setattr(target_reading, "StretchReader", Counted)
     async with open_side() as side:
         other = await side.add_stream()
         fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(300)]

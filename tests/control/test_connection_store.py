@@ -7,9 +7,9 @@ import pytest
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add
 from nats_scheduler.control.errors import NotPossibleError
-from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams
+from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.stream_rules import UNRESTRICTED
 from nats_scheduler.runtime.modes import CarryingStreams
 from nats_scheduler.runtime.schedule_store import ConnectionStore

@@ -8,6 +8,7 @@ from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, spelling_of
 from nats_scheduler.control.words import Edit, edited
+from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.stream_rules import StreamRules
@@ -15,10 +16,10 @@ from nats_scheduler.schedule.instants import SECOND
 
 RULES = StreamRules(name="S", subjects=("S.>",))
 BOTH = (ADR51, PORTABLE)
-EMULATED = Served(RULES, BOTH, is_native=False, api_level=1)
-NATIVE = Served(RULES, BOTH, is_native=True, api_level=4)
-AT_ONLY = Served(RULES, BOTH, is_native=True, api_level=3)
-PORTABLE_ONLY = Served(RULES, (PORTABLE,), is_native=False, api_level=4)
+EMULATED = Served(RULES, BOTH, is_native=False, server=capabilities_of("2.11.0"))
+NATIVE = Served(RULES, BOTH, is_native=True, server=capabilities_of("2.14.0"))
+AT_ONLY = Served(RULES, BOTH, is_native=True, server=capabilities_of("2.12.0"))
+PORTABLE_ONLY = Served(RULES, (PORTABLE,), is_native=False, server=capabilities_of("2.14.0"))
 AT, DAILY = "@at 2200-01-01T00:00:00Z", "@daily"
 NOW = 1_700_000_000 * SECOND
 

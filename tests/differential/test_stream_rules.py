@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamRefusedError, StreamState
+from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.differential.differences import Allowance, Differences

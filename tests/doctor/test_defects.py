@@ -6,48 +6,12 @@ import pytest
 
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.finding import Code
-from nats_scheduler.doctor.server import empties_queues, refuses_discard_new, version_of
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on
 from tests.doctor.scenes import copied, schedule
 from tests.harness.account import WAIT_SECONDS, account_on
 from tests.harness.servers import V2_14, V2_15
 from tests.harness.waiting import eventually
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("2.12.8", (2, 12, 8)),
-        ("2.15.0-dev", (2, 15, 0)),
-        ("2.14.0-RC.3", (2, 14, 0)),
-        ("2.14", None),
-        ("main", None),
-        ("", None),
-    ],
-)
-def test_a_version_is_three_numbers(text: str, version: tuple[int, int, int] | None) -> None:
-    assert version_of(text) == version
-
-
-@pytest.mark.parametrize(
-    ("version", "refuses"),
-    [
-        ((2, 12, 0), False),
-        ((2, 12, 9), False),
-        ((2, 12, 10), True),
-        ((2, 12, 15), True),
-        ((2, 14, 0), False),
-        ((2, 14, 1), False),
-        ((2, 14, 2), True),
-        ((2, 15, 0), True),
-        ((3, 0, 0), True),
-    ],
-)
-def test_each_line_refuses_discard_new_from_a_release_of_its_own_on(
-    version: tuple[int, int, int], refuses: bool
-) -> None:
-    assert refuses_discard_new(version) is refuses
 
 
 @pytest.mark.parametrize("version", ["2.14.0", "2.14.2", "2.14.5"])
@@ -65,16 +29,11 @@ async def test_a_copy_of_a_work_queue_is_reported_for_the_releases_that_empty_it
     assert not [one for one in examine(facts).findings if one.code is Code.DEFECT_QUEUE_EMPTIED]
 
 
-@pytest.mark.parametrize("version", [(2, 12, 8), (2, 14, 6), (2, 15, 0), (2, 15, 1)])
-def test_other_releases_remove_only_what_is_copied(version: tuple[int, int, int]) -> None:
-    assert not empties_queues(version)
-
-
 @pytest.mark.parametrize("version", [V2_14, V2_15])
 async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out(
     shared_server: SharedServer, stream_name: str, version: str
 ) -> None:
-    """A server that fails this has the defect: its release belongs into `empties_queues`."""
+    """A server that fails this has the defect: its release belongs into `Capabilities.empties_queues`."""
     server, target = await shared_server(version), f"{stream_name}.out"
     async with account_on(server.url) as account:
         await copied("workqueue", part="out")(account, stream_name)

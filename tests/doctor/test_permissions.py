@@ -5,10 +5,12 @@ import pytest
 from nats_scheduler.doctor.facts import Need, StreamFacts
 from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, Place, needs_of, permits
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.runtime.modes import Mode
 from tests.harness.permissions import MODES, listed
 
 FAILURES = "nats_scheduler_failures"
+V2_11, V2_14 = capabilities_of("2.11.0"), capabilities_of("2.14.0")
 PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
 NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary", "snapshots": "nats_scheduler_snapshots"}
@@ -30,8 +32,8 @@ def stream(name: str, mode: Mode | None, **config: str) -> StreamFacts:
 
 
 def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
-    emulated = needs_of(PLACE, 1, [stream("A", Mode.EMULATED), stream("B", None)])
-    native = needs_of(PLACE, 4, [stream("A", Mode.NATIVE)])
+    emulated = needs_of(PLACE, V2_11, [stream("A", Mode.EMULATED), stream("B", None)])
+    native = needs_of(PLACE, V2_14, [stream("A", Mode.NATIVE)])
     update, purge = "$JS.API.STREAM.UPDATE.A", "$JS.API.STREAM.PURGE.A"
     assert Need(PUBLISH, update, is_optional=True) in emulated
     assert Need(PUBLISH, purge, is_optional=False) in emulated
@@ -41,8 +43,8 @@ def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
 
 
 def test_what_the_canary_needs_is_needed_only_where_there_is_one() -> None:
-    without = {need.subject for need in needs_of(PLACE, 1, [])}
-    having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), 1, [])}
+    without = {need.subject for need in needs_of(PLACE, V2_11, [])}
+    having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), V2_11, [])}
     assert having - without == {
         "$JS.API.STREAM.CREATE.nats_scheduler_canary",
         "$JS.API.STREAM.DELETE.nats_scheduler_canary",
@@ -51,7 +53,7 @@ def test_what_the_canary_needs_is_needed_only_where_there_is_one() -> None:
 
 
 def test_only_a_work_queue_is_subscribed_to_and_only_a_limits_stream_is_consumed() -> None:
-    needs = needs_of(PLACE, 1, [stream("Q", Mode.EMULATED, retention="workqueue"), stream("L", Mode.EMULATED)])
+    needs = needs_of(PLACE, V2_11, [stream("Q", Mode.EMULATED, retention="workqueue"), stream("L", Mode.EMULATED)])
     subjects = {need.subject for need in needs}
     assert {"Q.>", "$JS.API.CONSUMER.CREATE.L.nats-scheduler-1"} <= subjects
     assert not {"L.>", "$JS.API.CONSUMER.CREATE.Q.nats-scheduler-1"} & subjects

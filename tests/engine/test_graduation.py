@@ -6,6 +6,7 @@ import pytest
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.views.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
@@ -35,7 +36,7 @@ def read(
     """Read a stream with these messages."""
     rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
     checkpoints = [checkpoint] if checkpoint is not None else []
-    handover = Handover(rules, level, checkpoints, expired_by_us=expired_by_us)
+    handover = Handover(rules, Capabilities(api_level=level), checkpoints, expired_by_us=expired_by_us)
     handover.take(messages, NOW)
     return handover
 

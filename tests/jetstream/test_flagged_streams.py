@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from nats_scheduler.jetstream.capabilities import capabilities
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import UNREADABLE, FlaggedStreams, Remembered, StreamState
+from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.runtime.continuity import EngineBasis, basis_of
 from nats_scheduler.runtime.modes import Mode
 

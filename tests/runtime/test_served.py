@@ -10,8 +10,8 @@ import pytest
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.runtime.instances import ServedStreams
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService

@@ -25,9 +25,9 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ConsumerLostError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import checkpoints as pace
 from nats_scheduler.runtime.clock import SystemClock

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream import backwards
+from nats_scheduler.jetstream import stretches
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.identity import fire_identity
@@ -50,8 +50,8 @@ async def fill(account: Account, fires: int, others: int, *, schedule: str = "S.
 async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
     start_server: StartServer, version: str, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backwards, "FIRST_RANGE", 8)
-    monkeypatch.setattr(backwards, "FEW_MESSAGES", 2)
+    monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
+    monkeypatch.setattr(stretches, "FEW_MESSAGES", 2)
     server = await start_server(version)
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_schedules=None, **config)
@@ -74,8 +74,8 @@ async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
     start_server: StartServer, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ranges grow over what does not match, and shrink where too much does."""
-    monkeypatch.setattr(backwards, "FIRST_RANGE", 8)
-    monkeypatch.setattr(backwards, "FEW_MESSAGES", 1)
+    monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
+    monkeypatch.setattr(stretches, "FEW_MESSAGES", 1)
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_schedules=None, **config)
@@ -86,14 +86,14 @@ async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
         [last] = (await found_in(account, "S", "S.s", limit=1)).fires
         assert last.sequence == old[-1]
         state = StreamState.from_info(await account.api.stream("S"))
-        reader = backwards.BackwardReader(account.connection, account.api, state.config, "S.out")
-        chunks = [len(chunk) async for chunk in reader.chunks(1, state.last_sequence)]
+        reader = stretches.StretchReader(account.connection, account.api, state.config, "S.out")
+        chunks = [len(chunk) async for chunk in reader.backwards(1, state.last_sequence)]
         assert sum(chunks) == 40
         assert max(chunks) <= 8
 
 
 async def test_what_cannot_be_read_in_full_is_said(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backwards, "FIRST_RANGE", 8)
+    monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
     monkeypatch.setattr(fire_history, "MAX_MESSAGES_READ", 16)
     server = await start_server(V2_11)
     async with account_on(server.url) as account:

@@ -12,9 +12,10 @@ import pytest
 
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Row
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
-from nats_scheduler.jetstream.consumers import PulledConsumer
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import PulledConsumer
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.service import server_schedules
@@ -172,8 +173,8 @@ async def test_a_pull_that_ends_early_hides_nothing(ask_on: Begin, monkeypatch: 
     await asyncio.gather(*(asking.schedule(f"s.{number}") for number in range(3)))
     pull, is_early = PulledConsumer.pull, iter((True,))
 
-    async def early(self: PulledConsumer, count: int) -> bool:
-        return False if next(is_early, False) else await pull(self, count)
+    async def early(self: PulledConsumer, count: int) -> list[StoredMessage]:
+        return [] if next(is_early, False) else await pull(self, count)
 
     monkeypatch.setattr(PulledConsumer, "pull", early)
     assert await asking.subjects() == {"s.0", "s.1", "s.2"}

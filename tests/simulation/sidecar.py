@@ -35,9 +35,9 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances

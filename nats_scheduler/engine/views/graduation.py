@@ -23,6 +23,7 @@ from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import FiredBy
+from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, schedule_fields
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -30,7 +31,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.instants import floor_to_second
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.native import REPEATING_API_LEVEL, Quirk, adopted_fire, quirk_of, reads
+from nats_scheduler.schedule.native import Quirk, adopted_fire, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -124,18 +125,18 @@ class MakeUp:
 
 
 class Handover:
-    """One stream, read for its graduation to a server of an API level."""
+    """One stream, read for its graduation to a server."""
 
     def __init__(
         self,
         rules: StreamRules,
-        api_level: int,
+        server: Capabilities,
         checkpoints: Sequence[CheckpointLoaded],
         *,
         expired_by_us: bool = False,
     ) -> None:
         """Begin with nothing; `expired_by_us` if the sidecar acted on TTLs until now."""
-        self._level = api_level
+        self._server = server
         self._candidates: dict[str, dict[int, Pattern]] = {}
         """The patterns on each subject that the server can parse, by sequence."""
         self._both: set[int] = set()
@@ -185,7 +186,7 @@ class Handover:
     def _note(self, message: StoredMessage) -> None:
         fields = schedule_fields(message.block, ADR51)
         pattern = parse_pattern(fields.get(ADR51.schedule, ""), fields.get(ADR51.time_zone))
-        if pattern is None or isinstance(pattern, Invalid) or not reads(pattern, self._level):
+        if pattern is None or isinstance(pattern, Invalid) or not self._server.reads(pattern):
             return
         self._candidates.setdefault(message.subject, {})[message.sequence] = pattern
         if header_value(message.block, PORTABLE.schedule):
@@ -239,13 +240,13 @@ class Handover:
         if pattern.base is not pattern or terms.policies.are_kept:
             names = ", ".join(name for name, _value in terms.policies.written)
             yield _about(Kind.POLICIES, one, f"the server knows no policies ({names}): {LESS_BOUND}")
-        if self._level < REPEATING_API_LEVEL and (terms.source or terms.rollup):
+        if not self._server.schedules_all and (terms.source or terms.rollup):
             yield _about(Kind.IGNORED, one, "its source and roll-up mean nothing to this server")
 
     def _of_paused(self, paused: PausedSchedule, now: int) -> Iterator[Finding]:
         if paused.terms.dialect is ADR51 and paused.expires > now:
             yield _about(Kind.PAUSED, paused, "handed over as it is: it fires nothing until it is resumed")
-            if reads(paused.pattern, self._level):
+            if self._server.reads(paused.pattern):
                 yield from self._of_definition(paused, now)
 
     def _all_valid(self) -> Iterator[Held | PausedSchedule]:
@@ -280,7 +281,7 @@ class Handover:
                 reason = f"stays stored and never fires: {rejected.rejection}"
                 yield Finding(Kind.UNUSABLE, reason, subject, rejected.sequence)
         for one in self._all_valid():
-            if one.terms.dialect is ADR51 and not reads(one.pattern, self._level):
+            if one.terms.dialect is ADR51 and not self._server.reads(one.pattern):
                 yield _about(Kind.UNREADABLE, one, "servers before 2.14 know only @at: it stays stored, unfired")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.jetstream.forwards import ForwardReader
+from nats_scheduler.jetstream.stretches import StretchReader
 from tests.conftest import SharedServer
 from tests.harness.account import account_on
 from tests.harness.servers import ALL_VERSIONS
@@ -19,7 +19,7 @@ async def test_messages_that_no_consumer_delivers_are_read(
             await account.publish(f"{stream_name}.{rest}")
         info = await account.api.stream(stream_name)
         assert info is not None
-        reader = ForwardReader(account.connection, account.api, info["config"])
+        reader = StretchReader(account.connection, account.api, info["config"])
         for after in range(6):
-            found = [one.sequence async for chunk in reader.chunks(after, 5, lambda _subject: True) for one in chunk]
+            found = [one.sequence async for chunk in reader.forwards(after, 5, lambda _subject: True) for one in chunk]
             assert found == [*range(after + 1, 6)]

@@ -1,0 +1,350 @@
+"""Read a stretch of a stream once, forwards or backwards, through a short-lived consumer: nothing is followed.
+
+`PulledConsumer` is one such consumer, for all who read so; `StretchReader` reads a stretch of any length with them.
+What the caller has not asked for is not read, so one that works in slices holds one chunk in memory.
+
+No request of JetStream reads backwards. So a range of sequences at the end is read forwards, then the range before it.
+A range is as long as it has to be: a consumer that begins at its first sequence reports how many messages match, before
+any is read, so a range with too many is shortened, and after one with few the next one is longer.
+
+The rules: a pull is asked for when the one before is over, and nothing is acknowledged. No consumer is created where
+one changes what the stream keeps. There, and where none may be created, messages are looked up (`jetstream.lookups`).
+The node of a consumer may be behind the stream's leader. Forwards another consumer then reads the rest after a short
+wait; if that does not help soon, it is an error.
+
+Cost: two requests for a consumer, one for each pull, and about 5 µs for each message; 1 µs without bodies, if many
+come at once (`jetstream.wire`). Look-ups read 5,000 to 8,000 messages a second.
+Limit: what is stored while it is read may be missing, and what is removed meanwhile may be missing or there.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, CONSUMER_LIMIT_REACHED, Config, JetStreamApi
+from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.consumers import consumer_from, consumer_name, delivered_message, reads_all
+from nats_scheduler.jetstream.errors import (
+    ApiError,
+    ConnectionLostError,
+    NoAnswerError,
+    NotPermittedError,
+)
+from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
+from nats_scheduler.jetstream.wire import ConsumerFrames
+from nats_scheduler.message.stored import StoredMessage
+
+PULL_SILENCE_LIMIT_SECONDS = 5.0
+"""After so long without a message that was asked for, the consumer counts as lost."""
+
+NO_RESPONDERS_WAITS_SECONDS = (0.01, 0.05, 0.2)
+"""Waits before a pull is repeated that reached no consumer: a cluster needs a moment until all nodes know a new one."""
+
+STATUS_NO_MESSAGES, STATUS_PULL_OVER, STATUS_NO_RESPONDERS = b"404", b"408", b"503"
+"""There is no message; no more messages (2.10); the pull reached no consumer."""
+
+CHUNK_MESSAGES = 100
+"""Messages of a chunk forwards: they are parsed together when they arrive, in about half a millisecond."""
+
+BEHIND_WAITS_SECONDS = (0.01, 0.05, 0.1, 0.2)
+"""Waits before another consumer is created because the node of the one before was behind the leader."""
+
+MAX_NOT_DELIVERED = 1_000
+"""Sequences that are looked up if no consumer delivers them: none does where only subjects with a DEL follow."""
+
+LOOKUPS_IN_FLIGHT = 8
+"""Look-ups whose answers may arrive together: half a millisecond of work."""
+
+FIRST_RANGE = 1_024
+"""Sequences of the first range backwards; also the most messages of a chunk, as far as a range can be divided."""
+
+RANGE_GROWTH = 8
+"""After a range with few messages the next one is so many times as long."""
+
+FEW_MESSAGES = FIRST_RANGE // RANGE_GROWTH
+
+
+class PulledConsumer:
+    """One consumer on one stream, deleted when its reader is done, or by the server if its reader stops to pull."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        stream: str,
+        silence_limit_seconds: float = PULL_SILENCE_LIMIT_SECONDS,
+    ) -> None:
+        """Create nothing yet."""
+        self._connection = connection
+        self._api = api
+        self._stream = stream
+        self._silence_limit = silence_limit_seconds
+        self._name = consumer_name()
+        self._inbox = connection.inbox(f"b.{self._name}")
+        self._sid = 0
+        self._frames: ConsumerFrames | None = None
+        self._max_pull: int | None = None
+        """The longest pull that the server takes (`max_request_batch`); None: of any length."""
+        self._delivered = 0
+        self._to_come = 0
+        """Messages of the pull that have not come."""
+        self._status = b""
+        """The status that ended the pull; empty if all that was pulled came."""
+        self._messages: list[StoredMessage] = []
+        """What has come, and was not taken yet."""
+        self._arrival: asyncio.Future[None] | None = None
+        """Resolves when something comes."""
+        self.pending = 0
+        """How many messages matched when it was created."""
+        self.is_complete = False
+        """Whether the last read got as many messages as it asked for."""
+
+    async def open(self, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS) -> None:
+        """Create it; raises `JetStreamError` if the server refuses or does not answer, and then nothing is left."""
+        self._sid = self._connection.subscribe(self._inbox, self._received)
+        if config.get("headers_only"):
+            self._frames = ConsumerFrames(self._sid, self._stream, self._name)
+            self._connection.read_runs(self._sid, self._received_run)
+        try:
+            info = await self._api.create_consumer(self._stream, self._name, config, within_seconds)
+        except BaseException:
+            self._connection.unsubscribe(self._sid)
+            raise
+        self.pending = integer(info.get("num_pending"))
+        self._max_pull = integer(inner(info.get("config")).get("max_batch")) or None
+
+    def close(self) -> None:
+        """Delete it; the answer is not awaited."""
+        self._connection.unsubscribe(self._sid)
+        self._api.abandon_consumer(self._stream, self._name)
+
+    async def delete(self) -> None:
+        """Delete it, and return when that is done: the account may have no place for another one before."""
+        self._connection.unsubscribe(self._sid)
+        await self._api.delete_consumer(self._stream, self._name)
+
+    async def pull(self, count: int) -> list[StoredMessage]:
+        """Return the next messages, at most `count`; raises as `parts` does."""
+        return [message async for part in self.parts(count) for message in part]
+
+    async def parts(self, count: int) -> AsyncGenerator[list[StoredMessage], None]:
+        """Have it deliver at most `count` messages, and yield them in parts, as they come.
+
+        Raises `NoAnswerError` if it stops to deliver, `ConnectionLostError` if the connection ends.
+        """
+        self.is_complete = False
+        waits = iter(NO_RESPONDERS_WAITS_SECONDS)
+        left = count
+        while left > 0:
+            self._begin(left if self._max_pull is None else min(left, self._max_pull))
+            while part := await self._part():
+                left -= len(part)
+                yield part
+            if self._status == STATUS_NO_RESPONDERS and (wait := next(waits, None)) is not None:
+                await asyncio.sleep(wait)
+            elif self._status in (STATUS_NO_MESSAGES, STATUS_PULL_OVER):
+                return
+            elif self._status:
+                raise NoAnswerError(f"stream {self._stream}: the consumer ended with status {self._status.decode()}")
+        self.is_complete = True
+
+    def _begin(self, count: int) -> None:
+        self._to_come, self._status = count, b""
+        body = json.dumps({"batch": count, "no_wait": True}).encode()
+        request = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._name}"
+        self._connection.write(frame(request, self._inbox, b"", body))
+
+    async def _part(self) -> list[StoredMessage]:
+        """Return what has come of a pull, once something has; nothing if it is over."""
+        if not self._messages and self._to_come > 0 and not self._status:
+            self._arrival = asyncio.get_running_loop().create_future()
+            waited_for = (self._arrival, self._connection.lost)
+            await asyncio.wait(waited_for, timeout=self._silence_limit, return_when=asyncio.FIRST_COMPLETED)
+            if not self._arrival.done():
+                if self._connection.is_lost:
+                    raise ConnectionLostError(self._connection.lost.result())
+                raise NoAnswerError(f"stream {self._stream}: no message came within {self._silence_limit} s")
+        messages, self._messages = self._messages, []
+        return messages
+
+    def _received(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        """Receive a message, or a status of the server, after which nothing more comes."""
+        if not reply.startswith(b"$JS.ACK."):
+            self._status = block[9:12]
+            self._note_arrival(0)
+            return
+        message, _number, _pending = delivered_message(subject, reply, block, body if self._frames is None else None)
+        self._messages.append(message)
+        self._note_arrival(1)
+
+    def _received_run(self, buffer: bytes, position: int) -> int:
+        """Do what `_received` does, for many messages at once, if they have the usual shape."""
+        assert self._frames is not None, "runs are read only without bodies"
+        run, position = self._frames.read(buffer, position, self._delivered, is_live=True)
+        if run is not None:
+            self._messages += run
+            self._note_arrival(len(run))
+        return position
+
+    def _note_arrival(self, count: int) -> None:
+        self._delivered += count
+        self._to_come -= count
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+
+class StretchReader:
+    """Reads what one stream has on a subject; `config` is the stream's configuration as the server returned it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: JetStreamApi,
+        config: Config,
+        subject: str = ">",
+        *,
+        headers_only: bool = True,
+    ) -> None:
+        """Read the messages on `subject`, which may contain wildcards."""
+        self._connection = connection
+        self._api = api
+        self._config = config
+        self._stream = str(config["name"])
+        self._lookups = Lookups(api, self._stream)
+        self._subject = subject
+        self._headers_only = headers_only
+        self._may_consume = reads_all(config)
+
+    async def _open(self, first: int) -> PulledConsumer:
+        """Create a consumer from a sequence on."""
+        consumer = PulledConsumer(self._connection, self._api, self._stream)
+        wanted: Config = {"headers_only": self._headers_only}
+        if self._subject != ">":
+            wanted["filter_subject"] = self._subject
+        await consumer.open({**consumer_from(first, self._config), **wanted})
+        return consumer
+
+    # -- forwards ------------------------------------------------------------------------------------------------
+
+    async def forwards(
+        self, after: int, through: int, holds: Callable[[str], bool]
+    ) -> AsyncGenerator[list[StoredMessage], None]:
+        """Yield the messages behind `after`, at least up to `through`, which the leader has; in chunks, oldest first.
+
+        `holds` returns whether there is a schedule on a subject: if look-ups are needed, ordinary messages on others
+        are passed over.
+        Raises `JetStreamError` if the server does not answer as expected.
+        """
+        last = after
+        for wait in (*BEHIND_WAITS_SECONDS, None) if self._may_consume else ():
+            if last >= through:
+                return
+            try:
+                consumer = await self._open(last + 1)
+            except ApiError as error:
+                if error.code != CONSUMER_LIMIT_REACHED:
+                    raise
+                self._may_consume = False
+                break
+            async with aclosing(self._pulled(consumer)) as pulled:
+                async for chunk in pulled:
+                    last = chunk[-1].sequence
+                    yield chunk
+            if await self._is_all(last, through):
+                return
+            if wait is not None:
+                await asyncio.sleep(wait)
+        if self._may_consume and through - last > MAX_NOT_DELIVERED:
+            raise NoAnswerError(f"stream {self._stream}: the consumer's node is behind the leader")
+        while last < through and (following := await self._lookups.next(last)) is not None:
+            end = min(following.sequence - 1 + LOOKUPS_IN_FLIGHT * MIN_RANGE_PART, through)
+            yield await self._lookups.between(following.sequence - 1, end, holds)
+            last = end
+
+    async def _pulled(self, consumer: PulledConsumer) -> AsyncGenerator[list[StoredMessage], None]:
+        """Yield what a consumer delivers until it has nothing more, and delete it."""
+        try:
+            is_more = consumer.pending > 0
+            while is_more:
+                if chunk := await consumer.pull(CHUNK_MESSAGES):
+                    yield chunk
+                is_more = consumer.is_complete
+        finally:
+            consumer.close()
+
+    async def _is_all(self, last: int, through: int) -> bool:
+        """Return whether the leader has no message up to `through` that was not delivered.
+
+        It is checked on a single server too: a pull may end early there, and what is missing would stay so.
+        """
+        if last >= through:
+            return True
+        following = await self._api.message(self._stream, seq=last + 1, next_by_subj=">")
+        return following is None or following.sequence > through
+
+    # -- backwards -----------------------------------------------------------------------------------------------
+
+    async def backwards(self, first: int, last: int) -> AsyncIterator[list[StoredMessage]]:
+        """Yield the messages between two sequences in chunks, newest first; a chunk may be empty.
+
+        Raises `JetStreamError` if the server does not answer, or refuses.
+        """
+        end, length, behind = last + 1, FIRST_RANGE, 0
+        while end > first:
+            start = max(first, end - length)
+            messages: list[StoredMessage] | None
+            consumer = await self._opened(start)
+            if consumer is None:
+                messages = await self._looked_up(start, end)
+            else:
+                messages = await self._consumed(consumer, consumer.pending - behind, start, end)
+            if messages is None:
+                length = max(FIRST_RANGE, (end - start) // RANGE_GROWTH)
+                continue
+            if consumer is not None:
+                behind = consumer.pending
+            yield messages[::-1]
+            end = start
+            length = (length * RANGE_GROWTH) if len(messages) <= FEW_MESSAGES else length
+
+    async def _opened(self, start: int) -> PulledConsumer | None:
+        """Create a consumer from a sequence on; None if there is to be none."""
+        if not self._may_consume:
+            return None
+        try:
+            return await self._open(start)
+        except (ApiError, NotPermittedError, NoAnswerError):
+            self._may_consume = False
+            return None
+
+    async def _consumed(self, consumer: PulledConsumer, count: int, start: int, end: int) -> list[StoredMessage] | None:
+        """Read a range through a consumer, about `count` messages; None if the range is to be shorter."""
+        messages: list[StoredMessage] = []
+        try:
+            if _is_too_much(count, start, end):
+                return None
+            # Until one behind the range, or none at all, comes: a count may be out of date.
+            while not (messages and messages[-1].sequence >= end):
+                expected = max(count + 1 - len(messages), 1)
+                messages += await consumer.pull(min(expected, FIRST_RANGE))
+                if not consumer.is_complete:
+                    break
+        finally:
+            consumer.close()
+        return [message for message in messages if message.sequence < end]
+
+    async def _looked_up(self, start: int, end: int) -> list[StoredMessage] | None:
+        """Look up the messages of a range; None if the range is to be shorter."""
+        found: list[StoredMessage] = []
+        async for message in self._lookups.walk(start - 1, end - 1, self._subject):
+            found.append(message._replace(body=None) if self._headers_only else message)
+            if _is_too_much(len(found), start, end):
+                return None
+        return found
+
+
+def _is_too_much(count: int, start: int, end: int) -> bool:
+    """Return whether so many messages are too many for a range that can be divided."""
+    return count > FIRST_RANGE and end - start > FIRST_RANGE
