@@ -12,7 +12,7 @@ What it relies on:
 
 Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
 holds it, `engine.firing.course` brings it to its fire, `engine.firing` sends that, `engine.firing.outcomes` takes the
-outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.sharing.ownership`
+outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.holding.lifecycle`
 whose it is, `engine.firing.sending` if there is room.
 """
 
@@ -21,14 +21,13 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.events import StreamReady
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory, Contents
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.elsewhere import Elsewhere
-from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT, InFlight, ServerLimits
+from nats_scheduler.engine.firing.outcomes import Elsewhere, Outcomes
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, has_ended
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, InFlight, Lifecycle, Ownership, has_ended
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
@@ -58,18 +57,15 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     SchedulesPurged,
     ShardsHeld,
-    SnapshotRestored,
     StreamChanged,
 )
-from nats_scheduler.engine.reading.admission import Admission, Collaborators, Places
+from nats_scheduler.engine.reading.admission import Admission, Collaborators, Places, Removals
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
 from nats_scheduler.engine.reading.intake import Intake, Readers, Sightings
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Backlog, Purges
-from nats_scheduler.engine.removing.removals import Removals
 from nats_scheduler.engine.sharing.holdings import Holdings
-from nats_scheduler.engine.sharing.ownership import Ownership
 from nats_scheduler.engine.snapshots.snapshots import Parts, Snapshots
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.pages import Sliced
@@ -288,8 +284,6 @@ class StreamEngine:
                 self._removal_requested(given, now)
             case SchedulesGone():
                 self.removals.take(given, now)
-            case SnapshotRestored():
-                self.snapshots.restored(given, now)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
 from nats_scheduler.engine.snapshots.snapshots import Taking
 from nats_scheduler.engine.stream import StreamEngine
@@ -358,8 +359,8 @@ class StreamSnapshots:
             return False
         if found is None:
             return False
-        for given in found.inputs:
-            self._driver.receive(given)
+        engine.snapshots.begin_with(found.restoring, self._clock.now())
+        self._driver.receive(MessagesRead(found.messages))
         self._driver.witness = found.witness
         self._driver.step_if_due()
         through = found.restoring.rest.through

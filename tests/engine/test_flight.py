@@ -10,10 +10,9 @@ from nats_scheduler.engine.firing.contents import ContentMemory, Contents
 from nats_scheduler.engine.holding import flight
 from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, TRANSITIONS, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Ownership
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.reading.landed import Landed
-from nats_scheduler.engine.sharing.ownership import Ownership
 from tests.engine.direct import Desk, schedule
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"

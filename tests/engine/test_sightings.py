@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.reading.intake import MAX_EXPECTED, Sightings
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP

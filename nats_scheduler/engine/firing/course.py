@@ -16,19 +16,14 @@ from collections.abc import Callable, Iterable
 from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.events import AttemptRefused
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import size_of
 from nats_scheduler.engine.firing.missed import next_of_due
 from nats_scheduler.engine.firing.overlap import Overlaps
-from nats_scheduler.engine.firing.sending import (
-    BURST_IN_FLIGHT,
-    UNGUARDED_LOOK_AHEAD_NS,
-    Firing,
-    InFlight,
-    ServerLimits,
-)
+from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, InFlight, Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges

@@ -6,7 +6,7 @@ The rules:
 - A rejection is reported once, by the holder of its shard, when everything stored has been read.
 - A paused schedule is read again some time after a request that names it, and after the end of its lifetime. It is
   discarded if it is gone.
-- What is removed in another way is discarded a moment after it is known (`engine.removing.removals`).
+- What is removed in another way is discarded a moment after it is known (`engine.reading.admission`).
 
 Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule.
 """
@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Ownership
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.inputs import ContentRead, RemovalRequested
-from nats_scheduler.engine.sharing.ownership import Ownership
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value

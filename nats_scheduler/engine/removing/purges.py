@@ -22,10 +22,9 @@ from itertools import chain, islice
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleAccepted, ScheduleEndsEarly
-from nats_scheduler.engine.firing.sending import InFlight
 from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import InFlight, Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.inputs import PurgeConcluded, RemovalRequested, SchedulesPurged, Version
 from nats_scheduler.engine.reading.inactive import Inactive
