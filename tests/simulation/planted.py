@@ -210,7 +210,7 @@ def never_open_again() -> Changes:
     def caught_up(self: StreamEngine, given: Any, now: int) -> None:
         original(self, given, now)
         if self.last_read and self.fires_stored:
-            self._course.firing.is_open = False
+            self._progress.is_draining = True
 
     yield StreamEngine, "_caught_up", caught_up
 

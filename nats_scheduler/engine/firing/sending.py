@@ -17,7 +17,7 @@ The rules:
 `engine.firing.outcomes`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from nats_scheduler.engine.actions import Action, AwaitProposals, LookForFire, PublishFires, Report
 from nats_scheduler.engine.events import AttemptRefused, FireRefused
@@ -33,8 +33,7 @@ from nats_scheduler.engine.holding.flight import (
     Stage,
 )
 from nats_scheduler.engine.holding.held import Held, HeldElsewhere, HeldWithPolicies
-from nats_scheduler.engine.holding.lifecycle import InFlight, Lifecycle
-from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import NOT_PERMITTED, DuplicateRead, ProposalsApplied, ProposalsUnconfirmed, Refused
 from nats_scheduler.engine.reading.landed import free_soon
 from nats_scheduler.engine.sharing.shards import SHARDS
@@ -73,9 +72,9 @@ PROOF_AGE_LIMIT_NS = 3 * SECOND
 class Proposals:
     """The questions to the leader of one stream, one at a time, and what they have proven."""
 
-    def __init__(self, lifecycle: Lifecycle, emit: Callable[[Action], None], *, is_replicated: bool) -> None:
+    def __init__(self, lifecycle: Lifecycle, *, is_replicated: bool) -> None:
         self._lifecycle = lifecycle
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._is_replicated = is_replicated
         self.begun = 0
         """How many questions were asked."""
@@ -178,30 +177,37 @@ class Firing:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        in_flight: InFlight,
         limits: ServerLimits,
-        emit: Callable[[Action], None],
         *,
         rolls_up_by_purge: bool,
     ) -> None:
         self._rolls_up_by_purge = rolls_up_by_purge
         self._lifecycle = lifecycle
         self._landed = lifecycle.landed
-        self._in_flight = in_flight
+        self._in_flight = lifecycle.in_flight
+        self._progress = lifecycle.progress
         self._limits = limits
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._handed_out: list[Fire] = []
-        self.proposals = Proposals(lifecycle, emit, is_replicated=limits.replicated)
+        self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
         """What may be in flight at the leader."""
         self.overdue = OverdueRule()
         """Since when this instance can fire."""
-        self.is_open = False
-        """Whether a fire may begin; set by the engine."""
+
+    def caught_up(self, now: int) -> None:
+        """Note that all that is stored has been read by `now` (ns)."""
+        self.overdue.caught_up(now)
+        self.proposals.caught_up()
+
+    def gained(self, shards: Set[int], now: int) -> None:
+        """Note that these shards are held from `now` (ns) on."""
+        self.overdue.gained(shards, now)
+        self.proposals.gained(shards)
 
     @property
     def may_publish(self) -> bool:
         """Whether a fire may begin now."""
-        return self.is_open and self._in_flight.room > 0
+        return self._progress.is_open and self._in_flight.room > 0
 
     def is_guarded(self, held: Held) -> bool:
         """Return whether the server refuses a fire of a schedule that is not stored any more."""
@@ -388,12 +394,11 @@ class Identities:
         self,
         lifecycle: Lifecycle,
         firing: Firing,
-        lifetimes: Lifetimes,
         limits: ServerLimits,
     ) -> None:
         self._lifecycle = lifecycle
         self._firing = firing
-        self._lifetimes = lifetimes
+        self._lifetimes = lifecycle.lifetimes
         self._limits = limits
 
     # -- a forged message has it ---------------------------------------------------------------------------------

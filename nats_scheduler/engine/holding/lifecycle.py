@@ -35,9 +35,11 @@ from nats_scheduler.engine.holding.flight import (
     Stage,
 )
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -311,23 +313,33 @@ class Lifecycle:
         self,
         roster: Roster,
         ownership: Ownership,
+        lifetimes: Lifetimes,
         landed: Landed,
-        emit: Callable[[Action], None],
         contents: Contents,
+        progress: Progress,
+        emit: Callable[[Action], None],
     ) -> None:
+        """Begin with what all parts of the engine share; `emit` takes what is to be done."""
         self.roster = roster
-        self.contents = contents
-        """The bytes of what was read for fires, and what waits for room."""
         self.ownership = ownership
+        self.lifetimes = lifetimes
+        """When the stream removes its schedules by itself."""
         self.landed = landed
         """What landed on the subjects of schedules, which is forgotten with them."""
+        self.contents = contents
+        """The bytes of what was read for fires, and what waits for room."""
+        self.progress = progress
+        """How far the stream has been read."""
+        self.in_flight = InFlight()
+        """How many fires are in flight."""
+        self.emit = emit
+        """Has something done, or reports it."""
         self.refusals = Refusals(roster)
         """The schedules whose fires the server refuses."""
         self.held_back: dict[int, Held] = {}
         """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.overlap`)."""
         self.aside: dict[int, Held] = {}
         """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
-        self._emit = emit
         self._active: dict[int, Held] = {}
         """Those whose next fire is in progress, by sequence."""
         self._unready: dict[int, Held] = {}
@@ -367,9 +379,9 @@ class Lifecycle:
         self.discard(held)
         self.roster.remove(held.subject)
         if self.ownership.is_ours(held):
-            self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+            self.emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
-                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
+                self.emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
 
     def discard(self, held: Held) -> None:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
@@ -377,11 +389,11 @@ class Lifecycle:
         if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
             code, description, _since = flight.failing
             first = held.fire_time if flight.missed_since is None else flight.missed_since
-            self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
+            self.emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
         elif flight is not None and flight.before is not None and self._is_lost_waiting(held, flight):
             count = max(held.count(held.fire_time - 1, flight.before.asked_at), 1)
             overlap = held.terms.policies.overlap
-            self._emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
+            self.emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
         self._clear(held)
         self.landed.forget(held)
         self.contents.forget(held.sequence)

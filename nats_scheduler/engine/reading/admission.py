@@ -13,20 +13,18 @@ import heapq
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
-from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
+from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import NewSchedule, Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_schedule
-from nats_scheduler.engine.removing.purges import MAX_SUPERSEDED, Backlog, Purges
-from nats_scheduler.engine.sharing.holdings import Holdings
+from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Backlog, Holdings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -131,37 +129,31 @@ def _is(held: Held | None, sequence: int) -> bool:
     return held is not None and held.sequence == sequence
 
 
-class Collaborators(NamedTuple):
-    """The parts of the engine that act on a schedule when it is held."""
-
-    lifecycle: Lifecycle
-    course: Course
-    outcomes: Outcomes
-    purges: Purges
-    holdings: Holdings
-    backlog: Backlog
-    inactive: Inactive
-    calendars: Calendars
-    lifetimes: Lifetimes
-
-
 class Admission:
     """Decides which schedules of one stream are held."""
 
-    def __init__(self, collaborators: Collaborators, places: Places) -> None:
-        self._lifecycle = collaborators.lifecycle
-        self._roster = collaborators.lifecycle.roster
-        self._course = collaborators.course
-        self._outcomes = collaborators.outcomes
-        self._purges = collaborators.purges
-        self._holdings = collaborators.holdings
-        self._backlog = collaborators.backlog
-        self._inactive = collaborators.inactive
-        self._calendars = collaborators.calendars
-        self._lifetimes = collaborators.lifetimes
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        course: Course,
+        purges: Purges,
+        holdings: Holdings,
+        backlog: Backlog,
+        inactive: Inactive,
+        calendars: Calendars,
+        places: Places,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._lifetimes = lifecycle.lifetimes
+        self._progress = lifecycle.progress
+        self._course = course
+        self._purges = purges
+        self._holdings = holdings
+        self._backlog = backlog
+        self._inactive = inactive
+        self._calendars = calendars
         self._places = places
-        self.is_live = False
-        """Whether the engine is live; set by the engine."""
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
@@ -196,7 +188,7 @@ class Admission:
         shard = self._roster.hold_far(new)
         if shard is None:
             return False
-        if self.is_live:
+        if self._progress.is_live:
             self._backlog.accepted_far(subject, sequence, fire_time, shard)
         return True
 
@@ -246,9 +238,9 @@ class Admission:
             was_rejected = self._inactive.discard(held.subject)
             has_waited = was_rejected is not None and was_rejected.sequence == held.sequence
             self._hold(held, None)
-            if not (has_waited and self.is_live):
+            if not (has_waited and self._progress.is_live):
                 self._begin(held)
-            elif self._outcomes.join_late(held, now):
+            elif self._course.join_late(held, now):
                 self._backlog.accepted(held)
 
     def removal_requested(self, request: RemovalRequested) -> None:
@@ -286,27 +278,27 @@ class Admission:
 
     def _reject(self, held: Held) -> None:
         rejection = self._places.rejection_of(held)
-        self._inactive.reject(rejected_schedule(held, rejection), is_live=self.is_live)
+        self._inactive.reject(rejected_schedule(held, rejection))
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
         if isinstance(held, HeldWithPolicies) and held.calendars:
-            self._calendars.hold(held, is_live=self.is_live)
+            self._calendars.hold(held)
         self._places.placed(held)
         if before is not None:
             self._lifecycle.discard(before)
             self.supersede(held.subject, held.sequence, _version(before))
 
     def _begin(self, held: Held) -> None:
-        if self.is_live:
+        if self._progress.is_live:
             self._backlog.accepted(held)
         self._holdings.begin(held)
 
     def _purge(self, subject: str, through: int, known: Version) -> None:
-        if self.is_live and self._lifecycle.ownership.is_ours_on(subject):
+        if self._progress.is_live and self._lifecycle.ownership.is_ours_on(subject):
             self._purges.purge_versions(subject, through, known)
         else:
-            self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self.is_live else None)
+            self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
 
 
 def _version(held: Held) -> Version:
@@ -342,7 +334,6 @@ class Removals:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        lifetimes: Lifetimes,
         admission: Admission,
         inactive: Inactive,
         places: Places,
@@ -350,7 +341,7 @@ class Removals:
     ) -> None:
         self._lifecycle = lifecycle
         self._roster = lifecycle.roster
-        self._lifetimes = lifetimes
+        self._lifetimes = lifecycle.lifetimes
         self._admission = admission
         self._inactive = inactive
         self._places = places

@@ -24,17 +24,18 @@ millisecond.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
+from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry, Kind, kind_and_text_of, read_text
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
-from nats_scheduler.engine.reading.admission import Places
-from nats_scheduler.engine.reading.intake import Intake, Readers
-from nats_scheduler.engine.removing.purges import Backlog
+from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
+from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.sharing.holdings import Backlog
 from nats_scheduler.engine.snapshots.chunks import (
     MAX_EXCEPTIONS,
     Block,
@@ -175,33 +176,40 @@ MAX_KINDS_PER_UNIT = 8
 """A row with more kinds of schedules is not added at once: the headers of each have to be written."""
 
 
-class Parts(NamedTuple):
-    """The parts of an engine that a snapshot concerns."""
-
-    readers: Readers
-    places: Places
-    backlog: Backlog
-    intake: Intake
-
-
 class Snapshots:
     """What one stream's engine gives and takes."""
 
     def __init__(
-        self, parts: Parts, rules: StreamRules, dialects: Sequence[Dialect], is_idle: Callable[[], bool]
+        self,
+        lifecycle: Lifecycle,
+        outcomes: Outcomes,
+        purges: Purges,
+        backlog: Backlog,
+        inactive: Inactive,
+        misnaming: Misnaming,
+        rules: StreamRules,
+        dialects: Sequence[Dialect],
+        *,
+        removes_expired: bool,
     ) -> None:
-        """Take what an engine is made of; `is_idle` is that of the engine."""
-        self._parts = parts
-        self._roster = parts.readers.lifecycle.roster
+        """Take the parts of an engine that a snapshot concerns."""
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._progress = lifecycle.progress
+        self._outcomes = outcomes
+        self._purges = purges
+        self._backlog = backlog
+        self._inactive = inactive
+        self._misnaming = misnaming
         self._rules, self._dialects = rules, dialects
-        self._is_idle = is_idle
-        reads_all = parts.readers.lifecycle.ownership.reads_all
-        self._can_be = reads_all and parts.readers.expiry is None and not rules.moves_subjects
+        is_limited = rules.restrictions.max_schedules is not None
+        reads_all = lifecycle.ownership.reads_all
+        self._can_be = reads_all and not (removes_expired or rules.moves_subjects or is_limited)
 
     @property
     def is_possible(self) -> bool:
         """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
-        return self._can_be and not (self._parts.places.is_limited or self._parts.readers.lifetimes.max_age)
+        return self._can_be and not self._lifecycle.lifetimes.max_age
 
     @property
     def far_count(self) -> int:
@@ -219,50 +227,56 @@ class Snapshots:
     @property
     def may_begin(self) -> bool:
         """Whether nothing is left to be taken of what was read and acknowledged."""
-        intake = self._parts.intake
-        is_taken = self._is_idle() and not self._parts.readers.sightings.matched
-        return intake.is_live and intake.last_message is not None and is_taken
+        progress = self._progress
+        is_idle = not (self._lifecycle.in_flight.count or self._purges.outstanding) and self._outcomes.is_idle
+        return progress.is_live and progress.last_message is not None and is_idle and not progress.matched
 
     @property
     def may_end(self) -> bool:
         """Whether all fires that were acknowledged have been read back."""
-        return self.may_begin and not self._parts.readers.sightings.expected
+        return self.may_begin and not self._progress.expected
 
     def begin(self) -> Taking:
         """Begin with a snapshot; only while `may_begin`."""
         assert self.may_begin, "what was read is not taken yet"
-        return Taking(self._parts)
+        return Taking(self._lifecycle, self._purges, self._backlog, self._inactive, self._misnaming)
 
     def begin_with(self, restoring: Restoring, now: int) -> None:
         """Hold what a snapshot has at `now` (ns), in an engine that has read nothing, before its next step."""
-        parts, rest = self._parts, restoring.rest
-        assert not parts.intake.last_read, "the engine has read nothing"
+        lifecycle, progress, rest = self._lifecycle, self._progress, restoring.rest
+        assert not progress.last_read, "the engine has read nothing"
         self._roster.adopt(restoring.roster)
         self._roster.comes_to(now)
         for roll_up in rest.roll_ups:
-            parts.readers.purges.roll_up(*roll_up)
-        parts.intake.last_read = rest.through
-        parts.intake.last_message = StoredMessage(*rest.last, block=b"", body=None)
-        parts.readers.lifetimes.requests_missed(rest.through)
-        parts.readers.lifecycle.ownership.last_fired[:] = rest.last_fired
-        parts.readers.lifecycle.landed.restore(rest.landed)
+            self._purges.roll_up(*roll_up)
+        progress.last_read = rest.through
+        progress.last_message = StoredMessage(*rest.last, block=b"", body=None)
+        lifecycle.lifetimes.requests_missed(rest.through)
+        lifecycle.ownership.last_fired[:] = rest.last_fired
+        lifecycle.landed.restore(rest.landed)
         for subject, through, sequence, stored_at in rest.old_versions:
-            parts.backlog.superseded(subject, through, Version(sequence, stored_at), None)
+            self._backlog.superseded(subject, through, Version(sequence, stored_at), None)
         for subject, sequence, ending in rest.done:
             if (held := self._roster.exactly(subject, sequence)) is not None:
-                parts.readers.purges.purge(held, ending)
+                self._purges.purge(held, ending)
 
 
 class Taking:
     """One snapshot, as far as it was taken."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, purges: Purges, backlog: Backlog, inactive: Inactive, misnaming: Misnaming
+    ) -> None:
         """Begin at what was read last."""
-        self._parts = parts
-        self._roster = parts.readers.lifecycle.roster
-        self.through = parts.intake.last_read
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._purges = purges
+        self._backlog = backlog
+        self._inactive = inactive
+        self._misnaming = misnaming
+        self.through = lifecycle.progress.last_read
         """Messages after this sequence are to be read again."""
-        last = parts.intake.last_message
+        last = lifecycle.progress.last_message
         assert last is not None, "something was read"
         self._last = LastRead(last.subject, last.sequence, last.stored_at)
         self.count = 0
@@ -298,17 +312,17 @@ class Taking:
 
     def rest(self) -> Rest:
         """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
-        parts, through = self._parts, self.through
-        inactive, noted = parts.readers.inactive, parts.readers.misnaming.noted
+        lifecycle, through = self._lifecycle, self.through
+        inactive, noted = self._inactive, self._misnaming.noted
         to_read = {one.sequence for one in inactive.rejected.values()}
         to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
         rest = Rest(
             through,
             self._last,
-            tuple(parts.readers.lifecycle.ownership.last_fired),
-            tuple(parts.readers.purges.roll_ups()),
-            parts.readers.lifecycle.landed.known(),
-            tuple(_old_versions(parts).values()),
+            tuple(lifecycle.ownership.last_fired),
+            tuple(self._purges.roll_ups()),
+            lifecycle.landed.known(),
+            tuple(_old_versions(self._purges, self._backlog).values()),
             tuple(self._done),
             tuple(sorted(sequence for sequence in to_read if sequence <= through)),
         )
@@ -380,7 +394,7 @@ def _first_due(held: Held) -> int:
     return flight.missed_since
 
 
-def _old_versions(parts: Parts) -> dict[str, OldVersion]:
+def _old_versions(purges: Purges, backlog: Backlog) -> dict[str, OldVersion]:
     """Return old versions that may still be stored, by subject."""
     found: dict[str, OldVersion] = {}
 
@@ -389,8 +403,8 @@ def _old_versions(parts: Parts) -> dict[str, OldVersion]:
         if before is None or before.through < through:
             found[subject] = OldVersion(subject, through, known.sequence, known.stored_at)
 
-    for subject, (through, known) in parts.backlog.noted().items():
+    for subject, (through, known) in backlog.noted().items():
         note(subject, through, known)
-    for subject, version, through in parts.readers.purges.may_be_stored():
+    for subject, version, through in purges.may_be_stored():
         note(subject, through, version)
     return found

@@ -27,9 +27,8 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarRow
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held, HeldWithPolicies
-from nats_scheduler.engine.holding.lifecycle import InFlight, Ownership
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
-from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.schedule.counting import fires_by_minute, grid_of
@@ -175,20 +174,17 @@ class Visit:
 
     def __init__(
         self,
-        roster: Roster,
-        ownership: Ownership,
-        lifetimes: Lifetimes,
-        in_flight: InFlight,
+        lifecycle: Lifecycle,
         purges: Purges,
         inactive: Inactive,
         now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
-        self._rows = roster.rows
-        self._ownership = ownership
-        self._lifetimes = lifetimes
+        self._rows = lifecycle.roster.rows
+        self._ownership = lifecycle.ownership
+        self._lifetimes = lifecycle.lifetimes
         self._now = now
-        self._found = Figures(in_flight.count, purges.unfinished, paused=len(inactive.paused))
+        self._found = Figures(lifecycle.in_flight.count, purges.unfinished, paused=len(inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit each row, and return the figures."""
