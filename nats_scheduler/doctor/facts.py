@@ -12,7 +12,7 @@ from nats_scheduler.doctor.finding import Code
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.reading.inactive import Rejected
-from nats_scheduler.engine.views.graduation import Finding as GraduationFinding
+from nats_scheduler.engine.views.stored import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import inner

@@ -16,7 +16,7 @@ from nats_scheduler.doctor.facts import (
 )
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.graduation import Finding as GraduationFinding
+from nats_scheduler.engine.views.stored import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError

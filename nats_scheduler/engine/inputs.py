@@ -6,15 +6,12 @@ one for each message.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
-
-if TYPE_CHECKING:
-    from nats_scheduler.engine.snapshots.restoring import Restoring
 
 
 class Stored(NamedTuple):
@@ -320,13 +317,6 @@ class SchedulesGone:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotRestored:
-    """An engine that has read nothing begins with what a snapshot has."""
-
-    restoring: "Restoring"
-
-
-@dataclass(frozen=True, slots=True)
 class CalendarsRead:
     """The calendars of the account are these now, as far as is known."""
 
@@ -369,7 +359,6 @@ Input = (
     | ExpiryConcluded
     | RemovalRequested
     | SchedulesGone
-    | SnapshotRestored
     | CalendarsRead
     | StreamChanged
     | DrainRequested

@@ -12,7 +12,7 @@ What it relies on:
 
 Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
 holds it, `engine.firing.course` brings it to its fire, `engine.firing` sends that, `engine.firing.outcomes` takes the
-outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.sharing.ownership`
+outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.holding.lifecycle`
 whose it is, `engine.firing.sending` if there is room.
 """
 
@@ -21,14 +21,13 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.events import StreamReady
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory, Contents
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.elsewhere import Elsewhere
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT, InFlight, ServerLimits
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.holding.lifecycle import Lifecycle, has_ended
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Ownership, has_ended
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
@@ -58,19 +57,17 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     SchedulesPurged,
     ShardsHeld,
-    SnapshotRestored,
     StreamChanged,
 )
-from nats_scheduler.engine.reading.admission import Admission, Collaborators, Places
+from nats_scheduler.engine.reading.admission import Admission, Places, Removals
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
-from nats_scheduler.engine.reading.intake import Intake, Readers, Sightings
+from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
+from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.removing.expiry import Expiry
-from nats_scheduler.engine.removing.purges import Backlog, Purges
-from nats_scheduler.engine.removing.removals import Removals
-from nats_scheduler.engine.sharing.holdings import Holdings
-from nats_scheduler.engine.sharing.ownership import Ownership
-from nats_scheduler.engine.snapshots.snapshots import Parts, Snapshots
+from nats_scheduler.engine.removing.purges import Purges
+from nats_scheduler.engine.sharing.holdings import Backlog, Holdings
+from nats_scheduler.engine.snapshots.snapshots import Snapshots
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView, FiredBy
@@ -107,47 +104,61 @@ class StreamEngine:
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
-        emit = self._emit
+        moved = rules.moves_subjects
         self._roster = Roster()
         self.ownership = Ownership(reads_all=reads_all)
         self.lifetimes = Lifetimes(rules, removes_expired=removes_expired, keeps_all=reads_all)
-        self.in_flight = InFlight()
-        self.landed = Landed(self._roster, rules.subjects, moved=rules.moves_subjects)
+        self.landed = Landed(self._roster, rules.subjects, moved=moved)
         self.contents = Contents(ContentMemory() if memory is None else memory)
-        self._lifecycle = Lifecycle(self._roster, self.ownership, self.landed, emit, self.contents)
-        self._purges = Purges(
-            self._lifecycle, self.in_flight, emit, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge
+        self._progress = Progress(reads_all=reads_all)
+        self._lifecycle = lifecycle = Lifecycle(
+            self._roster, self.ownership, self.lifetimes, self.landed, self.contents, self._progress, self._emit
         )
-        self._course = Course(self._lifecycle, self.in_flight, self._purges, self.lifetimes, rules, limits, emit)
-        parts = self._course, self._lifecycle, self.in_flight, self._purges, self.lifetimes
-        self._outcomes = Outcomes(
-            *parts, limits, emit, lambda fires: self._intake.expect(fires), moved=rules.moves_subjects
-        )
-        self._elsewhere = Elsewhere(self._outcomes, self._course, self._lifecycle, emit)
-        self._holdings = Holdings(self._lifecycle, self._course, self._outcomes, self._purges)
-        self.calendars = Calendars(self._lifecycle, self._course, self._purges, self._holdings, emit)
-        self.inactive = Inactive(self.ownership, self.lifetimes, emit)
-        self._backlog = Backlog(
-            self.inactive, self._lifecycle, self._purges, self.lifetimes, emit, self._holdings.unreported
-        )
+        self.in_flight = lifecycle.in_flight
+        self._purges = Purges(lifecycle, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge)
+        self._course = Course(lifecycle, self._purges, rules, limits)
+        self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
+        self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, limits, moved=moved)
+        self._holdings = Holdings(lifecycle, self._course, self._purges)
+        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings)
+        self.inactive = Inactive(lifecycle)
+        self.misnaming = Misnaming(self._emit)
+        self._backlog = Backlog(lifecycle, self._purges, self._holdings, self.inactive)
         self._places = Places(self._roster, rules.restrictions)
-        others = self._holdings, self._backlog, self.inactive, self.calendars, self.lifetimes
-        collaborators = Collaborators(self._lifecycle, self._course, self._outcomes, self._purges, *others)
-        self._admission = Admission(collaborators, self._places)
-        self.misnaming = Misnaming(emit)
-        self.removals = Removals(
-            self._lifecycle, self.lifetimes, self._admission, self.inactive, self._places, self.misnaming
+        self._admission = Admission(
+            lifecycle,
+            self._course,
+            self._purges,
+            self._holdings,
+            self._backlog,
+            self.inactive,
+            self.calendars,
+            self._places,
         )
-        self._sightings = Sightings()
-        self._expiry = Expiry(reader.dialects, emit) if removes_expired else None
-        acting = self._lifecycle, self._course, self.lifetimes, self._outcomes, self._purges
-        readers = Readers(*acting, self._admission, self.inactive, self.misnaming, self._sightings, self._expiry)
-        self._intake = Intake(reader, readers, reads_all=reads_all)
-        whole = Parts(readers, self._places, self._backlog, self._intake)
-        self.snapshots = Snapshots(whole, rules, reader.dialects, lambda: self.is_idle)
-        self._reads_all = reads_all
+        self.removals = Removals(lifecycle, self._admission, self.inactive, self._places, self.misnaming)
+        self._intake = Intake(
+            reader,
+            lifecycle,
+            self._course,
+            self._outcomes,
+            self._purges,
+            self._admission,
+            self.inactive,
+            self.misnaming,
+            self._expiry,
+        )
+        self.snapshots = Snapshots(
+            lifecycle,
+            self._outcomes,
+            self._purges,
+            self._backlog,
+            self.inactive,
+            self.misnaming,
+            rules,
+            reader.dialects,
+            removes_expired=removes_expired,
+        )
         self._read_through = self._now = 0
-        self._draining = False
         self.steps = 0
         """How many steps were made: nothing that is known of the stream changes between two."""
 
@@ -166,7 +177,7 @@ class StreamEngine:
         if self._places.is_limited:
             self._admission.fill_places(now)
         self._course.read_what_has_room()
-        if self._course.firing.is_open:
+        if self._progress.is_open:
             self._wake(now)
         if self._do_what_waited(now):
             self._emit(WakeAt(now))
@@ -189,7 +200,7 @@ class StreamEngine:
     @property
     def is_live(self) -> bool:
         """Whether everything stored has been read, so that what is due fires."""
-        return self._intake.is_live
+        return self._progress.is_live
 
     @property
     def is_troubled(self) -> bool:
@@ -223,12 +234,12 @@ class StreamEngine:
     @property
     def last_read(self) -> int:
         """The highest stream sequence read so far."""
-        return self._intake.last_read
+        return self._progress.last_read
 
     @property
     def last_message(self) -> StoredMessage | None:
         """The message with the highest sequence that was read."""
-        return self._intake.last_message
+        return self._progress.last_message
 
     @property
     def history_through(self) -> int:
@@ -238,7 +249,7 @@ class StreamEngine:
     @property
     def followed_through(self) -> int:
         """The sequence after which another contact is to go on, 0 for the beginning."""
-        return self._intake.last_read if self._reads_all else self._read_through
+        return self._progress.last_read if self._progress.reads_all else self._read_through
 
     @property
     def held(self) -> Roster:
@@ -251,8 +262,7 @@ class StreamEngine:
 
     def figures(self, now: int) -> Sliced[Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
-        parts = self._roster, self.ownership, self.lifetimes, self.in_flight, self._purges, self.inactive
-        return Sliced(Visit(*parts, now).run())
+        return Sliced(Visit(self._lifecycle, self._purges, self.inactive, now).run())
 
     def checkpoint(self, now: int) -> CheckpointLoaded:
         """Return how far everything is settled, for a later holder.
@@ -260,7 +270,7 @@ class StreamEngine:
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = self._admission.settles_nothing_of()
-        return self._holdings.checkpoint(now, self._intake.last_read, rejected, self.last_message)
+        return self._holdings.checkpoint(now, self._progress.last_read, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -281,15 +291,13 @@ class StreamEngine:
             case DuplicateRead() | DuplicateUnread() | ProposalsApplied() | ProposalsUnconfirmed():
                 self._outcomes.identity_answered(given, now)
             case FireLookedFor() | FireNotLookedFor():
-                self._elsewhere.concluded(given, now)
+                self._outcomes.looked_for(given, now)
             case FinishChecked() | FinishUnchecked():
                 self._course.finish_answered(given, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
                 self.removals.take(given, now)
-            case SnapshotRestored():
-                self.snapshots.restored(given, now)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():
@@ -307,44 +315,37 @@ class StreamEngine:
             case StreamChanged():
                 self._course.conditions_changed(now)
             case DrainRequested():
-                self._draining = True
-                self._course.firing.is_open = False
+                self._progress.is_draining = True
             case _:
                 assert_never(given)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
         self._read_through = given.through
-        self._sightings.pass_by(given.through)
-        if self._intake.is_live:
+        self._progress.pass_by(given.through)
+        if self._progress.is_live:
             return
-        self._intake.is_live = self._admission.is_live = True
-        self._course.overlaps.caught_up(self._intake.last_read)
-        self._outcomes.overdue.caught_up(now)
-        self._course.firing.proposals.caught_up()
-        self._course.firing.is_open = not self._draining
+        self._progress.is_live = True
+        self._course.overlaps.caught_up(self._progress.last_read)
+        self._course.firing.caught_up(now)
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._backlog.begin_with(self.ownership.shards)
         self.misnaming.report(self.ownership.shards)
-        self._outcomes.contact_regained(now)
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:
-        self._intake.is_live = self._admission.is_live = self._course.firing.is_open = False
-        self.lifetimes.requests_missed(self._intake.last_read)
-        self._sightings.discard()
+        self._progress.contact_lost()
+        self.lifetimes.requests_missed(self._progress.last_read)
 
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
         gained = self._holdings.hold(given.shards, now)
         self.calendars.shards_changed()
-        if self._expiry is not None:
-            self._expiry.shards = given.shards
-        if self._intake.is_live:
+        if self._progress.is_live:
             self._backlog.begin_with(gained)
             self.misnaming.report(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         self._backlog.removal_requested(given)
-        self.lifetimes.removal_requested(given, self._roster, self._intake.last_read)
+        self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)
         self.inactive.removal_requested(given, now)
@@ -385,10 +386,10 @@ class StreamEngine:
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""
-        waiting = len(self._sightings.matched)
+        waiting = len(self._progress.matched)
         is_matched_left = waiting > 0 and not self.in_flight.is_burst(waiting, now) and self._intake.take_matched(now)
         is_report_left = self._outcomes.report(now)
-        return self._purges.release(now, is_open=self._course.firing.is_open) or is_matched_left or is_report_left
+        return self._purges.release(now) or is_matched_left or is_report_left
 
     @property
     def _outstanding(self) -> int:

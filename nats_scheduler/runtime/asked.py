@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.sharing.shards import shard_of
-from nats_scheduler.engine.views.joined_view import JoinedView
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import Activity

@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.sharing.holdings import OWED_NUMBERS
-from nats_scheduler.engine.sharing.ownership import Denied
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.consumers import reads_all

@@ -17,8 +17,8 @@ if that message was removed since.
 import asyncio
 from dataclasses import dataclass, replace
 
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
-from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError

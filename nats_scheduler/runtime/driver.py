@@ -33,7 +33,7 @@ from nats_scheduler.engine.actions import (
 )
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.firing.sending import MAX_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,

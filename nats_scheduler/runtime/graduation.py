@@ -2,7 +2,7 @@
 
 The order is what keeps each fire single and none lost:
 
-1. Everything is read, and what would go wrong is found (`engine.views.graduation`); nothing has been written so far.
+1. Everything is read, and what would go wrong is found (`engine.views.stored`); nothing has been written so far.
 2. Schedule messages that must never fire again are removed.
 3. Repeating schedules that missed fires while nothing fired get their make-up fire, with its identity and guard.
 4. The flag is switched on, in the first part of a second, when no schedule on whole seconds is due: the server
@@ -22,10 +22,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar, assert_never
 
-from nats_scheduler.engine.firing.sending import ServerLimits, assembled, refusal_of
+from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import Refused, Stored, Unknown
-from nats_scheduler.engine.views.graduation import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
+from nats_scheduler.engine.views.stored import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection, frame

@@ -22,8 +22,8 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Holders, Leases, Record
-from nats_scheduler.engine.sharing.ownership import Denied
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
 from nats_scheduler.engine.snapshots.snapshots import Taking
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
@@ -189,8 +190,8 @@ class StreamSnapshots:
             return False
         if found is None:
             return False
-        for given in found.inputs:
-            self._driver.receive(given)
+        engine.snapshots.begin_with(found.restoring, self._clock.now())
+        self._driver.receive(MessagesRead(found.messages))
         self._driver.witness = found.witness
         self._driver.step_if_due()
         self._generation, self._through = found.generation, found.restoring.rest.through

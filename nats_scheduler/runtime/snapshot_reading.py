@@ -21,9 +21,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from nats_scheduler.engine.inputs import MessagesRead, SnapshotRestored
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, read_rest
-from nats_scheduler.engine.snapshots.restoring import Restoring
+from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import read_object
@@ -172,11 +171,6 @@ class Snapshot:
     """Messages that are to be taken after it."""
     witness: StoredMessage
     """The message that shows that the stream did not go back."""
-
-    @property
-    def inputs(self) -> tuple[SnapshotRestored, MessagesRead]:
-        """What the engine is to get."""
-        return SnapshotRestored(self.restoring), MessagesRead(self.messages)
 
 
 async def read_snapshot(

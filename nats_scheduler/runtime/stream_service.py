@@ -16,10 +16,9 @@ from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
-from nats_scheduler.engine.sharing.ownership import Denied
 from nats_scheduler.engine.views.figures import Figures
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView

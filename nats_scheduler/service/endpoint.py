@@ -14,9 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nats_scheduler.engine.views.joined_view import JoinedView
-from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import Counts, EngineView
+from nats_scheduler.engine.views.figures import Timeline
+from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError

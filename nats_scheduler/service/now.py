@@ -14,10 +14,9 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from nats_scheduler.engine.events import FireReadBack
-from nats_scheduler.engine.views.joined_view import JoinedView
+from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
-from nats_scheduler.engine.views.timeline import Timeline
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer, time_of
 from nats_scheduler.message.subjects import is_covered
@@ -307,7 +306,7 @@ def read_fires(answer: Object) -> Iterator[RecentFireDocument]:
 #
 # The rule: every instance holds all schedules, so the one that answers asks no other.
 #
-# Cost: a visit of each schedule, in slices: about half a second for a million (`engine.views.timeline`), and then not
+# Cost: a visit of each schedule, in slices: about half a second for a million (`engine.views.figures`), and then not
 # for each request (`service.turns`). So the minutes may be some seconds old, and `at` says when they were counted; the
 # schedules are as they are now. What the server itself fires is read for it (`service.server_schedules`). Limit: an
 # interval that the server rounds is counted as its pattern says.

@@ -12,9 +12,8 @@ from typing import Literal, Protocol, TypeVar
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
-from nats_scheduler.engine.views.joined_view import JoinedView
 from nats_scheduler.engine.views.pages import Sliced
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.observe.activity import Activity

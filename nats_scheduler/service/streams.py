@@ -7,8 +7,7 @@ fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
 
 import asyncio
 
-from nats_scheduler.engine.views.joined_view import JoinedView
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339

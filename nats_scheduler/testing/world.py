@@ -32,7 +32,7 @@ from nats_scheduler.engine.actions import (
 )
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CheckpointLoaded,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.events import FireStored
-from nats_scheduler.engine.firing.sending import assembled
+from nats_scheduler.engine.firing.building import assembled
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51

@@ -17,8 +17,8 @@ from nats_scheduler.engine.actions import (
 )
 from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
-from nats_scheduler.engine.firing.sending import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS

@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.events import ScheduleAccepted
 from nats_scheduler.engine.inputs import CheckpointLoaded, MessagesRead, ShardsHeld
-from nats_scheduler.engine.removing.purges import MAX_CHECKS_PER_STEP, MAX_UNREPORTED
+from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_UNREPORTED
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -64,8 +64,8 @@ def test_many_are_told_a_slice_at_a_time_and_only_the_last_are_remembered() -> N
     count = MAX_UNREPORTED + 5
     desk.step(MessagesRead([schedule(EVERY, number, f"s.{number}") for number in range(1, count + 1)]))
     reported = reported_when_gained(desk)
-    assert len(reported) == MAX_CHECKS_PER_STEP
-    for _ in range(count // MAX_CHECKS_PER_STEP + 1):
+    assert len(reported) == MAX_CHECKED_PER_STEP
+    for _ in range(count // MAX_CHECKED_PER_STEP + 1):
         desk.step()
         reported += [event.schedule for event in desk.reported(ScheduleAccepted)]
     assert reported == [f"s.{number}" for number in range(6, count + 1)]

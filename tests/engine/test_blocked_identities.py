@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing.identities import Identities
+from nats_scheduler.engine.firing.sending import Identities
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import PublishConcluded

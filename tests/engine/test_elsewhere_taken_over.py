@@ -2,7 +2,7 @@
 
 from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, ReadContent, Report, WakeAt
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,

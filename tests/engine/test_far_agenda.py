@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding.far_agenda import MIN_ORDER_LENGTH, FarAgenda
+from nats_scheduler.engine.holding.far import MIN_ORDER_LENGTH, FarAgenda
 
 BITS = 10
 SPAN = 1 << BITS

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent, WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.engine.firing.sending import MAX_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND

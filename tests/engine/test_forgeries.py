@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireForged, FireReadBack, FireRefused, ScheduleEnded
-from nats_scheduler.engine.firing.sending import IDENTITY_HIDDEN
+from nats_scheduler.engine.firing.building import IDENTITY_HIDDEN
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, DuplicateRead, DuplicateUnread, Refused, Stored
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.identity import fire_identity

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.views.graduation import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
+from nats_scheduler.engine.views.stored import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.generated import with_identity

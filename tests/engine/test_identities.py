@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.events import FireStored, FireUnknown
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import identities
+from nats_scheduler.engine.firing import sending as identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing.sending import MAX_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
 from tests.engine.direct import Desk, schedule

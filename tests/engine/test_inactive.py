@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     ContentRead,
     ContentUnread,

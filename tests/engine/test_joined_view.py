@@ -6,9 +6,8 @@ import pytest
 
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.views.figures import Kind, State
-from nats_scheduler.engine.views.joined_view import JoinedView
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.view import FiredBy, JoinedView, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules

@@ -1,7 +1,7 @@
 """How many schedules are held: those beyond the limit are rejected, and those that are held stay."""
 
 from nats_scheduler.engine.events import ScheduleRejected
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS

@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.actions import PublishFires, ReadContent, Report
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContentRead, Input, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS

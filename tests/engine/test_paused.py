@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleLost, ScheduleRejected
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import (
     CaughtUp,

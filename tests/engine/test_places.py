@@ -7,7 +7,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,

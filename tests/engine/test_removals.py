@@ -8,7 +8,7 @@ from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
-from nats_scheduler.engine.removing.removals import OTHERS_PER_UNIT, ROWS_PER_UNIT
+from nats_scheduler.engine.reading.admission import OTHERS_PER_UNIT, ROWS_PER_UNIT
 from tests.engine.direct import SCHEDULE, Desk, message_on, schedule
 from tests.engine.paused_builders import paused
 from tests.engine.test_places import desk_for

@@ -27,8 +27,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.removing.purges import MAX_CHECKS_PER_STEP
-from nats_scheduler.engine.sharing.holdings import MAX_HANDOVERS_PER_STEP
+from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_HANDOVERS_PER_STEP
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
@@ -272,7 +271,7 @@ class TestAShardIsGained:
 
     def test_much_that_was_left_undone_is_done_a_slice_at_a_time(self) -> None:
         desk = Desk(live=False)
-        numbers = range(1, 2 * MAX_CHECKS_PER_STEP + 2)
+        numbers = range(1, 2 * MAX_CHECKED_PER_STEP + 2)
         wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
         twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
         desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
@@ -281,7 +280,7 @@ class TestAShardIsGained:
         for _ in range(10):
             desk.step()
             reported, purges = reported + desk.reported(ScheduleRejected), purges + desk.purges
-            assert len(desk.reported(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKS_PER_STEP
+            assert len(desk.reported(ScheduleRejected)) + len(desk.purges) <= MAX_CHECKED_PER_STEP
         assert [event.sequence for event in reported] == list(numbers)
         assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
 

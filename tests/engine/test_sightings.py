@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
-from nats_scheduler.engine.reading.intake import MAX_EXPECTED, Sightings
+from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
 from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
 
@@ -96,10 +96,10 @@ def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
 def test_a_follower_that_is_far_behind_reads() -> None:
     desk = Desk(EVERY)
     fire = desk.in_flight(EVERY, 5)
-    sightings = Sightings()
-    sightings.expect([replace(fire, stored_as=sequence) for sequence in range(MAX_EXPECTED + 1)], -1)
-    assert not sightings.match(plain(TARGET, MAX_EXPECTED))
-    assert sightings.match(plain(TARGET, MAX_EXPECTED - 1))
+    progress = Progress(reads_all=True)
+    progress.expect([replace(fire, stored_as=sequence) for sequence in range(1, MAX_EXPECTED + 2)])
+    assert not progress.match(plain(TARGET, MAX_EXPECTED + 1))
+    assert progress.match(plain(TARGET, MAX_EXPECTED))
 
 
 def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time() -> None:

@@ -20,7 +20,7 @@ from nats_scheduler.engine.snapshots.chunks import (
     UnkeepableError,
     read_chunk,
 )
-from nats_scheduler.engine.snapshots.restoring import Restoring
+from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.policies import NO_POLICIES, Policies, PolicyText

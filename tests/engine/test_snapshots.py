@@ -13,7 +13,6 @@ from nats_scheduler.engine.inputs import (
     CaughtUp,
     MessagesRead,
     PurgeConcluded,
-    SnapshotRestored,
     Stored,
 )
 from nats_scheduler.engine.snapshots.chunks import Rest, SnapshotError, UnkeepableError, read_rest
@@ -53,7 +52,8 @@ def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> None:
     for chunk in chunks:
         list(restoring.take(chunk))
     list(restoring.finish())
-    desk.step(SnapshotRestored(restoring))
+    desk.engine.snapshots.begin_with(restoring, desk.now)
+    desk.step()
 
 
 def facts(desk: Desk) -> dict[str, dict[str, object]]:

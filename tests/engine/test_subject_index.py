@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding.subject_index import BUCKET_LENGTH, BUCKETS_PER_UNIT, SubjectIndex
+from nats_scheduler.engine.holding.far import BUCKET_LENGTH, BUCKETS_PER_UNIT, SubjectIndex
 
 
 class Indexed:

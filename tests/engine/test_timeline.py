@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.holding.flight import Flight, Stage
-from nats_scheduler.engine.views import timeline as module
+from nats_scheduler.engine.views import figures as module
+from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage

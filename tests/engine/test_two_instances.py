@@ -13,7 +13,7 @@ import pytest
 
 from nats_scheduler.engine.actions import Action, AwaitProposals, PublishFires, ReadContent, ReadDuplicate, WakeAt
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import identities
+from nats_scheduler.engine.firing import sending as identities
 from nats_scheduler.engine.inputs import (
     ContentRead,
     DuplicateRead,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.firing.sending import ServerLimits
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine

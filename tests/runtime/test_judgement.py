@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import Ability
-from nats_scheduler.engine.sharing.ownership import Denied
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.metrics import Metrics

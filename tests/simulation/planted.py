@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine.firing import sending
-from nats_scheduler.engine.firing import sending as firing
+from nats_scheduler.engine.firing import building, sending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.firing.sending import Firing
@@ -101,7 +100,7 @@ from tests.simulation.planted_runtime import (
 
 def identity_without_fire_time() -> Changes:
     """Give all fires of a schedule one identity."""
-    yield sending, "fire_identity", lambda schedule, sequence, *_rest: fire_identity(schedule, sequence, 0)
+    yield building, "fire_identity", lambda schedule, sequence, *_rest: fire_identity(schedule, sequence, 0)
 
 
 def retry_with_a_new_identity() -> Changes:
@@ -157,12 +156,12 @@ def replacement_ignored() -> Changes:
 
     yield Intake, "_accept", first_only
     yield Course, "content_read", believed
-    yield sending, "guard_headers", lambda _schedule, _sequence: ()
+    yield building, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def no_guard() -> Changes:
     """Send fires that the server cannot refuse for their schedule's end."""
-    yield sending, "guard_headers", lambda _schedule, _sequence: ()
+    yield building, "guard_headers", lambda _schedule, _sequence: ()
 
 
 def rights_lent() -> Changes:
@@ -211,7 +210,7 @@ def never_open_again() -> Changes:
     def caught_up(self: StreamEngine, given: Any, now: int) -> None:
         original(self, given, now)
         if self.last_read and self.fires_stored:
-            self._course.firing.is_open = False
+            self._progress.is_draining = True
 
     yield StreamEngine, "_caught_up", caught_up
 
@@ -232,17 +231,17 @@ def ttl_of_fires_forgotten() -> Changes:
     def forgetful(base: bytes | None, pattern: Pattern, terms: Terms, *rest: Any) -> bytes | None:
         return fire_block(base, pattern, terms._replace(ttl=""), *rest)
 
-    yield sending, "fire_block", forgetful
+    yield building, "fire_block", forgetful
 
 
 def source_ignored() -> Changes:
     """Send the schedule's own message although its source holds a message."""
-    original = sending.assembled
+    original = building.assembled
 
     def without_source(held: Held, content: Any, _source: Any, *rest: Any, **more: Any) -> Any:
         return original(held, content, None, *rest, **more)
 
-    yield firing, "assembled", without_source
+    yield sending, "assembled", without_source
 
 
 def sampled_early() -> Changes:

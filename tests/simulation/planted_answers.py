@@ -8,10 +8,8 @@ from typing import Any
 
 from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.firing import identities, outcomes, sending
-from nats_scheduler.engine.firing import sending as firing
-from nats_scheduler.engine.firing.identities import Identities
-from nats_scheduler.engine.firing.proposals import Proposals
+from nats_scheduler.engine.firing import building, outcomes, sending
+from nats_scheduler.engine.firing.sending import Identities, Proposals
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import ContentRead, Input
@@ -76,12 +74,12 @@ def ended_by_what_lands() -> Changes:
 
 def schedule_expected_under_what_landed() -> Changes:
     """Have the guard expect the schedule itself, whatever has landed on it."""
-    original = sending.assembled
+    original = building.assembled
 
     def assembled(held: Held, *rest: Any, **more: Any) -> Any:
         return original(held, *rest, **{**more, "last": held.sequence})
 
-    yield firing, "assembled", assembled
+    yield sending, "assembled", assembled
 
 
 def blocked_identities_forgotten() -> Changes:
@@ -102,12 +100,12 @@ def duplicate_believed() -> Changes:
 
 def identity_changed_at_any_time() -> Changes:
     """Send a fire whose identity is taken under another one, also if its own one is free soon."""
-    yield identities, "free_soon", lambda *_args: None
+    yield sending, "free_soon", lambda *_args: None
 
 
 def identity_waited_for_at_any_time() -> Changes:
     """Wait for an identity that is taken until it is free."""
-    yield identities, "free_soon", lambda read, window, now: read.stored_by + window - now
+    yield sending, "free_soon", lambda read, window, now: read.stored_by + window - now
 
 
 def in_flight_sent_again() -> Changes:
@@ -127,7 +125,7 @@ def identity_in_process_given_up_unproven() -> Changes:
 
     def is_in_process(self: Identities, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         found = flight.in_process
-        if found is not None and found.fire is fire and now - found.since >= identities.IN_PROCESS_NS:
+        if found is not None and found.fire is fire and now - found.since >= sending.IN_PROCESS_NS:
             found.is_applied, found.asked_at = True, now
         return original(self, held, flight, fire, now)
 

@@ -4,8 +4,8 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 """
 
 from nats_scheduler.engine.firing import sending
-from nats_scheduler.engine.firing.elsewhere import Elsewhere
 from nats_scheduler.engine.firing.missed import OverdueRule
+from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.firing.sending import Firing
 from tests.judge.history import NEVER
 from tests.simulation.planted_division import Changes
@@ -29,4 +29,4 @@ def guard_believed_elsewhere() -> Changes:
 
 def found_elsewhere_ignored() -> Changes:
     """Send a fire although it was found in the other stream."""
-    yield Elsewhere, "_latest", lambda _self, _held, look: (look.first, None)
+    yield Outcomes, "_latest_found", lambda _self, _held, look: (look.first, None)

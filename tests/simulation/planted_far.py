@@ -3,8 +3,7 @@
 Its rule: a bug is one small change of the product, undone when the block of `tests.simulation.planted` ends.
 """
 
-from nats_scheduler.engine.holding.far_agenda import FarAgenda
-from nats_scheduler.engine.holding.subject_index import SubjectIndex
+from nats_scheduler.engine.holding.far import FarAgenda, SubjectIndex
 from tests.simulation.planted_division import Changes
 
 

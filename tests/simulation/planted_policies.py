@@ -89,7 +89,7 @@ def delayed_fire_settled() -> Changes:
         if held.fire_time > settled.through or not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
         if held.repeats:
-            self._outcomes.advance(held, held.next_fire(settled.through))
+            self._course.advance(held, held.next_fire(settled.through))
         else:
             self._purges.purge(held)
         return True
@@ -181,10 +181,10 @@ def finished_fire_not_noticed() -> Changes:
     """Take every fire that was asked about for unfinished."""
     original = Overlaps.answered
 
-    def answered(self: Overlaps, held: HeldWithPolicies, answer: Any, now: int) -> None:
+    def answered(self: Overlaps, held: HeldWithPolicies, answer: Any, now: int) -> Any:
         if isinstance(answer, FinishChecked) and not answer.unfinished:
             answer = replace(answer, unfinished=answer.request.through)
-        original(self, held, answer, now)
+        return original(self, held, answer, now)
 
     yield Overlaps, "answered", answered
 

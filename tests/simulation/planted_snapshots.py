@@ -9,14 +9,12 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from nats_scheduler.engine.holding.far import FarEntry
+from nats_scheduler.engine.holding.far import FarEntry, SubjectIndex
 from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
 from nats_scheduler.engine.holding.roster import Rows
-from nats_scheduler.engine.holding.subject_index import SubjectIndex
-from nats_scheduler.engine.inputs import SnapshotRestored
-from nats_scheduler.engine.removing.removals import Found, Removals
-from nats_scheduler.engine.snapshots import restoring
-from nats_scheduler.engine.snapshots.snapshots import Snapshots, Taking
+from nats_scheduler.engine.reading.admission import Found, Removals
+from nats_scheduler.engine.snapshots import snapshots
+from nats_scheduler.engine.snapshots.snapshots import Restoring, Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.runtime import continuity, snapshot_keeping, snapshot_reading
@@ -28,11 +26,11 @@ from tests.simulation.planted_division import Changes
 
 def tail_begins_too_late() -> Changes:
     """Leave out the first messages that are stored after the sequence of the snapshot."""
-    original = Snapshots.restored
+    original = Snapshots.begin_with
     late: set[int] = set()
 
-    def restored(self: Snapshots, given: SnapshotRestored, now: int) -> None:
-        original(self, given, now)
+    def begin_with(self: Snapshots, found: Restoring, now: int) -> None:
+        original(self, found, now)
         late.add(id(self))
 
     def followed_through(self: StreamEngine) -> int:
@@ -40,7 +38,7 @@ def tail_begins_too_late() -> Changes:
         late.discard(id(self.snapshots))
         return self.last_read + 2 * is_late
 
-    yield Snapshots, "restored", restored
+    yield Snapshots, "begin_with", begin_with
     yield StreamEngine, "followed_through", property(followed_through)
 
 
@@ -109,12 +107,12 @@ def rows_not_entered() -> Changes:
 
 def history_forgotten() -> Changes:
     """Know nothing of the fire before of a schedule with policies."""
-    yield restoring, "give_back", lambda _held, _history: None
+    yield snapshots, "give_back", lambda _held, _history: None
 
 
 def target_taken_for_one_of_the_stream() -> Changes:
     """Expect to read back the fires of a schedule whose target is in another stream."""
-    yield restoring, "HeldElsewhere", HeldWithPolicies
+    yield snapshots, "HeldElsewhere", HeldWithPolicies
 
 
 OF_SNAPSHOTS = (

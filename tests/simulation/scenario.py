@@ -96,7 +96,7 @@ class Scenario:
     """Whether the stream gets another leader at times while its replicas need long to agree.
 
     Only if there is one instance: two that fire at a handover, or by wrong clocks, may send a fire to one leader each.
-    And not with a forger: another leader frees the identities that it has blocked (`engine.firing.identities`).
+    And not with a forger: another leader frees the identities that it has blocked (`engine.firing.sending`).
     """
     lands: bool
     """Whether some schedules fire onto the subjects of others, which stay alive."""

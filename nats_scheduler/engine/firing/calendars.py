@@ -25,7 +25,7 @@ for others. Limit: an entry of a schedule that ended stays until there are twice
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import DONE, Stage
@@ -59,7 +59,6 @@ class Calendars:
         course: Course,
         purges: Purges,
         holdings: Holdings,
-        emit: Callable[[Action], None],
     ) -> None:
         """Know no calendar yet."""
         self._lifecycle = lifecycle
@@ -68,7 +67,7 @@ class Calendars:
         self._course = course
         self._purges = purges
         self._holdings = holdings
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._known = NOT_READ
         self._followed_until: int | None = None
         """Until when (ns) all edits were certainly received; None if they are."""
@@ -106,7 +105,7 @@ class Calendars:
 
     # -- what changes --------------------------------------------------------------------------------------------
 
-    def hold(self, held: HeldWithPolicies, *, is_live: bool) -> None:
+    def hold(self, held: HeldWithPolicies) -> None:
         """Begin with a schedule that was read just now and names a calendar: apply what is known."""
         for name in held.calendars:
             if name not in self._named:
@@ -117,7 +116,7 @@ class Calendars:
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
                 self._prune(name)
             if self._known.fault(name):
-                self._holdings.await_calendar(name, held.stored_at if is_live else None)
+                self._holdings.await_calendar(name, held.stored_at if self._lifecycle.progress.is_live else None)
                 self._holdings.waits_for_calendar(held, name)
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)

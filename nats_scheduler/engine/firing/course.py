@@ -1,4 +1,4 @@
-"""Bring one held schedule to its fire: read its content, re-check it when it may have changed, and retry.
+"""Bring one held schedule to its fire, and from there to the next one: read, re-check, retry, advance.
 
 The rules:
 
@@ -7,32 +7,29 @@ The rules:
 - An unknown outcome is concluded before anything else happens to the schedule.
 - A schedule in a shard of another holder is left to that holder. It is read here only if its fire is not read back for
   long, or purged if it is done, so that nothing stays held that the stream does not hold.
+- A schedule advances (`Course.advance`) once its fire is stored, or dropped by a policy: to its next fire or its end.
 
-Its fires are built and sent in `engine.firing`; what follows from their outcomes is in `engine.firing.outcomes`.
+Its fires are built and sent in `engine.firing.sending`; what an outcome says is in `engine.firing.outcomes`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 
-from nats_scheduler.engine.actions import Action, ReadContent, Report
-from nats_scheduler.engine.events import AttemptRefused
+from nats_scheduler.engine.actions import ReadContent, Report
+from nats_scheduler.engine.events import AttemptRefused, Ending, FiresMissed
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import size_of
-from nats_scheduler.engine.firing.missed import next_of_due
-from nats_scheduler.engine.firing.overlap import Overlaps
-from nats_scheduler.engine.firing.sending import (
-    BURST_IN_FLIGHT,
-    UNGUARDED_LOOK_AHEAD_NS,
-    Firing,
-    InFlight,
-    ServerLimits,
-)
+from nats_scheduler.engine.firing.missed import dropped_between, next_of_due
+from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
+from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
+from nats_scheduler.message.policies import MAKE_UP_ONCE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -123,6 +120,9 @@ UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 READ_GROUP_NS = 100 * MILLISECOND
 """What is due within so long is read together, in one write, unless the look-ahead is less than a second."""
 
+CONTENT_KEPT_NS = 10 * SECOND
+"""A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
+
 HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
 """How often a due schedule of another holder is read if that holder may hold back or skip its fires for any time."""
 
@@ -136,31 +136,27 @@ class Course:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        in_flight: InFlight,
         purges: Purges,
-        lifetimes: Lifetimes,
         rules: StreamRules,
         limits: ServerLimits,
-        emit: Callable[[Action], None],
     ) -> None:
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
         self._landed = lifecycle.landed
-        self._in_flight = in_flight
+        self._in_flight = lifecycle.in_flight
         self._contents = lifecycle.contents
         self._purges = purges
-        self._lifetimes = lifetimes
+        self._lifetimes = lifecycle.lifetimes
         self._limits = limits
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
         self._neglect = Neglect(lifecycle)
-        self.overlaps = Overlaps(lifecycle, rules, emit)
+        self.overlaps = Overlaps(lifecycle, rules)
         """Holds fires back until the one before is finished."""
-        self.overlaps.go_ahead = self._go_ahead
-        self.firing = Firing(lifecycle, in_flight, limits, emit, rolls_up_by_purge=rules.rolls_up_by_purge)
+        self.firing = Firing(lifecycle, limits, rolls_up_by_purge=rules.rolls_up_by_purge)
         """Builds and sends the fires of what this has brought so far."""
-        self.drop_due: Callable[[HeldWithPolicies, int], None] = _undroppable
-        """Goes on after the fires that are due and that a policy drops; set by `engine.firing.outcomes`."""
+        self.running_since: int | None = None
+        """When (ns) everything stored had been read for the first time."""
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -267,10 +263,113 @@ class Course:
             return
         if held.flight.stage is not Stage.HELD_BACK:
             self.overlaps.answered_too_soon(held.flight, answer)
-        elif self._ownership.is_ours(held):
-            self.overlaps.answered(held, answer, now)
-        else:
+        elif not self._ownership.is_ours(held):
             self.leave_to_holder(held, now)
+        else:
+            verdict = self.overlaps.answered(held, answer, now)
+            if verdict is Verdict.GO_AHEAD:
+                self._go_ahead(held, held.flight, now)
+            elif verdict is Verdict.SKIPPED:
+                self._pass_over(held, held.next_fire(held.fire_time))
+
+    # -- what follows --------------------------------------------------------------------------------------------
+
+    def advance(
+        self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
+    ) -> None:
+        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done.
+
+        `is_last` if the stored fire says that it is: an edit of a calendar does not change that any more.
+        """
+        flight = held.flight
+        if flight is not None and flight.missed_since is not None:
+            self._report_missed(held, flight.missed_since, held.fire_time)
+        if next_fire is None:
+            if not is_last and isinstance(held, HeldWithPolicies) and _may_be_left(held):
+                held.no_fire = NoFire.EXCEPTED
+                self._lifecycle.move(held, Stage.WAITING)
+                self.await_due(held)
+            elif held.ends_by_itself:
+                self._purges.purge(held, ending)
+            else:
+                self._lifecycle.end(held, Ending.EXHAUSTED)
+        else:
+            kept = None if flight is None else flight.content
+            pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
+            self._lifecycle.move(held, Stage.WAITING)
+            held.fire_time = next_fire
+            is_protected = self.firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
+            is_near = pause <= CONTENT_KEPT_NS and held.may_fire
+            if kept is not None and is_near and is_protected and self._contents.may_keep(kept):
+                self.keep_content(held, kept, pause)
+            else:
+                self.await_due(held)
+
+    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
+        """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
+        first = held.fire_time
+        if held.flight is not None and held.flight.missed_since is not None:
+            first, held.flight.missed_since = held.flight.missed_since, None
+        if held.repeats:
+            held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
+        if held.unreported is None:
+            held.unreported = first
+        if self._ownership.is_ours(held):
+            self._report_dropped(held, held.fire_time + 1)
+        self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
+        if held.flight is not None and held.flight.stage is Stage.DONE_ELSEWHERE:
+            self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
+
+    def _pass_over(self, held: Held, next_fire: int | None) -> None:
+        """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
+        if next_fire is None and held.ends_by_itself:
+            self._purges.purge(held, Ending.SKIPPED)
+        else:
+            self.advance(held, next_fire)
+
+    def join_late(self, held: Held, now: int) -> bool:
+        """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
+
+        It is read first: nobody noticed if it was removed while it waited.
+        Returns False if none of its fires is to come.
+        """
+        if held.send_time <= now and held.may_fire:
+            following = held.next_to_send(now) if held.repeats else None
+            if following is None:
+                self._purges.purge(held, Ending.MISSED_ITS_TIME)
+                return False
+            held.fire_time = following
+        self.await_due(held)
+        self.recheck_waiting(held)
+        return True
+
+    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
+        """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
+        if held.unreported is None:
+            return
+        if held.send_time_of(held.unreported) <= settled_through:
+            held.unreported = None
+        else:
+            is_done = held.flight is not None and held.flight.stage in DONE
+            self._report_dropped(held, held.fire_time + is_done)
+
+    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
+        """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
+        first, held.unreported = held.unreported, None
+        assert first is not None, "something was dropped"
+        dropped = dropped_between(held, first, before)
+        held.dropped += dropped
+        self._report_missed(held, first, None, dropped)
+
+    def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
+        """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
+        was_running = self.running_since is not None and first >= self.running_since
+        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
+        if isinstance(held, HeldWithPolicies):
+            missed = held.terms.policies.missed
+            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
+            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
+        self._emit(Report(event))
 
     # -- what may have changed -----------------------------------------------------------------------------------
 
@@ -304,6 +403,8 @@ class Course:
 
     def contact_regained(self, now: int) -> None:
         """Re-check samples, which have aged, and, without the guard, what may have been removed during the outage."""
+        if self.running_since is None:
+            self.running_since = now
         self._neglect.contact_regained(now)
         self.conditions_changed(now)
         self._purges.purge_returned(now)
@@ -509,5 +610,8 @@ def _read_at(send_time: int, ahead: int) -> int:
     return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 
 
-def _undroppable(held: HeldWithPolicies, _now: int) -> None:
-    raise AssertionError(f"{held.subject}: its fire is dropped, and no part goes on after it")
+def _may_be_left(held: Held) -> bool:
+    """Return whether an edit of a calendar may leave a later fire of a schedule of which its calendars leave none."""
+    if not isinstance(held, HeldWithPolicies) or not held.calendars or not held.repeats:
+        return False
+    return held.next_possible(held.fire_time) is not None

@@ -5,29 +5,28 @@ The rules:
 - *Store first, advance second, purge last*: a schedule advances only when its fire is stored.
 - An outcome for a schedule that is not held any more, or for an earlier flight, changes nothing.
 - That the server has a fire already is believed only if what is stored there is that fire: anybody can write its
-  identity. Otherwise the fire is published again; `engine.firing.identities` says under which identity.
+  identity. Otherwise the fire is published again; `engine.firing.sending` says under which identity.
 - During a burst only what the next fires need is done at once; what was stored is reported, and what is done is purged,
   after it.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
-from nats_scheduler.engine.actions import Action, ReadDuplicate, Report
-from nats_scheduler.engine.events import Ending, FireForged, FiresMissed, FireStored, FireUnknown
+from nats_scheduler.engine.actions import ReadDuplicate, Report
+from nats_scheduler.engine.events import FireForged, FireStored, FireUnknown
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.identities import Identities
-from nats_scheduler.engine.firing.missed import dropped_between
-from nats_scheduler.engine.firing.sending import BURST_LIMIT_NS, InFlight, ServerLimits
-from nats_scheduler.engine.holding.flight import DONE, Stage
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies, NoFire
-from nats_scheduler.engine.holding.lifecycle import FailingReports, Lifecycle
-from nats_scheduler.engine.holding.lifetimes import Lifetimes
+from nats_scheduler.engine.firing.sending import Identities
+from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
+from nats_scheduler.engine.holding.held import Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, FailingReports, Lifecycle
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
     DuplicateUnread,
+    FireLookedFor,
+    FireNotLookedFor,
     FiresStored,
     ProposalsApplied,
     ProposalsUnconfirmed,
@@ -36,15 +35,14 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.reading.landed import fault_of_duplicate, fault_of_generated
-from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
+from nats_scheduler.engine.reading.landed import fault_elsewhere, fault_of_duplicate, fault_of_generated
+from nats_scheduler.engine.removing.expiry import Expiry
+from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.fires import following_fire
 from nats_scheduler.message.genuine import names_end
-from nats_scheduler.message.policies import MAKE_UP_ONCE
-from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
 
 # What follows after a stored fire of a schedule with calendars: their days may have changed since it was built.
 #
@@ -69,21 +67,11 @@ def is_named_last(held: HeldWithPolicies, fire_time: int, message: StoredMessage
     return fire is not None and fire.fire_time == fire_time and fire.next_fire is None
 
 
-def may_be_left(held: Held) -> bool:
-    """Return whether an edit of a calendar may leave a later fire of a schedule of which its calendars leave none."""
-    if not isinstance(held, HeldWithPolicies) or not held.calendars or not held.repeats:
-        return False
-    return held.next_possible(held.fire_time) is not None
-
-
 SILENT_ATTEMPTS = 2
 """So often a fire is repeated if nothing can show that it was stored; then it is taken for stored.
 
 To go on would be to store it again, once the duplicate window is over.
 """
-
-CONTENT_KEPT_NS = 10 * SECOND
-"""A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
 
 ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
 """A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
@@ -97,43 +85,37 @@ class Outcomes:
 
     def __init__(
         self,
-        course: Course,
         lifecycle: Lifecycle,
-        in_flight: InFlight,
+        course: Course,
         purges: Purges,
-        lifetimes: Lifetimes,
+        expiry: Expiry | None,
         limits: ServerLimits,
-        emit: Callable[[Action], None],
-        expect: Callable[[Sequence[Fire]], None],
         *,
         moved: bool,
     ) -> None:
-        """Conclude fires; `expect` is called with those that were stored and are to be read back.
+        """Conclude fires; with `expiry` the stream's messages are removed by the sidecar when they expire.
 
         Fires are `moved` if the stream stores them on another subject than their target.
         """
         self._course = course
         self._firing = course.firing
-        course.drop_due = self.drop_due
-        course.overlaps.pass_over = self.pass_over
         self._lifecycle = lifecycle
         self._ownership = lifecycle.ownership
-        self._in_flight = in_flight
+        self._progress = lifecycle.progress
+        self._in_flight = lifecycle.in_flight
         self._purges = purges
+        self._expiry = expiry
         self._limits = limits
-        self._emit = emit
-        self.identities = Identities(lifecycle, course.firing, lifetimes, limits)
+        self._emit = lifecycle.emit
+        self.identities = Identities(lifecycle, course.firing, limits)
         """Under which identities fires are sent again."""
-        self._expect = expect
         self._moved = moved
-        self.overdue = self._firing.overdue
+        self._overdue = self._firing.overdue
         self._unreported: deque[Fire] = deque()
         """What was stored and is to be reported."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
-        self.running_since: int | None = None
-        """When (ns) everything stored had been read for the first time."""
-        self._failing = FailingReports(lifecycle.refusals, emit)
+        self._failing = FailingReports(lifecycle.refusals, lifecycle.emit)
 
     # -- acknowledgements ----------------------------------------------------------------------------------------
 
@@ -161,7 +143,7 @@ class Outcomes:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, 0, now)
                 following = following_by_calendars(held, fire)
-            self.advance(held, following, is_last=fire.next_fire is None)
+            self._course.advance(held, following, is_last=fire.next_fire is None)
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
@@ -233,24 +215,26 @@ class Outcomes:
             if held is not None and held.flight is not None and held.flight.fire is fire:
                 self._lifecycle.contents.drop(held.flight)
 
+    def _expect(self, fires: Sequence[Fire]) -> None:
+        """Expect to read back what was stored, and note when it expires if its headers are not read again."""
+        self._progress.expect(fires)
+        if self._expiry is not None:
+            self._expiry.fires_stored(fire for fire in fires if not self._progress.is_read_by_headers(fire))
+
     def is_stored(self, fire: Fire, outcome: Stored, now: int) -> None:
         """Advance the schedule of a fire that is stored."""
         fire.was_stored_before = outcome.duplicate
         self.were_stored(FiresStored((fire,), (outcome.sequence,)), now)
 
-    def is_not_stored(self) -> None:
-        """Note that a fire is not in flight any more, of which nothing follows here."""
-        self._in_flight.concluded()
-
     # -- what is read back ---------------------------------------------------------------------------------------
 
-    def read_back(self, generated: Generated, message: StoredMessage, is_live: bool, is_acknowledged: bool) -> bool:
+    def read_back(self, generated: Generated, message: StoredMessage, *, is_acknowledged: bool) -> bool:
         """Take a message that claims to be a fire of ours for it; returns whether it can be.
 
         One that `is_acknowledged` is ours. One that changes nothing is accepted.
         """
         held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
-        is_reported = is_live and self._ownership.is_ours_on(generated.schedule)
+        is_reported = self._progress.is_live and self._ownership.is_ours_on(generated.schedule)
         fault = ""
         if held is not None and not is_acknowledged:
             self._roll_up_again(held, generated, message)
@@ -264,7 +248,7 @@ class Outcomes:
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
         if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
-            self._emit(Report(self.overdue.read_back(generated, held, message)))
+            self._emit(Report(self._overdue.read_back(generated, held, message)))
         if held is not None:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
@@ -280,7 +264,7 @@ class Outcomes:
         if is_owed and not fault_of_generated(held, generated, message, moved=self._moved):
             self._purges.roll_up(message.subject, message.sequence - 1, held.shard)
 
-    def take_read_back(self, fire: Fire, *, is_live: bool) -> bool:
+    def take_read_back(self, fire: Fire) -> bool:
         """Do what `read_back` does for a fire of ours, and build nothing for it but the event.
 
         Does nothing, and returns False, if its schedule is not held or has policies.
@@ -288,8 +272,8 @@ class Outcomes:
         held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
         if held is None or held.is_treated:
             return False
-        if is_live and self._ownership.is_ours(held):
-            self._emit(Report(self.overdue.own(fire, held)))
+        if self._progress.is_live and self._ownership.is_ours(held):
+            self._emit(Report(self._overdue.own(fire, held)))
         self.was_fired(held, fire.fire_time, None)
         return True
 
@@ -299,106 +283,7 @@ class Outcomes:
         is_last = message is not None and isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
         if (fire_time >= held.read_back_threshold or is_last) and not is_done:
             self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
-            self.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
-
-    # -- what follows --------------------------------------------------------------------------------------------
-
-    def advance(
-        self, held: Held, next_fire: int | None, ending: Ending = Ending.FIRED, *, is_last: bool = False
-    ) -> None:
-        """Go on after a stored fire: to the next one, or to the purge of a schedule that is done.
-
-        `is_last` if the stored fire says that it is: an edit of a calendar does not change that any more.
-        """
-        flight = held.flight
-        if flight is not None and flight.missed_since is not None:
-            self._report_missed(held, flight.missed_since, held.fire_time)
-        if next_fire is None:
-            if not is_last and isinstance(held, HeldWithPolicies) and may_be_left(held):
-                held.no_fire = NoFire.EXCEPTED
-                self._lifecycle.move(held, Stage.WAITING)
-                self._course.await_due(held)
-            elif held.ends_by_itself:
-                self._purges.purge(held, ending)
-            else:
-                self._lifecycle.end(held, Ending.EXHAUSTED)
-        else:
-            kept = None if flight is None else flight.content
-            pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
-            self._lifecycle.move(held, Stage.WAITING)
-            held.fire_time = next_fire
-            is_protected = self._firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
-            is_near = pause <= CONTENT_KEPT_NS and held.may_fire
-            if kept is not None and is_near and is_protected and self._lifecycle.contents.may_keep(kept):
-                self._course.keep_content(held, kept, pause)
-            else:
-                self._course.await_due(held)
-
-    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
-        """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
-        first = held.fire_time
-        if held.flight is not None and held.flight.missed_since is not None:
-            first, held.flight.missed_since = held.flight.missed_since, None
-        if held.repeats:
-            held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
-        if held.unreported is None:
-            held.unreported = first
-        if self._ownership.is_ours(held):
-            self._report_dropped(held, held.fire_time + 1)
-        self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
-        if held.flight is not None and held.flight.stage is Stage.DONE_ELSEWHERE:
-            self._lifecycle.set_aside(held, now + OTHER_HOLDER_LIMIT_NS)  # its holder reports it first
-
-    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
-        """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
-        if held.unreported is None:
-            return
-        if held.send_time_of(held.unreported) <= settled_through:
-            held.unreported = None
-        else:
-            is_done = held.flight is not None and held.flight.stage in DONE
-            self._report_dropped(held, held.fire_time + is_done)
-
-    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
-        """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
-        first, held.unreported = held.unreported, None
-        assert first is not None, "something was dropped"
-        dropped = dropped_between(held, first, before)
-        held.dropped += dropped
-        self._report_missed(held, first, None, dropped)
-
-    def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
-        """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
-        was_running = self.running_since is not None and first >= self.running_since
-        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
-        if isinstance(held, HeldWithPolicies):
-            missed = held.terms.policies.missed
-            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
-            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
-        self._emit(Report(event))
-
-    def pass_over(self, held: Held, next_fire: int | None) -> None:
-        """Go on after fires that were not sent: to the next one, or to the purge of a schedule that is done."""
-        if next_fire is None and held.ends_by_itself:
-            self._purges.purge(held, Ending.SKIPPED)
-        else:
-            self.advance(held, next_fire)
-
-    def join_late(self, held: Held, now: int) -> bool:
-        """Begin with a schedule that had to wait for a place: what came due meanwhile is not made up.
-
-        It is read first: nobody noticed if it was removed while it waited.
-        Returns False if none of its fires is to come.
-        """
-        if held.send_time <= now and held.may_fire:
-            following = held.next_to_send(now) if held.repeats else None
-            if following is None:
-                self._purges.purge(held, Ending.MISSED_ITS_TIME)
-                return False
-            held.fire_time = following
-        self._course.await_due(held)
-        self._course.recheck_waiting(held)
-        return True
+            self._course.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
 
     def _advance_after(self, fire: Fire) -> None:
         """Advance the schedule of a fire that is stored, if it still waits for that."""
@@ -414,14 +299,77 @@ class Outcomes:
             if isinstance(held, HeldWithPolicies):
                 held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
                 following = following_by_calendars(held, fire)
-            self.advance(held, following, is_last=fire.next_fire is None)
+            self._course.advance(held, following, is_last=fire.next_fire is None)
+
+    # -- fires into other streams, after a look into these -------------------------------------------------------
+    #
+    # No follower reads such fires back, and the guard of a publish cannot name a message of another stream. So:
+    #
+    # - A schedule is read shortly before each of its fires, as all are on a server without the guard.
+    # - A fire that may be stored without our knowledge is looked for in the stream of its target before it is sent
+    #   (`Firing.send`): one of unknown outcome, one that is late, and one that came due before this instance could fire
+    #   it, since an earlier holder may have stored it and written no checkpoint since. What is stored after the look
+    #   is a matter of the duplicate window.
+    # - A later fire of the same schedule counts too: the instance that stored it has dealt with all before it.
+    #
+    # Cost: nothing for a fire in time; for one that is looked for, a look and another read of its schedule.
+    # Limit: what was removed from the other stream is not found.
+
+    def looked_for(self, look: FireLookedFor | FireNotLookedFor, now: int) -> None:
+        """Go on with a fire that was looked for: it is stored, or is to be sent, or this is not known yet."""
+        if isinstance(look, FireNotLookedFor):
+            outcome = look.refusal or Unknown(look.reason, may_be_stored=False)
+            self.concluded(PublishConcluded(look.fire, outcome), now)
+            return
+        fire, held = look.fire, self._lifecycle.awaiting(look.fire)
+        if not isinstance(held, HeldElsewhere) or held.flight is None:
+            self._in_flight.concluded()
+            return
+        latest, message = self._latest_found(held, look)
+        if message is not None:
+            held.flight.missed_since = _missed_between(held, latest, fire)
+        if message is not None and latest == fire.fire_time:
+            self.is_stored(fire, Stored(message.sequence, duplicate=True), now)
+            fire.stored_at = message.stored_at
+            return
+        self._in_flight.concluded()
+        if message is not None:
+            held.fire_is_stored(latest, message.sequence, message.stored_at)
+        if message is not None and latest > fire.fire_time:
+            self.was_fired(held, latest, message)
+        else:
+            self._was_not_found(held, held.flight, fire, now)
+
+    def _was_not_found(self, held: HeldElsewhere, flight: Flight, fire: Fire, now: int) -> None:
+        """Go on with a fire that another stream does not have: what is read of its schedule has aged meanwhile.
+
+        One that was not sent before may have become a make-up fire for a later time.
+        """
+        held.was_not_found(fire.fire_time, now)
+        if not self._ownership.is_ours(held):
+            self._course.leave_to_holder(held, now)
+            return
+        if not (flight.may_be_stored or fire.taken):  # built anew, it would have the identity again that is taken
+            flight.fire = None
+        self._course.read(held)
+
+    def _latest_found(self, held: Held, look: FireLookedFor) -> tuple[int, StoredMessage | None]:
+        """Return the fire time of the latest fire that was found and can be genuine, and it; None if there is none."""
+        latest: StoredMessage | None = None
+        fire_time = look.first
+        for message in look.found:
+            generated = read_generated(message.block)
+            if generated is None or generated[:2] != (held.subject, held.sequence) or generated.fire_time < fire_time:
+                continue
+            fault = fault_elsewhere(held, generated, message)
+            if not fault:
+                fire_time, latest = generated.fire_time, message
+                continue
+            claimed = generated.schedule, generated.sequence, generated.fire_time
+            self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
+        return fire_time, latest
 
     # -- reports -------------------------------------------------------------------------------------------------
-
-    def contact_regained(self, now: int) -> None:
-        """Note when everything had been read for the first time."""
-        if self.running_since is None:
-            self.running_since = now
 
     def report(self, now: int) -> bool:
         """Report what was stored, and advance after it; returns whether there is more, False while a burst lasts."""
@@ -432,7 +380,7 @@ class Outcomes:
             fire = self._unreported.popleft()
             self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
             if fire.is_elsewhere:
-                self._emit(Report(self.overdue.stored_elsewhere(fire, self._lifecycle.roster)))
+                self._emit(Report(self._overdue.stored_elsewhere(fire, self._lifecycle.roster)))
             self._advance_after(fire)
         return bool(self._unreported)
 
@@ -446,3 +394,12 @@ class Outcomes:
         """Whether a fire was sent that may be stored, and no answer says so; checks everything in progress."""
         flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
         return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
+
+
+def _missed_between(held: Held, latest: int, fire: Fire) -> int | None:
+    """Return the first fire time (ns) after the `latest` that is stored, for which a fire stands as well; None if none.
+
+    What was missed before that was reported by the instance that stored it.
+    """
+    first = held.next_fire(latest) if latest < fire.fire_time else None
+    return first if first is not None and first < fire.fire_time else None

@@ -20,9 +20,9 @@ Cost: one question for each fire of such a schedule. While it waits: an entry, a
 time that it has waited, between `FIRST_PAUSE_NS` and `LONGEST_PAUSE_NS`; no content is kept.
 """
 
-from collections.abc import Callable
+from enum import Enum
 
-from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedOut
 from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
@@ -49,22 +49,27 @@ MAX_SILENT_FAILURES = 3
 """So many questions in a row may fail before it is reported that a fire waits for an answer."""
 
 
+class Verdict(Enum):
+    """What becomes of a fire that was held back, once something was found out about the fire before."""
+
+    WAIT = "wait"
+    GO_AHEAD = "go ahead"
+    SKIPPED = "skipped"
+    """It was dropped, with all that is due."""
+
+
 class Overlaps:
     """The schedules of one stream whose fires have to wait for the fire before."""
 
-    def __init__(self, lifecycle: Lifecycle, rules: StreamRules, emit: Callable[[Action], None]) -> None:
+    def __init__(self, lifecycle: Lifecycle, rules: StreamRules) -> None:
         """Ask about the fires of a stream with these rules."""
         self._lifecycle = lifecycle
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._rules = rules
         self._next_turn = 0
         """When (ns) the next question about an unfinished fire may be asked."""
         self._read_at_start: int | None = None
         """The last sequence that was stored when everything had been read for the first time."""
-        self.go_ahead: Callable[[HeldWithPolicies, Flight, int], None]
-        """Goes on with a schedule whose fire may be sent; set by `engine.firing.course`."""
-        self.pass_over: Callable[[HeldWithPolicies, int | None], None]
-        """Goes on after fires that were skipped, to the next fire time; set by `engine.firing.outcomes`."""
 
     def caught_up(self, last_read: int) -> None:
         """Note that everything stored has been read, up to a sequence."""
@@ -109,30 +114,29 @@ class Overlaps:
         else:
             self._ask_in_turn(held, flight, before, now)
 
-    def answered(self, held: HeldWithPolicies, answer: FinishAnswer, now: int) -> None:
-        """Act on what was found out about the fire before."""
+    def answered(self, held: HeldWithPolicies, answer: FinishAnswer, now: int) -> Verdict:
+        """Act on what was found out about the fire before, and return what becomes of the fire that is due."""
         flight = held.flight
         before = None if flight is None else flight.before
         if flight is None or before is None or before.question != answer.request:
-            return
+            return Verdict.WAIT
         before.question = None
         if isinstance(answer, FinishUnchecked):
-            self._unanswered(held, flight, before, answer, now)
-            return
+            return self._unanswered(held, flight, before, answer, now)
         before.failures = 0
         self._note_fault(held, answer.fault)
         if not answer.unfinished:
             held.last_unfinished = 0
-            self._end(held, flight, before, now)
-            return
+            return self._end(held, before)
         held.last_unfinished = before.through
         before.after, before.stored_at = max(before.after, answer.unfinished - 1), answer.stored_at or before.stored_at
         if _is_timed_out(held, before, now):
-            self._time_out(held, flight, before, answer.unfinished, now)
-        elif held.terms.policies.overlap is Overlap.SKIP:
+            return self._time_out(held, before, answer.unfinished)
+        if held.terms.policies.overlap is Overlap.SKIP:
             self._skip(held, now)
-        else:
-            self._wait(held, flight, before, now + _pause(before, now))
+            return Verdict.SKIPPED
+        self._wait(held, flight, before, now + _pause(before, now))
+        return Verdict.WAIT
 
     def answered_too_soon(self, flight: Flight, answer: FinishAnswer) -> None:
         """Note that a schedule may ask again: its content is being read again, so it cannot act on this answer."""
@@ -189,25 +193,22 @@ class Overlaps:
 
     # -- what follows --------------------------------------------------------------------------------------------
 
-    def _end(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, now: int) -> None:
+    def _end(self, held: HeldWithPolicies, before: FireBefore) -> Verdict:
         """Let the schedule fire: the fire before is finished, or counts as finished."""
         before.is_over = True
         self._lifecycle.held_back.pop(held.sequence, None)
-        self.go_ahead(held, flight, now)
+        return Verdict.GO_AHEAD
 
-    def _time_out(
-        self, held: HeldWithPolicies, flight: Flight, before: FireBefore, unfinished: int, now: int, reason: str = ""
-    ) -> None:
+    def _time_out(self, held: HeldWithPolicies, before: FireBefore, unfinished: int, reason: str = "") -> Verdict:
         times = before.stored_at, held.fire_time
         self._emit(Report(FireTimedOut(held.subject, held.sequence, unfinished, *times, reason)))
-        self._end(held, flight, before, now)
+        return self._end(held, before)
 
     def _skip(self, held: HeldWithPolicies, now: int) -> None:
         """Drop everything that is due."""
         first = held.fire_time
         held.fire_time = self._latest_due(held, now)
         self._report_skipped(held, first, held.fire_time)
-        self.pass_over(held, held.next_fire(held.fire_time))
 
     def _choose_latest(self, held: HeldWithPolicies, now: int) -> None:
         """Let the latest fire that is due stand for all that waited."""
@@ -230,17 +231,17 @@ class Overlaps:
 
     def _unanswered(
         self, held: HeldWithPolicies, flight: Flight, before: FireBefore, answer: FinishUnchecked, now: int
-    ) -> None:
+    ) -> Verdict:
         if answer.after > before.after:
             before.after = answer.after
         else:
             before.failures += 1
         if _is_timed_out(held, before, now):
-            self._time_out(held, flight, before, before.through, now, answer.reason)
-            return
+            return self._time_out(held, before, before.through, answer.reason)
         if answer.denied or before.failures == MAX_SILENT_FAILURES:
             self._note_fault(held, answer.reason)
         self._wait(held, flight, before, now + min(_pause(before, now), UNKNOWN_BACK_OFF_LIMIT_NS))
+        return Verdict.WAIT
 
     def _note_fault(self, held: HeldWithPolicies, fault: str) -> None:
         """Report once why nothing can show that the fire before is finished."""

@@ -1,16 +1,15 @@
-"""Build the fires of schedules whose content was read, hand them out to be published, and wait before the next attempt.
+"""Send the fires of schedules whose content was read, once or again, and wait before the next attempt.
 
 The rules:
 
-- An unknown outcome is repeated with the same fire, and so with the same identity, unless `engine.firing.identities`
-  finds
-  that nothing is stored under that; a refusal stored nothing, so the next attempt may stand for later fires too
+- An unknown outcome is repeated with the same fire, and so with the same identity, unless `Identities` finds that
+  nothing is stored under that; a refusal stored nothing, so the next attempt may stand for later fires too
   (`engine.holding.lifecycle` says when).
 - A fire into another stream is looked for there before it is sent, if it may be stored there already: it was sent
   before, it was due before this instance could fire it, or it is late. What the stream drops as a duplicate ends with
   its window.
 - A fire that may be in flight already at the leader of a stream with replicas waits until that is concluded
-  (`engine.firing.proposals`).
+  (`Proposals`).
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
   policies `engine.firing.missed` says which of them is sent.
 
@@ -18,211 +17,148 @@ The rules:
 `engine.firing.outcomes`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence, Set
 
-from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, Report
+from nats_scheduler.engine.actions import Action, AwaitProposals, LookForFire, PublishFires, Report
 from nats_scheduler.engine.events import AttemptRefused, FireRefused
-from nats_scheduler.engine.fire import Fire, FireElsewhere
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
 from nats_scheduler.engine.firing.missed import OverdueRule, dropped_before
-from nats_scheduler.engine.firing.proposals import Proposals
-from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, Failing, Flight, Stage
+from nats_scheduler.engine.holding.flight import (
+    FIRST_BACK_OFF_NS,
+    UNKNOWN_BACK_OFF_LIMIT_NS,
+    Failing,
+    Flight,
+    InProcess,
+    Stage,
+)
 from nats_scheduler.engine.holding.held import Held, HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.inputs import NOT_PERMITTED, Refused
-from nats_scheduler.message.generated import (
-    REPORT_NAMES,
-    as_stored_natively,
-    fire_block,
-    guard_headers,
-    identity_header,
-    plain_fire_block,
-    report_headers,
-)
-from nats_scheduler.message.headers import MSG_ID, Header, header_value, without_headers
-from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.subjects import is_api_subject
+from nats_scheduler.engine.inputs import NOT_PERMITTED, DuplicateRead, ProposalsApplied, ProposalsUnconfirmed, Refused
+from nats_scheduler.engine.reading.landed import free_soon
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.message.generated import report_headers
+from nats_scheduler.message.headers import Header
+from nats_scheduler.message.identity import number_after
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-# Build a fire completely, so that only bytes are sent at its due time, and check whether the server would accept it.
+# What may be in flight at the leader is concluded before a fire is sent that may be stored without our knowledge.
 #
-# The rule: what would make the server close the connection, or what it would take for a request, is never sent. What
-# it would refuse is refused here, with its code and text, and costs no request. After the headers of ADR-51 come the
-# identity and, if the server supports it, the guard; they come first if the server would not find them there.
+# As the server does: the leader of a stream with replicas remembers what it has accepted and not applied. Whatever
+# changes who leads (a kill, a pause, a step-down) makes it forget the identities of that, also if the same node leads
+# again. The messages may be stored all the same: a fire that is sent again meanwhile is then stored twice, with the
+# same identity.
 #
-# Cost: some microseconds for a block of ten headers.
-
-MAX_BLOCK_BYTES = 65_535
-"""Largest header block the server stores (10097)."""
-
-MAX_TARGET_BYTES = 3_500
-"""Longest target that is sent: with our reply subject it stays under the server's control line of 4,096 bytes."""
-
-TARGET_TOO_LONG = Refused(
-    400, 10190, f"the target is longer than the {MAX_TARGET_BYTES} bytes that can be published to"
-)
-TARGET_IS_API_SUBJECT = Refused(
-    400, 10190, "the target is one of the server's own subjects, on which it takes requests"
-)
-HEADER_TOO_LARGE = Refused(400, 10097, "header size exceeds maximum allowed of 64k")
-NO_CODE = 400
-"""The code if no server has one for it."""
-IDENTITY_HIDDEN = Refused(
-    400, NO_CODE, "header names in its values would hide the identity or the guard of the fire from the server"
-)
-PAYLOAD_TOO_LARGE = 10054
-UNGUARDED_LOOK_AHEAD_NS = 50 * MILLISECOND
-"""Longest look-ahead if the server does not refuse a stale fire (2.10).
-
-The shorter, the smaller the window in which a removal can be missed.
-"""
-UNSAFE = b""
-"""The block of a fire that cannot be sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLimits:
-    """What the server supports and accepts."""
-
-    guard: bool
-    """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
-    max_payload: int = 1_048_576
-    """Bytes of headers and body together."""
-    look_ahead: int = 10 * SECOND
-    """How long (ns) before its due time the content of a fire is read."""
-    blocks_refused: bool = False
-    """What its guard refuses stays "in process" until the duplicate window ends (2.11, streams with replicas)."""
-    replicated: bool = False
-    """What the leader has accepted may not be applied yet, and another leader does not know of it."""
-    silent: bool = False
-    """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
-
-
-def assembled(
-    held: Held,
-    content: StoredMessage,
-    source: StoredMessage | None,
-    fire_time: int,
-    next_fire: int | None,
-    *,
-    guard: bool,
-    last: int | None = None,
-    taken: int = 0,
-    report: Sequence[Header] = (),
-    rolls_up_by_purge: bool = False,
-) -> Fire:
-    """Build the fire of a schedule from its message, `content`, or from the last message of its source.
-
-    `last` is the sequence that the guard expects on the schedule's subject, the schedule's own if it is None;
-    `taken` as for `fire_identity`; `report` is what the fire says of itself. With `rolls_up_by_purge` it does not say
-    that it rolls up its target.
-    """
-    last = held.sequence if last is None else last
-    identity = fire_identity(held.subject, held.sequence, fire_time, taken)
-    is_to_roll_up = rolls_up_by_purge and held.terms.rollup
-    terms = held.terms._replace(rollup=False) if is_to_roll_up else held.terms
-    named = held.pattern, terms, held.subject, next_fire
-    block = plain_fire_block(content.block, *named, identity, last) if guard and source is None and not report else None
-    if block is None:
-        base = as_stored_natively(content.block) if source is None else source.block
-        if report:
-            base = without_headers(base, REPORT_NAMES, ())
-        ours = [*report, identity_header(identity), *(guard_headers(held.subject, last) if guard else ())]
-        block = fire_block(base, *named, ours)
-    body = (source or content).body or b""
-    target = held.terms.target
-    stored_at = held.stored_at
-    kind = FireElsewhere if held.is_elsewhere else Fire
-    fire = kind(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
-    fire.taken, fire.is_to_roll_up = taken, is_to_roll_up
-    if held.jitters:
-        fire.delay = held.send_time_of(fire_time) - fire_time
-    return fire
-
-
-def with_another_identity(fire: Fire, taken: int) -> Fire:
-    """Return the same fire with another identity; `taken` as for `fire_identity`."""
-    before = header_value(fire.block, MSG_ID) or b""
-    identity = identity_header(fire_identity(fire.schedule, fire.sequence, fire.fire_time, taken))[1]
-    block = fire.block.replace(b"%b: %b\r\n" % (MSG_ID, before), b"%b: %b\r\n" % (MSG_ID, identity), 1)
-    return replace(fire, block=block, taken=taken)
-
-
-def refusal_of(fire: Fire, limits: ServerLimits) -> Refused | None:
-    """Return why a fire is not sent: the server would close the connection, take it for a request, or refuse it."""
-    if is_api_subject(fire.target):
-        return TARGET_IS_API_SUBJECT
-    if len(fire.target.encode("utf-8", "surrogateescape")) > MAX_TARGET_BYTES:
-        return TARGET_TOO_LONG
-    if len(fire.block) > MAX_BLOCK_BYTES:
-        return HEADER_TOO_LARGE
-    if not fire.block:
-        return IDENTITY_HIDDEN
-    size = len(fire.block) + len(fire.body)
-    if size > limits.max_payload:
-        described = f"message of {size} bytes exceeds the server's max_payload of {limits.max_payload}"
-        return Refused(400, PAYLOAD_TOO_LARGE, described)
-    return None
-
-
-# How many fires are in flight, how many more may be, and whether there is a burst.
+# The rules, for streams with replicas:
 #
-# The rule: no fire is published beyond the cap, whatever made it due: its time, an answer that arrived late, a retry.
-# While a burst lasts, what can wait does: reports of what was stored, purges, removals.
+# - A fire that may be stored already is sent only after the leader has applied all that it had accepted, asked after
+#   the last attempt was concluded: then it is stored, and its identity known, or it never will be.
+# - It may be stored already if an attempt has an unknown outcome, or if it was due before this instance could fire it:
+#   another instance, or an earlier life of this one, may have sent it.
+# - One question serves all fires that wait.
+# - If the leader can never be asked (`deny_purge`, a missing permission), fires are sent as without replicas.
 #
-# Cost: an addition for each fire.
+# Cost: nothing for a fire that is stored at once; one request for all that have to wait. Limit: a fire that two
+# instances send at its time, while a shard is handed over, is not in question for either of them.
 
-MAX_IN_FLIGHT = 256
-"""Most fires in flight at once: enough that server and sidecar need not wait for each other.
-
-A cancel cannot stop a fire that is in flight: of 3,000 cancelled when they were due, 600 were stored after their
-cancels, and with twice as many in flight 1,500; a burst takes hardly less time.
-"""
-
-BURST_IN_FLIGHT = 64
-"""More fires in flight than this are a burst."""
-
-BURST_LIMIT_NS = 30 * SECOND
-"""What lasts longer is no burst but the usual load: fires to a distant server, many each second."""
-
-MAX_WAITING_IN_BURST = 200_000
-"""If more than this waits, some of it is done although a burst lasts."""
+ASKED_AGAIN_LIMIT_NS = 400 * MILLISECOND
+"""Longest wait before a question that was not answered is asked again: *Live* promises that fires resume within 3 s."""
 
 
-class InFlight:
-    """The fires of one stream that are in flight."""
+PROOF_AGE_LIMIT_NS = 3 * SECOND
+"""If the question to the leader was asked longer ago, it is asked again: the stream may have another leader."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._burst_since: int | None = None
 
-    @property
-    def room(self) -> int:
-        """How many more fires may be published; no more than 0 if the next have to wait for outcomes."""
-        return MAX_IN_FLIGHT - self.count
+class Proposals:
+    """The questions to the leader of one stream, one at a time, and what they have proven."""
 
-    def begun(self) -> None:
-        """Count a fire that was handed out to be published."""
-        self.count += 1
+    def __init__(self, lifecycle: Lifecycle, *, is_replicated: bool) -> None:
+        self._lifecycle = lifecycle
+        self._emit = lifecycle.emit
+        self._is_replicated = is_replicated
+        self.begun = 0
+        """How many questions were asked."""
+        self._confirmed = 0
+        """The number of the last one that was confirmed."""
+        self._begun_at = self._confirmed_at = 0
+        """When (ns) the last one was asked, and the last one that was confirmed."""
+        self._able_since = [0] * SHARDS
+        """How many had been asked when this instance became able to fire for each shard."""
+        self._is_impossible = False
+        self._failures = 0
+        self._asked: list[InProcess] = []
+        self._to_ask: list[InProcess] = []
+        """Identities in process about which to ask next."""
+        self._asked_for: dict[int, tuple[Held, Fire]] = {}
+        """The schedules whose fires wait for the answer, by sequence."""
+        self._waiting: dict[int, tuple[Held, Fire]] = {}
+        """Those for which it is asked next: what they have sent was concluded after the last question."""
+        self._is_open = False
+        """Whether a question is not answered."""
 
-    def concluded(self, count: int = 1) -> None:
-        """Count the outcomes of so many fires."""
-        self.count -= count
+    def caught_up(self) -> None:
+        """Note that all that is stored has been read: what was due before may be in flight, from another instance."""
+        self._is_impossible = False
+        self.gained(range(SHARDS))
 
-    def is_burst(self, waiting: int, now: int) -> bool:
-        """Return whether a burst keeps what waits, so much of it, from being done."""
-        if self.count <= BURST_IN_FLIGHT:
-            self._burst_since = None
+    def gained(self, shards: Iterable[int]) -> None:
+        """Note that these shards are held from now on."""
+        for shard in shards:
+            self._able_since[shard] = self.begun
+
+    def proves(self, now: int) -> bool:
+        """Return whether a repeated attempt proves that nothing is stored any more under an identity in process.
+
+        It was sent after all was applied that had been accepted before, by the same leader unless that was long ago.
+        """
+        is_asked = self._is_replicated and not self._is_impossible
+        return is_asked and now - self._confirmed_at <= PROOF_AGE_LIMIT_NS
+
+    def is_unconcluded(self, held: Held, flight: Flight, *, may_be_sent_by_others: bool) -> bool:
+        """Return whether the fire of a schedule may be in flight at the leader."""
+        if not self._is_replicated or self._is_impossible or held.is_elsewhere:
             return False
-        if self._burst_since is None:
-            self._burst_since = now
-        return waiting <= MAX_WAITING_IN_BURST and now - self._burst_since < BURST_LIMIT_NS
+        since = -1 if flight.unconcluded is None else flight.unconcluded
+        if may_be_sent_by_others:
+            since = max(since, self._able_since[held.shard])
+        return self._confirmed <= since
 
-    def clock_stepped_back(self, by: int) -> None:
-        """Keep a burst as long as it was although the wall clock shows `by` ns less than before."""
-        if self._burst_since is not None:
-            self._burst_since -= by
+    def wait(self, held: Held, fire: Fire, now: int) -> None:
+        """Wake a schedule when what may be in flight is concluded."""
+        self._waiting[held.sequence] = held, fire
+        self.ask_next(now)
+
+    def ask_about(self, found: InProcess, now: int) -> None:
+        """Ask about an identity in process; `answered` returns it."""
+        self._to_ask.append(found)
+        self.ask_next(now)
+
+    def answered(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> list[InProcess]:
+        """Wake what waited for this answer, and return the identities in process that were asked about."""
+        asked, self._asked, self._is_open = self._asked, [], False
+        is_confirmed = isinstance(answer, ProposalsApplied)
+        if is_confirmed:
+            self._confirmed, self._confirmed_at, self._failures = self.begun, self._begun_at, 0
+        else:
+            self._failures += 1
+            self._is_impossible = isinstance(answer, ProposalsUnconfirmed) and answer.is_final
+        wait = 0 if is_confirmed else min(FIRST_BACK_OFF_NS << min(self._failures - 1, 20), ASKED_AGAIN_LIMIT_NS)
+        waited, self._asked_for = self._asked_for, {}
+        for held, _fire in waited.values():
+            if held.flight is not None and held.flight.stage is Stage.BACKING_OFF:
+                self._lifecycle.roster.wake(held, now + wait)
+        return asked
+
+    def ask_next(self, now: int) -> None:
+        """Ask about what waits, unless the last question is still open."""
+        if self._is_open or not (self._to_ask or self._waiting):
+            return
+        self._asked, self._to_ask = self._to_ask, []
+        self._asked_for, self._waiting = self._waiting, {}
+        self._is_open = True
+        self.begun, self._begun_at = self.begun + 1, now
+        fire = self._asked[0].fire if self._asked else next(iter(self._asked_for.values()))[1]
+        self._emit(AwaitProposals(fire))
 
 
 UNLOOKED_LIMIT_NS = 2 * SECOND
@@ -241,30 +177,37 @@ class Firing:
     def __init__(
         self,
         lifecycle: Lifecycle,
-        in_flight: InFlight,
         limits: ServerLimits,
-        emit: Callable[[Action], None],
         *,
         rolls_up_by_purge: bool,
     ) -> None:
         self._rolls_up_by_purge = rolls_up_by_purge
         self._lifecycle = lifecycle
         self._landed = lifecycle.landed
-        self._in_flight = in_flight
+        self._in_flight = lifecycle.in_flight
+        self._progress = lifecycle.progress
         self._limits = limits
-        self._emit = emit
+        self._emit = lifecycle.emit
         self._handed_out: list[Fire] = []
-        self.proposals = Proposals(lifecycle, emit, is_replicated=limits.replicated)
+        self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
         """What may be in flight at the leader."""
         self.overdue = OverdueRule()
         """Since when this instance can fire."""
-        self.is_open = False
-        """Whether a fire may begin; set by the engine."""
+
+    def caught_up(self, now: int) -> None:
+        """Note that all that is stored has been read by `now` (ns)."""
+        self.overdue.caught_up(now)
+        self.proposals.caught_up()
+
+    def gained(self, shards: Set[int], now: int) -> None:
+        """Note that these shards are held from `now` (ns) on."""
+        self.overdue.gained(shards, now)
+        self.proposals.gained(shards)
 
     @property
     def may_publish(self) -> bool:
         """Whether a fire may begin now."""
-        return self.is_open and self._in_flight.room > 0
+        return self._progress.is_open and self._in_flight.room > 0
 
     def is_guarded(self, held: Held) -> bool:
         """Return whether the server refuses a fire of a schedule that is not stored any more."""
@@ -406,3 +349,124 @@ def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
         return ()
     missed = dropped_before(held, fire_time, flight.missed_since)
     return report_headers(held.pattern, fire_time, held.previous_fire, missed)
+
+
+# The identity under which a fire is sent again if its own one cannot be had.
+#
+# Two things keep a fire from an identity. A forged message has it (`engine.reading.landed`); or the server keeps it
+# although no message has it: "in process".
+# As the server does: the leader of a stream with replicas records an identity when it receives a message, before it
+# checks and proposes it. What is refused then leaves its identity in process until the duplicate window ends, also if
+# another client sent it (`test_a_refused_message_keeps_its_identity_in_process`).
+#
+# The rules:
+#
+# - All instances take the same way from one identity to the next (`message.identity.number_after`). So a fire that
+#   one of them stored under another identity is a duplicate for the next one, which comes the same way.
+# - An identity is given up only if no message that the server has received can be stored under it any more. A refusal
+#   by the guard shows that. "In process" does not: the replicas may still be agreeing on the message. But a message
+#   that was received before is applied before one that was received later. So the leader is asked to apply all that
+#   it has accepted, and an identity that is in process after that belongs to nothing that is still to come
+#   (`test_what_was_accepted_before_is_applied_before`).
+# - For a short time nothing is asked, because most of what is in process is being stored by another instance.
+# - A fire that is refused for another reason than the guard, such as a full stream, begins with its first identity
+#   again. It may be refused for longer than the server keeps that, and then the first one is free again for every
+#   instance. Each such refusal blocks an identity, so the next one is tried later each time.
+#
+# Cost: nothing for a fire that is stored at once; three requests to the server for each identity that is given up.
+# Limit: another leader does not have the identities that the one before kept, and an instance that has not received a
+# fire with another identity stores it again then. So it may if it sends the first identity at the end of the window.
+
+IN_PROCESS_NS = 250 * MILLISECOND
+"""For so long the first identity of a fire may be in process before the leader is asked: replicas agree sooner."""
+
+IN_PROCESS_LIMIT_NS = 2 * SECOND
+"""The longest such time; it doubles with each refusal. *Live* promises that fires resume within 3 s."""
+
+MAX_GIVEN_UP_AT_ONCE = 8
+"""After so many identities of a fire in a row the leader is asked as late as for the first one."""
+
+
+class Identities:
+    """The identities of one stream's fires that are sent again."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        firing: Firing,
+        limits: ServerLimits,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._firing = firing
+        self._lifetimes = lifecycle.lifetimes
+        self._limits = limits
+
+    # -- a forged message has it ---------------------------------------------------------------------------------
+
+    def is_forged(self, held: Held, flight: Flight, read: DuplicateRead, now: int) -> None:
+        """Send a fire whose identity another message has: under another one, or under its first one once it is free.
+
+        Another one is sent now or not at all: later, the first one may be free.
+        """
+        fire = read.fire
+        wait = free_soon(read, self._lifetimes.duplicate_window, now)
+        number = flight.number_of(fire.fire_time)  # not 0 if a refusal has blocked the first one
+        if wait is None and self._firing.may_publish:
+            number = number_after(fire.taken, fire.sequence, read.sequence)
+        fire = self._renumbered(flight, fire, number)
+        if wait is None:
+            self._firing.repeat(held, flight, fire, now)
+        else:
+            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
+
+    # -- the server keeps it in process --------------------------------------------------------------------------
+
+    def is_in_process(self, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
+        """Take the answer that an identity is in process; returns whether the fire is sent under the next one now."""
+        if fire.is_elsewhere:
+            return False
+        found = flight.in_process
+        is_first = found is None or found.fire is not fire
+        if found is None or found.fire is not fire:
+            found = flight.in_process = InProcess(fire, since=now)
+        is_next = 0 < flight.given_up <= MAX_GIVEN_UP_AT_ONCE
+        limit = 0 if is_next else min(IN_PROCESS_NS << min(flight.refusals, 20), IN_PROCESS_LIMIT_NS)
+        is_proven = found.is_applied and now - found.asked_at <= PROOF_AGE_LIMIT_NS
+        if not is_first and now - found.since >= limit:
+            is_proven = is_proven or self._firing.proposals.proves(now)
+        if is_proven and self._firing.may_publish:
+            flight.block(fire)
+            flight.given_up += 1
+            fire = self._renumbered(flight, fire, flight.number_of(fire.fire_time))
+            self._firing.repeat(held, flight, fire, now)
+            return True
+        found.is_applied = False
+        if not found.is_asked and now - found.since >= limit:
+            found.is_asked, found.asked_at = True, now
+            self._firing.proposals.ask_about(found, now)
+        return False
+
+    def applied(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> None:
+        """Send fires once more, now that all is applied that came before: the answers decide."""
+        for found in self._firing.proposals.answered(answer, now):
+            self._is_applied(found, isinstance(answer, ProposalsApplied), now)
+        self._firing.proposals.ask_next(now)
+
+    def _is_applied(self, found: InProcess, is_confirmed: bool, now: int) -> None:
+        held = self._lifecycle.active(found.fire.sequence)
+        flight = None if held is None else held.flight
+        if held is None or flight is None or flight.in_process is not found:
+            return
+        # What is in flight may have been answered before.
+        is_to_be_sent = flight.fire is found.fire and flight.stage in (Stage.BACKING_OFF, Stage.READING)
+        found.is_applied = is_confirmed and is_to_be_sent
+        found.is_asked = False
+        if found.is_applied and flight.stage is Stage.BACKING_OFF:
+            self._lifecycle.roster.wake(held, now)
+
+    def _renumbered(self, flight: Flight, fire: Fire, number: int) -> Fire:
+        """Return the fire with the identity of this number, under which it is sent from now on."""
+        flight.fire = fire = with_another_identity(fire, number)
+        flight.refusal = refusal_of(fire, self._limits)
+        return fire

@@ -1,31 +1,331 @@
 """Schedules that are far from their next fire, as numbers and bytes: nearly all of a million are.
 
 A schedule that waits for a fire of next month needs no object. It is packed here, into a place of its row
-(`engine.holding.roster`), and becomes an object again before its time comes, or when a message concerns it
-(`engine.holding.roster`).
+(`engine.holding.roster`), and becomes an object again before its time comes, or when a message concerns it.
+`SubjectIndex` finds the place of a subject, `FarAgenda` the places that become near, and `FarRow` has what is there.
 
 The rule: what is unpacked is equal to what was packed. What cannot be packed stays an object: a schedule whose policies
 need more than its definition, one in progress, one with a fire time after 2262, and texts that are too long or contain
 the separator.
 
-Cost: 41 bytes for each schedule, the bytes of its subject, target and source, and of an `@at` that is not written as it
-is printed; 2 µs to pack or to unpack. A row is 256 schedules; its texts take at most 64 KB.
+Cost: 41 bytes for each schedule, about ten for its entry in the index and 4 for that in the agenda, the bytes of its
+subject, target and source, and of an `@at` that is not written as it is printed; 2 µs to pack or to unpack, about one
+to find a subject. A row is 256 schedules; its texts take at most 64 KB.
 """
 
 from __future__ import annotations
 
+import heapq
+import struct
+import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.policies import Policies
 from nats_scheduler.schedule.patterns import At, Pattern
+
+# The place of each subject among millions, without an object for each.
+#
+# The places are in buckets, by a hash of their subjects. A bucket is bytes that are searched for a hash, so that few
+# subjects are compared that are not the one that is asked for.
+#
+# The rule: buckets are divided one at a time as the number of places grows (linear hashing), so that no call takes
+# long. They are not joined again: what is left of one that became empty is some hundred bytes.
+
+BUCKET_LENGTH = 48
+"""A bucket is divided if there are more places for each bucket than this, on average."""
+
+BUCKETS_PER_UNIT = 512
+"""Buckets that are removed in one unit of work."""
+
+_PLACE_BITS = 32
+_PLACE = (1 << _PLACE_BITS) - 1
+_ENTRY_BYTES = 8
+_HASH_BYTES = 4
+_HASH_AT = _HASH_BYTES if sys.byteorder == "little" else 0
+"""Where the hash begins in an entry."""
+
+
+class SubjectIndex:
+    """The places of subjects; each subject is there at most once."""
+
+    def __init__(self, subject_at: Callable[[int], bytes]) -> None:
+        """`subject_at` returns the subject at a place that was added."""
+        self._subject_at = subject_at
+        self._buckets = [bytearray()]
+        """Those of the subjects whose hashes end alike: for each the hash and behind it the place, as one number."""
+        self._mask = 0
+        """The bits of a hash that tell the buckets apart; for those that were divided since, one bit more counts."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, subject: bytes, place: int) -> None:
+        """Add the place of a subject that is not there."""
+        self.add_hashed(subject_hash(subject), place)
+
+    def add_hashed(self, hashed: int, place: int) -> None:
+        """Add the place of a subject with this hash that is not there."""
+        bucket = self._bucket(hashed)
+        bucket += (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, sys.byteorder)
+        self._count += 1
+        if self._count > BUCKET_LENGTH * len(self._buckets):
+            self._divide()
+
+    def make_room(self, count: int) -> None:
+        """Prepare an empty index for so many subjects, so that no bucket has to be divided."""
+        assert not self._count, "the index is empty"
+        wanted = count // BUCKET_LENGTH
+        self._mask = (1 << wanted.bit_length()) - 1
+        self._buckets = [bytearray() for _ in range(self._mask + 1)]
+
+    def fill(self, hashes: array[int], first: int) -> None:
+        """Add subjects with these hashes, at one place after the other from `first` on.
+
+        None of them is there; there is room for them.
+        """
+        buckets, mask, count = self._buckets, self._mask, len(hashes)
+        halves = array("I", bytes(count * _ENTRY_BYTES))
+        halves[_HASH_AT // _HASH_BYTES :: 2] = hashes
+        halves[1 - _HASH_AT // _HASH_BYTES :: 2] = array("I", range(first, first + count))
+        entries = struct.unpack(f"{_ENTRY_BYTES}s" * count, halves)
+        for hashed, entry in zip(hashes, entries, strict=True):
+            buckets[hashed & mask] += entry
+        self._count += count
+
+    def twice(self) -> Iterator[bytes | None]:
+        """Yield each subject that is there twice, and None after each unit of work."""
+        for number, bucket in enumerate(self._buckets):
+            entries = _entries(bucket)
+            if len({entry >> _PLACE_BITS for entry in entries}) != len(entries):
+                subjects = [self._subject_at(entry & _PLACE) for entry in entries]
+                yield from (subject for subject in set(subjects) if subjects.count(subject) > 1)
+            if number % BUCKETS_PER_UNIT == 0:
+                yield None
+
+    def find(self, subject: bytes) -> int | None:
+        """Return the place of a subject; None if it is not there."""
+        return self.find_hashed(subject_hash(subject), subject)
+
+    def find_hashed(self, hashed: int, subject: bytes) -> int | None:
+        """Return the place of a subject with this hash; None if it is not there."""
+        bucket = self._bucket(hashed)
+        at = self._position(bucket, hashed, subject)
+        return None if at < 0 else _place(bucket, at)
+
+    def pop(self, subject: bytes) -> int | None:
+        """Remove a subject and return its place; None if it is not there."""
+        hashed = subject_hash(subject)
+        bucket = self._bucket(hashed)
+        at = self._position(bucket, hashed, subject)
+        if at < 0:
+            return None
+        place = _place(bucket, at)
+        bucket[at : at + _ENTRY_BYTES] = bucket[-_ENTRY_BYTES:]
+        del bucket[-_ENTRY_BYTES:]
+        self._count -= 1
+        return place
+
+    def emptied(self) -> Iterator[None]:
+        """Remove all, and yield after each unit of work."""
+        while len(self._buckets) > 1:
+            del self._buckets[max(len(self._buckets) - BUCKETS_PER_UNIT, 1) :]
+            yield
+        self._buckets, self._mask, self._count = [bytearray()], 0, 0
+
+    def _bucket(self, hashed: int) -> bytearray:
+        """Return the bucket for a hash."""
+        number = hashed & (2 * self._mask + 1)
+        return self._buckets[number if number < len(self._buckets) else hashed & self._mask]
+
+    def _position(self, bucket: bytearray, hashed: int, subject: bytes) -> int:
+        """Return where the entry of a subject is in its bucket, -1 if it is not there."""
+        wanted = hashed.to_bytes(_HASH_BYTES, sys.byteorder)
+        found = bucket.find(wanted)
+        while found >= 0:
+            # A hash may also be found in the bytes of a place, or of two entries.
+            at = found - _HASH_AT
+            if at % _ENTRY_BYTES == 0 and self._subject_at(_place(bucket, at)) == subject:
+                return at
+            found = bucket.find(wanted, found + 1)
+        return -1
+
+    def _divide(self) -> None:
+        """Divide the next bucket into itself and a new one at the end."""
+        if len(self._buckets) > 2 * self._mask + 1:
+            self._mask = 2 * self._mask + 1
+        bit = self._mask + 1
+        number = len(self._buckets) - bit
+        before, moving = _entries(self._buckets[number]), bit << _PLACE_BITS
+        self._buckets[number] = bytearray(array("Q", [entry for entry in before if not entry & moving]))
+        self._buckets.append(bytearray(array("Q", [entry for entry in before if entry & moving])))
+
+
+def _entries(bucket: bytearray) -> array[int]:
+    entries = array("Q")
+    entries.frombytes(bucket)
+    return entries
+
+
+def _place(bucket: bytearray, at: int) -> int:
+    """Return the place in the entry that begins at a position."""
+    return int.from_bytes(bucket[at : at + _ENTRY_BYTES], sys.byteorder) & _PLACE
+
+
+# When the far schedules of one stream become near: their places, in spans by the instants of their wakes.
+#
+# The rule: a place is entered in the span of its wake, and stays there if its schedule is fetched and woken at
+# another time, or removed. Such an entry is stale, and is skipped when its span comes. Whenever an entry becomes
+# stale, a few others are looked at and removed if they are stale, so that at most about a third of them are, and no
+# call takes long.
+#
+# A span becomes near when the one before it begins. Its entries are handed out a piece at a time, so that a burst is
+# near again long before it is due. A row that is filled at once has one entry, in the span of its earliest wake. When
+# that becomes near, the row is handed out as a whole, and its places are entered: a start with millions enters few.
+
+LOOKED_AT = 4
+"""Entries that are looked at when one becomes stale."""
+
+MIN_ORDER_LENGTH = 1024
+"""Numbers of spans that are gone are kept up to so many."""
+
+_NO_SPAN = -1
+
+
+class FarAgenda:
+    """The spans of the far schedules."""
+
+    def __init__(self, bits: int) -> None:
+        """Begin empty; a span is 2 to the power of `bits` nanoseconds."""
+        self._bits = bits
+        self.spans: dict[int, array[int]] = {}
+        """The places of the schedules that are woken in each span, by the number of the span."""
+        self._rows: dict[int, array[int]] = {}
+        """The first places of the rows whose earliest wake is in each span, by the number of the span."""
+        self._looked_at: dict[int, int] = {}
+        """Which entry of a span is looked at next, to see whether it is stale; the first one if it is not here."""
+        self.order: list[int] = []
+        """The numbers of the spans, as a heap; some may be gone. Empty: nothing is far."""
+        self._near_through = 0
+        """The number of the last span that is near."""
+
+    def comes_to(self, now: int) -> None:
+        """Note the time (ns): the current span and the next one are near."""
+        near = (now >> self._bits) + 1
+        if near > self._near_through:
+            self._near_through = near
+
+    def is_far(self, instant: int) -> bool:
+        """Return whether a schedule that is woken at an instant (ns) is far."""
+        return instant >> self._bits > self._near_through
+
+    def add(self, place: int, wake: int) -> None:
+        """Enter the place of a schedule that is woken at `wake` (ns)."""
+        number = wake >> self._bits
+        (self.spans.get(number) or self._new_span(number)).append(place)
+
+    def add_row(self, first: int, wakes: array[int]) -> None:
+        """Enter a row, which begins with the place `first`, of schedules that are woken at these instants (ns)."""
+        number = min(wakes) >> self._bits
+        rows = self._rows.get(number)
+        if rows is None:
+            rows = self._rows[number] = array("I")
+            self._begins(number)
+        rows.append(first)
+
+    def _new_span(self, number: int) -> array[int]:
+        """Return the places of a span that begins: it has none yet."""
+        places = self.spans[number] = array("I")
+        self._begins(number)
+        return places
+
+    def _begins(self, number: int) -> None:
+        heapq.heappush(self.order, number)
+        if len(self.order) > 2 * (len(self.spans) + len(self._rows)) + MIN_ORDER_LENGTH:
+            self.order[:] = sorted(self.spans.keys() | self._rows.keys())
+
+    def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
+        """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""
+        number = wake >> self._bits
+        places = self.spans.get(number)
+        if places is None:
+            return
+        at = self._looked_at.get(number, 0)
+        for _ in range(min(LOOKED_AT, len(places))):
+            at %= len(places)
+            known = wake_of(places[at])
+            if known is not None and known >> self._bits == number:
+                at += 1
+                continue
+            last = places.pop()
+            if at < len(places):
+                places[at] = last
+            elif not places:
+                self._end_span(number)
+                return
+        self._looked_at[number] = at
+
+    def unpacking_of(self, wake: int) -> int:
+        """Return when (ns) a far schedule that is woken at `wake` (ns) becomes near."""
+        return ((wake >> self._bits) - 1) << self._bits
+
+    def next_unpacking(self) -> int | None:
+        """Return when (ns) the next schedules become near."""
+        number = self._first()
+        return None if number is None else (number - 1) << self._bits
+
+    def take(self, most: int) -> array[int]:
+        """Take some places out of the first span, if it is near; some may be stale."""
+        number = self._first_near()
+        places = self.spans.get(number)
+        if places is None:
+            return array("I")
+        rest = max(len(places) - most, 0)
+        taken = places[rest:]
+        del places[rest:]
+        if not places:
+            self._end_span(number)
+        return taken
+
+    def take_row(self) -> int | None:
+        """Take a row out of the first span, if it is near; returns its first place, and all places are to be added."""
+        number = self._first_near()
+        rows = self._rows.get(number)
+        if rows is None:
+            return None
+        first = rows.pop()
+        if not rows:
+            del self._rows[number]
+        return first
+
+    def _end_span(self, number: int) -> None:
+        del self.spans[number]
+        self._looked_at.pop(number, None)
+
+    def near_through(self, now: int) -> int:
+        """Return the last instant (ns) up to `now` before which nothing is left to be taken."""
+        number = self._first()
+        return now if number is None else min(now, (number << self._bits) - 1)
+
+    def _first_near(self) -> int:
+        """Return the number of the first span if it is near; else one that no span has."""
+        number = self._first()
+        return _NO_SPAN if number is None or number > self._near_through else number
+
+    def _first(self) -> int | None:
+        while self.order and self.order[0] not in self.spans and self.order[0] not in self._rows:
+            heapq.heappop(self.order)
+        return self.order[0] if self.order else None
+
 
 # The texts of the far schedules of one row: bytes behind each other, and where those of each place are.
 #

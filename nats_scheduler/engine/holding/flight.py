@@ -126,7 +126,7 @@ class FireBefore:
 
 @dataclass(slots=True)
 class InProcess:
-    """What is known of an identity of which the server answers that it is in process (`engine.firing.identities`)."""
+    """What is known of an identity of which the server answers that it is in process (`engine.firing.sending`)."""
 
     fire: Fire
     """The fire with this identity."""
@@ -172,7 +172,7 @@ class Flight:
     blocked: tuple[int, int] | None = None
     """The fire time whose first identity the server keeps for nothing, and the number of the one to use; None: none."""
     in_process: InProcess | None = None
-    """What is known of an identity that is in process (`engine.firing.identities`)."""
+    """What is known of an identity that is in process (`engine.firing.sending`)."""
     forgery: int = 0
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
@@ -185,7 +185,7 @@ class Flight:
     may_be_stored: bool = False
     """Whether `fire` may be stored although no answer said so."""
     unconcluded: int | None = None
-    """How many questions had been asked (`engine.firing.proposals`) when an attempt ended of which the outcome is
+    """How many questions had been asked (`engine.firing.sending`) when an attempt ended of which the outcome is
     unknown."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
@@ -211,7 +211,7 @@ class Flight:
     def refused(self, fire: Fire, *, by_guard: bool, blocks: bool) -> None:
         """Note that a fire was refused; by the guard the server `blocks` its identity.
 
-        After any other refusal the first identity is tried again (`engine.firing.identities`).
+        After any other refusal the first identity is tried again (`engine.firing.sending`).
         """
         if not by_guard:
             self.refusals, self.given_up, self.blocked = self.refusals + 1, 0, None

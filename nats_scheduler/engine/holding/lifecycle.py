@@ -1,9 +1,10 @@
-"""The schedules for which something is in progress: their stages, and their ends.
+"""The schedules for which something is in progress: whose they are, their stages, their refusals, and their ends.
 
 The rules:
 
 - `Lifecycle.move` is the only function that changes a stage, and it asserts the table of `engine.holding.flight`.
 - `Lifecycle.end` is the only function that stops holding a schedule, and it reports why.
+- `Ownership` alone knows which shards are ours, `InFlight` how many fires are in flight, `Refusals` which are refused.
 
 Cost: two dictionary entries for each schedule in progress.
 """
@@ -11,6 +12,7 @@ Cost: two dictionary entries for each schedule in progress.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import (
@@ -33,12 +35,67 @@ from nats_scheduler.engine.holding.flight import (
     Stage,
 )
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.reading.landed import Landed
-from nats_scheduler.engine.sharing.ownership import Ownership
+from nats_scheduler.engine.reading.progress import Progress
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+# Which shards of a stream are ours to fire, and what is noticed about those of other holders.
+#
+# A holder may be alive and unable to fire. So it is noted here when a schedule of another holder came due and no fire
+# of it was read back, and when our own user was denied what a holder has to do; `engine.sharing.leases` decides what
+# follows. Cost: a set look-up for each question.
+
+
+class Denied(NamedTuple):
+    """The last thing that a holder has to do and that our user may not."""
+
+    at: int
+    shard: int
+    reason: str
+
+
+class Ownership:
+    """The shards of one stream that this instance holds."""
+
+    def __init__(self, *, reads_all: bool) -> None:
+        """Begin as the only holder; `reads_all` is False if the fires of other holders cannot be read back."""
+        self.reads_all = reads_all
+        self.shards = ALL_SHARDS
+        """The shards whose schedules are ours to fire; set by `engine.sharing.holdings`."""
+        self.denied: Denied | None = None
+        """What was denied to our user last, of what is ours to do."""
+        self.neglected: dict[int, int] = {}
+        """Of shards of other holders, the send time (ns) of a schedule that came due and was not read back."""
+        self.last_fired = [0] * SHARDS
+        """The last send time (ns) of each shard of which a fire was read back."""
+
+    def is_ours(self, held: Held) -> bool:
+        """Return whether a schedule is ours to fire."""
+        return held.shard in self.shards
+
+    def is_ours_on(self, subject: str) -> bool:
+        """Return whether what is stored on a subject is ours to report, to fire and to purge."""
+        return shard_of(subject) in self.shards
+
+    def deny(self, held: Held, reason: str, now: int) -> None:
+        """Note that our user may not do what the holder of a schedule has to do."""
+        if self.is_ours(held):
+            self.denied = Denied(now, held.shard, reason)
+
+    def neglect(self, held: Held) -> None:
+        """Note that a schedule of another holder is due and that no fire of it was read back."""
+        self.neglected[held.shard] = held.send_time
+
+    def excuse(self, held: Held) -> None:
+        """Discard that note: the schedule has advanced, or is not held any more."""
+        if self.neglected and self.neglected.get(held.shard) == held.send_time:
+            del self.neglected[held.shard]
+
 
 # The schedules whose fires the server refuses at the moment, by reason, and which of them retries next.
 #
@@ -190,6 +247,65 @@ class Refusals:
             self._roster.wake(reason.members[reason.probe], at)
 
 
+# How many fires are in flight, how many more may be, and whether there is a burst.
+#
+# The rule: no fire is published beyond the cap, whatever made it due: its time, an answer that arrived late, a retry.
+# While a burst lasts, what can wait does: reports of what was stored, purges, removals.
+#
+# Cost: an addition for each fire.
+
+MAX_IN_FLIGHT = 256
+"""Most fires in flight at once: enough that server and sidecar need not wait for each other.
+
+A cancel cannot stop a fire that is in flight: of 3,000 cancelled when they were due, 600 were stored after their
+cancels, and with twice as many in flight 1,500; a burst takes hardly less time.
+"""
+
+BURST_IN_FLIGHT = 64
+"""More fires in flight than this are a burst."""
+
+BURST_LIMIT_NS = 30 * SECOND
+"""What lasts longer is no burst but the usual load: fires to a distant server, many each second."""
+
+MAX_WAITING_IN_BURST = 200_000
+"""If more than this waits, some of it is done although a burst lasts."""
+
+
+class InFlight:
+    """The fires of one stream that are in flight."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._burst_since: int | None = None
+
+    @property
+    def room(self) -> int:
+        """How many more fires may be published; no more than 0 if the next have to wait for outcomes."""
+        return MAX_IN_FLIGHT - self.count
+
+    def begun(self) -> None:
+        """Count a fire that was handed out to be published."""
+        self.count += 1
+
+    def concluded(self, count: int = 1) -> None:
+        """Count the outcomes of so many fires."""
+        self.count -= count
+
+    def is_burst(self, waiting: int, now: int) -> bool:
+        """Return whether a burst keeps what waits, so much of it, from being done."""
+        if self.count <= BURST_IN_FLIGHT:
+            self._burst_since = None
+            return False
+        if self._burst_since is None:
+            self._burst_since = now
+        return waiting <= MAX_WAITING_IN_BURST and now - self._burst_since < BURST_LIMIT_NS
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep a burst as long as it was although the wall clock shows `by` ns less than before."""
+        if self._burst_since is not None:
+            self._burst_since -= by
+
+
 class Lifecycle:
     """The stages of one stream's schedules."""
 
@@ -197,23 +313,33 @@ class Lifecycle:
         self,
         roster: Roster,
         ownership: Ownership,
+        lifetimes: Lifetimes,
         landed: Landed,
-        emit: Callable[[Action], None],
         contents: Contents,
+        progress: Progress,
+        emit: Callable[[Action], None],
     ) -> None:
+        """Begin with what all parts of the engine share; `emit` takes what is to be done."""
         self.roster = roster
-        self.contents = contents
-        """The bytes of what was read for fires, and what waits for room."""
         self.ownership = ownership
+        self.lifetimes = lifetimes
+        """When the stream removes its schedules by itself."""
         self.landed = landed
         """What landed on the subjects of schedules, which is forgotten with them."""
+        self.contents = contents
+        """The bytes of what was read for fires, and what waits for room."""
+        self.progress = progress
+        """How far the stream has been read."""
+        self.in_flight = InFlight()
+        """How many fires are in flight."""
+        self.emit = emit
+        """Has something done, or reports it."""
         self.refusals = Refusals(roster)
         """The schedules whose fires the server refuses."""
         self.held_back: dict[int, Held] = {}
         """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.overlap`)."""
         self.aside: dict[int, Held] = {}
         """Those of other holders that are due, and those that are done and could not be purged, by sequence."""
-        self._emit = emit
         self._active: dict[int, Held] = {}
         """Those whose next fire is in progress, by sequence."""
         self._unready: dict[int, Held] = {}
@@ -253,9 +379,9 @@ class Lifecycle:
         self.discard(held)
         self.roster.remove(held.subject)
         if self.ownership.is_ours(held):
-            self._emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
+            self.emit(Report(ScheduleEnded(held.subject, held.sequence, ending)))
             if is_lost(held, ending):
-                self._emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
+                self.emit(Report(ScheduleLost(held.subject, held.sequence, held.fire_time, ending)))
 
     def discard(self, held: Held) -> None:
         """Discard what is in progress for a schedule that ends or is replaced, and report the fire that is lost."""
@@ -263,11 +389,11 @@ class Lifecycle:
         if flight is not None and flight.failing is not None and self.ownership.is_ours(held):
             code, description, _since = flight.failing
             first = held.fire_time if flight.missed_since is None else flight.missed_since
-            self._emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
+            self.emit(Report(FiresDropped(held.subject, held.sequence, first, code, description)))
         elif flight is not None and flight.before is not None and self._is_lost_waiting(held, flight):
             count = max(held.count(held.fire_time - 1, flight.before.asked_at), 1)
             overlap = held.terms.policies.overlap
-            self._emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
+            self.emit(Report(FiresSkipped(held.subject, held.sequence, held.fire_time, count, overlap)))
         self._clear(held)
         self.landed.forget(held)
         self.contents.forget(held.sequence)

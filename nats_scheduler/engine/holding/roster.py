@@ -24,10 +24,17 @@ from array import array
 from collections.abc import Container, Iterable, Iterator
 from typing import ClassVar, NamedTuple
 
-from nats_scheduler.engine.holding.far import FarColumns, FarEntry, FarRow, Kinds, Window, kind_and_text_of
-from nats_scheduler.engine.holding.far_agenda import FarAgenda
+from nats_scheduler.engine.holding.far import (
+    FarAgenda,
+    FarColumns,
+    FarEntry,
+    FarRow,
+    Kinds,
+    SubjectIndex,
+    Window,
+    kind_and_text_of,
+)
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_PLACE, NO_WAKE, Held
-from nats_scheduler.engine.holding.subject_index import SubjectIndex
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
 

@@ -6,7 +6,7 @@ The rules:
 - A rejection is reported once, by the holder of its shard, when everything stored has been read.
 - A paused schedule is read again some time after a request that names it, and after the end of its lifetime. It is
   discarded if it is gone.
-- What is removed in another way is discarded a moment after it is known (`engine.removing.removals`).
+- What is removed in another way is discarded a moment after it is known (`engine.reading.admission`).
 
 Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule.
 """
@@ -19,11 +19,10 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Action, ReadContent, Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
-from nats_scheduler.engine.firing.sending import BURST_IN_FLIGHT
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
+from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import ContentRead, RemovalRequested
-from nats_scheduler.engine.sharing.ownership import Ownership
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import decoded, header_value
@@ -94,10 +93,11 @@ MAX_CHECKS_PER_STEP = 64
 class Inactive:
     """The rejected and paused schedules of one stream."""
 
-    def __init__(self, ownership: Ownership, lifetimes: Lifetimes, emit: Callable[[Action], None]) -> None:
-        self._ownership = ownership
-        self._lifetimes = lifetimes
-        self._emit = emit
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._ownership = lifecycle.ownership
+        self._lifetimes = lifecycle.lifetimes
+        self._progress = lifecycle.progress
+        self._emit = lifecycle.emit
         self.rejected: dict[str, Rejected] = {}
         """By subject, as is `paused`."""
         self.paused: dict[str, PausedSchedule] = {}
@@ -123,10 +123,10 @@ class Inactive:
         known = self.on(subject)
         return 0 if known is None else known.sequence
 
-    def reject(self, rejected: Rejected, *, is_live: bool) -> None:
-        """Keep a rejection, and report it if it is ours and the engine `is_live`."""
+    def reject(self, rejected: Rejected) -> None:
+        """Keep a rejection, and report it if it is ours and everything stored has been read."""
         self.rejected[rejected.subject] = rejected
-        if is_live and self._ownership.is_ours_on(rejected.subject):
+        if self._progress.is_live and self._ownership.is_ours_on(rejected.subject):
             self.report(rejected)
 
     def report(self, rejected: Rejected) -> None:

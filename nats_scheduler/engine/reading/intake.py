@@ -8,21 +8,16 @@ The rule: the last message on a subject counts; reading a message again changes 
 Cost: some microseconds for a message that concerns a schedule, a fraction of one for any other.
 """
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from itertools import islice
-from typing import NamedTuple
-
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import held_schedule
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
+from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_message, rejected_paused
+from nats_scheduler.engine.reading.progress import reading_of
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
@@ -34,133 +29,54 @@ from nats_scheduler.message.runs import MessageRun
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
-# Fires that were acknowledged and not read back yet, by their sequences in the stream.
-#
-# What is stored under an acknowledged sequence is known, so its headers need not be read again; and what follows from
-# it can wait until a burst is over. Of a large burst nothing is read back at all: the follower says that what is
-# stored up to some sequence is ours. The rules:
-#
-# - Only within one contact, and only if the subject is the target; any other message is read as a stranger's.
-# - What was acknowledged is stored. Once a message after it was read, it is not expected any more: it was rolled up,
-# consumed or deleted before the follower read it.
-#
-# Cost: an entry a fire, without its body and headers, until it is read back. Limit: `MAX_EXPECTED` fires.
-
-MAX_EXPECTED = 10_000
-"""Fires that are expected at most: a follower that is further behind reads them."""
-
-
-class Sightings:
-    """The fires of one stream that are to be read back."""
-
-    def __init__(self) -> None:
-        self.expected: dict[int, Fire] = {}
-        """What is to be read back, by sequence."""
-        self.matched: deque[Fire] = deque()
-        """What was read back, in the order of the stream."""
-
-    def expect(self, fires: Iterable[Fire], last_read: int) -> None:
-        """Expect those of these fires that were stored after what was read last."""
-        expected = self.expected
-        for fire in islice(fires, MAX_EXPECTED - len(expected)):
-            if fire.stored_as > last_read:
-                expected[fire.stored_as] = fire
-
-    def match(self, message: StoredMessage) -> bool:
-        """Match a message to an acknowledged fire; return whether it matched."""
-        known = self.expected.pop(message.sequence, None)
-        if known is None or known.target != message.subject:
-            return False
-        known.stored_at = message.stored_at
-        self.matched.append(known)
-        return True
-
-    def pass_by(self, through: int) -> None:
-        """Match what is expected up to a sequence without its message, as stored when it was acknowledged.
-
-        A fire that was acknowledged out of the order of the stream waits for those before it.
-        """
-        expected = self.expected
-        while expected and (first := next(iter(expected))) <= through:
-            self.matched.append(expected.pop(first))
-
-    @staticmethod
-    def reading_of(fire: Fire) -> tuple[Reading, StoredMessage]:
-        """Return what one of `matched` says, and the message."""
-        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
-        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
-        return Reading(generated=generated), message
-
-    def discard(self) -> None:
-        """Expect nothing: the next contact may be with another stream of the same name."""
-        self.expected.clear()
-
-
 MAX_READ_BACK_PER_STEP = 256
 """So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
-
-
-class Readers(NamedTuple):
-    """What a message is shown to."""
-
-    lifecycle: Lifecycle
-    course: Course
-    lifetimes: Lifetimes
-    outcomes: Outcomes
-    purges: Purges
-    admission: Admission
-    inactive: Inactive
-    misnaming: Misnaming
-    sightings: Sightings
-    expiry: Expiry | None
 
 
 class Intake:
     """The messages of one stream."""
 
-    def __init__(self, reader: MessageReader, readers: Readers, *, reads_all: bool) -> None:
-        """Read messages; `reads_all` is False if some may be gone, or under others, before they are read."""
+    def __init__(
+        self,
+        reader: MessageReader,
+        lifecycle: Lifecycle,
+        course: Course,
+        outcomes: Outcomes,
+        purges: Purges,
+        admission: Admission,
+        inactive: Inactive,
+        misnaming: Misnaming,
+        expiry: Expiry | None,
+    ) -> None:
+        """Show what `reader` finds to the parts that act on it."""
         self._reader = reader
-        self._lifecycle = readers.lifecycle
-        self._roster = readers.lifecycle.roster
-        self._landed = readers.lifecycle.landed
-        self._course = readers.course
-        self._lifetimes = readers.lifetimes
-        self._outcomes = readers.outcomes
-        self._purges = readers.purges
-        self._admission = readers.admission
-        self._inactive = readers.inactive
-        self._misnaming = readers.misnaming
-        self._sightings = readers.sightings
-        self._expiry = readers.expiry
-        self._reads_all = reads_all
-        self.is_live = False
-        """Whether everything stored has been read; set by the engine."""
-        self.last_read = 0
-        """The highest stream sequence read so far."""
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._landed = lifecycle.landed
+        self._lifetimes = lifecycle.lifetimes
+        self._progress = lifecycle.progress
+        self._course = course
+        self._outcomes = outcomes
+        self._purges = purges
+        self._admission = admission
+        self._inactive = inactive
+        self._misnaming = misnaming
+        self._expiry = expiry
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
-        self.last_message: StoredMessage | None = None
-        """The message with the highest sequence that was read."""
 
     def read(self, given: MessagesRead, now: int) -> None:
         """Take messages in the order of the stream."""
-        messages = given.messages
+        messages, progress = given.messages, self._progress
         if not (type(messages) is MessageRun and self._means_nothing(messages)):
             for message in messages:
-                if not self._sightings.expected or not self._sightings.match(message):
+                if not progress.expected or not progress.match(message):
                     self.take(message, now)
-        if messages and (last := messages[-1]).sequence > self.last_read:
-            self.last_message = last
-            self.last_read = last.sequence
-        if given.through > self.last_read:
-            self.last_read = given.through
-        if self._sightings.expected:
-            self._sightings.pass_by(self.last_read)
+        progress.were_read(messages, given.through)
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""
-        if not run.is_ordinary or self._sightings.expected or not self._misnaming.noted.keys().isdisjoint(run.subjects):
+        if not run.is_ordinary or self._progress.expected or not self._misnaming.noted.keys().isdisjoint(run.subjects):
             return False
         if self._inactive and any(map(self._inactive.on, run.subjects)):
             return False
@@ -197,25 +113,15 @@ class Intake:
         if self._inactive.at(given.subject) == given.sequence:
             self._admission.discard(given.subject)
 
-    def expect(self, fires: Sequence[Fire]) -> None:
-        """Expect to read back what was stored, and note when it expires if its headers are not read again."""
-        if self._reads_all:
-            self._sightings.expect(fires, self.last_read)
-        else:
-            self._sightings.matched.extend(fires)
-        if self._expiry is not None:
-            expected = self._sightings.expected
-            self._expiry.fires_stored(fire for fire in fires if not self._reads_all or fire.stored_as in expected)
-
     def take_matched(self, now: int) -> bool:
         """Take fires of ours that were read back; returns whether there are more."""
-        matched, take = self._sightings.matched, self._outcomes.take_read_back
+        matched, take = self._progress.matched, self._outcomes.take_read_back
         expires, inactive, on = self._expiry is not None, self._inactive, self._roster.on
         for _ in range(min(MAX_READ_BACK_PER_STEP, len(matched))):
             fire = matched.popleft()
             lands = expires or bool(inactive) or on(fire.target) is not None
-            if lands or not take(fire, is_live=self.is_live):
-                reading, message = self._sightings.reading_of(fire)
+            if lands or not take(fire):
+                reading, message = reading_of(fire)
                 self._apply(reading, message, now, is_acknowledged=True)
         return bool(matched)
 
@@ -234,14 +140,14 @@ class Intake:
         else:
             self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
-            is_reported = self.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
+            is_reported = self._progress.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
             self._misnaming.found(message, self._reader.misnamed, is_reported=is_reported)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
         """Act on what a message says; a fire that `is_acknowledged` is one of ours."""
         expires = None if self._expiry is None else self._expiry.take(message)
         generated = reading.generated
-        if generated is not None and not self._outcomes.read_back(generated, message, self.is_live, is_acknowledged):
+        if generated is not None and not self._outcomes.read_back(generated, message, is_acknowledged=is_acknowledged):
             reading = self._reader.read_as_published(message)
         if reading.beside is not None and self._purges.rolls_up:
             self._roll_up_as_requested(reading.beside, message)
@@ -306,13 +212,13 @@ class Intake:
                 self._admission.supersede(subject, sequence, Version(before.sequence, before.stored_at))
         resumed = paused.resumed
         if isinstance(resumed, Rejection):
-            self._inactive.reject(rejected_paused(message, resumed, paused.dialect), is_live=self.is_live)
+            self._inactive.reject(rejected_paused(message, resumed, paused.dialect))
         else:
             ends = self._lifetimes.expiry(message, expires)
             self._inactive.pause(PausedSchedule(subject, sequence, stored_at, ends, *resumed))
 
     def _reject(self, rejection: Rejection, message: StoredMessage, now: int) -> None:
-        if not self.is_live and not has_schedule_header(message.block, self._reader.dialects):
+        if not self._progress.is_live and not has_schedule_header(message.block, self._reader.dialects):
             # A wrong cancel of long ago, or what a native server generated before a downgrade: of no interest now.
             self._overwritten(message, has_landed=False, now=now)
             return
@@ -324,7 +230,7 @@ class Intake:
         if self._inactive.at(message.subject) < message.sequence:
             self._admission.discard(message.subject)
             rejected = rejected_message(message, rejection, self._reader.dialects)
-            self._inactive.reject(rejected, is_live=self.is_live)
+            self._inactive.reject(rejected)
 
     def _cancel(self, schedule: str, message: StoredMessage) -> None:
         held = self._roster.on(schedule)

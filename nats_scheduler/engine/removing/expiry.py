@@ -24,12 +24,13 @@ import heapq
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from nats_scheduler.engine.actions import Action, RemoveExpired, Report
+from nats_scheduler.engine.actions import RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import ExpiryConcluded
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
+from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.reading import expiry_of, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
@@ -88,13 +89,12 @@ class ExpiryAgenda:
 class Expiry:
     """What expires on one stream."""
 
-    def __init__(self, dialects: Sequence[Dialect], emit: Callable[[Action], None]) -> None:
+    def __init__(self, dialects: Sequence[Dialect], lifecycle: Lifecycle) -> None:
         self._dialects = dialects
-        self._emit = emit
+        self._ownership = lifecycle.ownership
+        self._emit = lifecycle.emit
         self._agendas = [ExpiryAgenda() for _ in range(SHARDS)]
         self._asked: dict[int, int] = {}
-        self.shards = ALL_SHARDS
-        """The shards whose messages are ours to remove."""
         self._refused = False
         self._attempts = 0
         self._paused_until = 0
@@ -118,7 +118,7 @@ class Expiry:
     def remove_due(self, now: int, is_needed: Callable[[int], bool]) -> None:
         """Request the removal of what has expired; a message that `is_needed` for a fire waits for another second."""
         for shard, agenda in enumerate(self._agendas):
-            if shard in self.shards:
+            if shard in self._ownership.shards:
                 self._remove_due(shard, agenda, now, is_needed)
             else:
                 agenda.discard(now - OTHER_HOLDER_REMOVAL_LIMIT_NS)
@@ -137,7 +137,7 @@ class Expiry:
 
     def next_wake(self) -> int | None:
         """Return the earliest instant (ns) with something to remove; None if an answer has to arrive first."""
-        dues = [due for shard in self.shards if (due := self._agendas[shard].next_due()) is not None]
+        dues = [due for shard in self._ownership.shards if (due := self._agendas[shard].next_due()) is not None]
         if not dues or self.in_flight >= MAX_REMOVALS_IN_FLIGHT:
             return None
         return max(min(dues), self._paused_until)
@@ -145,7 +145,7 @@ class Expiry:
     def concluded(self, conclusion: ExpiryConcluded, now: int) -> None:
         """Discard a message that is gone, or note it again."""
         self.in_flight -= 1
-        shard = self._asked.pop(conclusion.sequence, min(self.shards, default=0))
+        shard = self._asked.pop(conclusion.sequence, min(self._ownership.shards, default=0))
         if conclusion.refused:
             self._give_up(conclusion)
         elif conclusion.failure is not None:

@@ -26,18 +26,20 @@ Cost: one check of each schedule in progress when shards change hands, and some 
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import nsmallest
 from itertools import chain, islice
 
+from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldElsewhere, HeldWithPolicies, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, Version
+from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
 
@@ -63,12 +65,11 @@ NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 class Holdings:
     """The shards held on one stream, and the checkpoints at which their schedules begin."""
 
-    def __init__(self, lifecycle: Lifecycle, course: Course, outcomes: Outcomes, purges: Purges) -> None:
+    def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges) -> None:
         self._lifecycle = lifecycle
         self._roster = lifecycle.roster
         self._ownership = lifecycle.ownership
         self._course = course
-        self._outcomes = outcomes
         self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
         self._settled_through = NOTHING_SETTLED.through
@@ -117,7 +118,7 @@ class Holdings:
         else:
             if isinstance(held, HeldElsewhere):
                 held.was_fired_by_others()
-            self._outcomes.advance(held, held.next_to_send(through))
+            self._course.advance(held, held.next_to_send(through))
         return True
 
     def _begin_backlog(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
@@ -136,7 +137,7 @@ class Holdings:
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
             held.is_known = True
         elif self._ownership.reads_all and not held.is_elsewhere:
-            since = self._outcomes.running_since
+            since = self._course.running_since
             held.is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:
             since = self._held_since[held.shard]
@@ -145,7 +146,7 @@ class Holdings:
     def _report_dropped(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
         """Report what its holder was to drop before this instance took a schedule over."""
         if held.unreported is not None and self._ownership.is_ours(held):
-            self._outcomes.took_over(held, settled.through if _had_read(settled, held) else -1)
+            self._course.took_over(held, settled.through if _had_read(settled, held) else -1)
 
     def await_calendar(self, name: str, through: int | None) -> None:
         """Note that a calendar is not known: the schedules that name it are settled up to `through` (ns) only.
@@ -182,8 +183,7 @@ class Holdings:
         for shard in shards - before:
             self._held_since[shard] = now
         self._purges.take_over(shards - before)
-        self._outcomes.overdue.gained(shards - before, now)
-        self._course.firing.proposals.gained(shards - before)
+        self._course.firing.gained(shards - before, now)
         for name, through in self._calendars.items():
             self._calendars[name] = min([through, *self._settled_of(name, shards - before)])
         changed = before ^ shards
@@ -277,3 +277,145 @@ def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
     """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
     is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
     return held.sequence <= settled.sequence and not is_later
+
+
+# What is reported and purged late: schedules, rejected ones and old versions of shards that this instance has gained.
+#
+# An earlier holder may have done it already; doing it twice is harmless.
+# The rule: each step does one slice, and none while many outcomes are outstanding, so that due fires need not wait.
+#
+# Cost: one check of each of them when shards are gained.
+
+MAX_SUPERSEDED = 10_000
+"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
+
+MAX_UNREPORTED = 10_000
+"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
+
+MAX_CHECKED_PER_STEP = 256
+"""Subjects that are checked in one step: each may lead to a log line or a request."""
+
+MAX_OUTSTANDING = 2_048
+"""While more outcomes of fires and purges than this are outstanding, the backlog waits."""
+
+
+class Backlog:
+    """What one stream's engine has yet to report and to purge."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        purges: Purges,
+        holdings: Holdings,
+        inactive: Inactive,
+    ) -> None:
+        """Begin with nothing."""
+        self._inactive = inactive
+        self._ownership = lifecycle.ownership
+        self._purges = purges
+        self._holdings = holdings
+        self._lifetimes = lifecycle.lifetimes
+        self._emit = lifecycle.emit
+        self._accepted: dict[str, int] = {}
+        self._superseded: dict[str, tuple[int, Version]] = {}
+        self._superseded_at: dict[int, str] = {}
+        """The subjects of those, by the sequences of the versions that are known."""
+        self._left: Iterator[None] | None = None
+        """What is left to check; None if there is nothing."""
+
+    def accepted(self, held: Held) -> None:
+        """Report a schedule that is held: at once, or when this instance gains its shard."""
+        is_told = self.accepted_far(held.subject, held.sequence, held.fire_time, held.shard)
+        if is_told and (ending := self._lifetimes.early(held)):
+            ends = self._lifetimes.ends(held)
+            self._emit(Report(ScheduleEndsEarly(held.subject, held.sequence, held.fire_time, ends, ending)))
+
+    def accepted_far(self, subject: str, sequence: int, fire_time: int, shard: int) -> bool:
+        """Report a schedule that nothing ends before its fire time (ns); returns whether it was reported at once."""
+        if shard in self._ownership.shards:
+            self._emit(Report(ScheduleAccepted(subject, sequence, fire_time)))
+            return True
+        if len(self._accepted) >= MAX_UNREPORTED:
+            del self._accepted[next(iter(self._accepted))]
+        self._accepted[subject] = sequence
+        return False
+
+    def superseded(self, subject: str, through: int, known: Version, most: int | None) -> None:
+        """Note that versions up to `through` are to be purged, `known` among them; of at most `most` subjects."""
+        if (before := self._superseded.get(subject)) is not None:
+            self._superseded_at.pop(before[1].sequence, None)
+        if most is not None and len(self._superseded) >= most:
+            self._discard(next(iter(self._superseded)))
+        self._superseded[subject] = through, known
+        self._superseded_at[known.sequence] = subject
+
+    def noted(self) -> dict[str, tuple[int, Version]]:
+        """Return the old versions that are noted, by subject, and through which sequence they are to be purged."""
+        return dict(self._superseded)
+
+    def removal_requested(self, request: RemovalRequested) -> None:
+        """Discard the old versions noted on a subject if their holder asked for their removal."""
+        wanted = request.filter
+        if request.sequence is not None:
+            wanted = self._superseded_at.get(request.sequence)
+        if wanted is not None and wanted in self._superseded and not self._ownership.is_ours_on(wanted):
+            self._discard(wanted)
+
+    def _discard(self, subject: str) -> tuple[int, Version]:
+        through, known = self._superseded.pop(subject)
+        self._superseded_at.pop(known.sequence, None)
+        return through, known
+
+    def begin_with(self, shards: frozenset[int]) -> None:
+        """Report what is held and rejected in these shards and purge old versions, from the next step on."""
+        if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_others:
+            purges = self._purge_superseded(shards), self._purge_again(shards)
+            self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
+
+    def work(self, outstanding: int) -> bool:
+        """Do one slice of what is left; returns whether to continue at once.
+
+        Nothing is done while too many fires and purges are `outstanding`.
+        """
+        if self._left is None or outstanding > MAX_OUTSTANDING:
+            return False  # an outcome will call the engine again
+        is_more = sum(1 for _ in islice(self._left, MAX_CHECKED_PER_STEP)) == MAX_CHECKED_PER_STEP
+        if not is_more:
+            self._left = None
+        return is_more
+
+    def _report_accepted(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._accepted):
+            if subject in self._accepted and self._is_ours(subject, shards):
+                held = self._holdings.unreported(subject, self._accepted.pop(subject))
+                if held is not None:
+                    self.accepted(held)
+            yield
+
+    def _report_rejected(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject, known in list(self._inactive.rejected.items()):
+            if self._inactive.rejected.get(subject) is known and self._is_ours(subject, shards):
+                self._inactive.report(known)
+            yield
+
+    def _purge_superseded(self, shards: frozenset[int]) -> Iterator[None]:
+        for subject in list(self._superseded):
+            if subject in self._superseded and self._is_ours(subject, shards):
+                self._purges.purge_versions(subject, *self._discard(subject))
+            yield
+
+    def _purge_again(self, shards: frozenset[int]) -> Iterator[None]:
+        """Repeat the recent purge requests of an earlier holder, whose answers may not have been received."""
+        asked_for = self._purges.requested_by_others
+        for _ in range(len(asked_for)):
+            if asked_for:
+                subject, through, done = asked_for.popleft()
+                if self._is_ours(subject, shards):
+                    self._purges.purge_versions(subject, through, done)
+                else:
+                    asked_for.append((subject, through, done))
+            yield
+
+    def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
+        shard = shard_of(subject)
+        return shard in gained and shard in self._ownership.shards

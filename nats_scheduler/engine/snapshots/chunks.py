@@ -199,7 +199,7 @@ class Block(NamedTuple):
     fire_times: array[int]
     wakes: array[int]
     hashes: array[int]
-    """Of the subjects, as the index has them (`engine.holding.subject_index`)."""
+    """Of the subjects, as the index has them (`engine.holding.far`)."""
     kinds: array[int]
     """Places in the list of the chunk's kinds."""
     ends: array[int]

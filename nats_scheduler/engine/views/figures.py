@@ -17,23 +17,22 @@ is a row.
 """
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.firing.sending import InFlight
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarRow
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
-from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.ownership import Ownership
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.counting import fires_by_minute, grid_of
+from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, SyntaxCron
 
@@ -175,20 +174,17 @@ class Visit:
 
     def __init__(
         self,
-        roster: Roster,
-        ownership: Ownership,
-        lifetimes: Lifetimes,
-        in_flight: InFlight,
+        lifecycle: Lifecycle,
         purges: Purges,
         inactive: Inactive,
         now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
-        self._rows = roster.rows
-        self._ownership = ownership
-        self._lifetimes = lifetimes
+        self._rows = lifecycle.roster.rows
+        self._ownership = lifecycle.ownership
+        self._lifetimes = lifecycle.lifetimes
         self._now = now
-        self._found = Figures(in_flight.count, purges.unfinished, paused=len(inactive.paused))
+        self._found = Figures(lifecycle.in_flight.count, purges.unfinished, paused=len(inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit each row, and return the figures."""
@@ -299,3 +295,123 @@ def _awaits_purge_order(held: Held) -> bool:
     if flight is None or flight.stage not in (Stage.PURGING, Stage.UNPURGEABLE):
         return False
     return flight.stage is Stage.UNPURGEABLE or held.wake != NO_WAKE
+
+
+# How many fires come due in each of the next minutes, and which schedules fire next, over any number of streams.
+#
+# The rules:
+#
+# - Nothing is changed; each schedule is judged once, at the instant that was given.
+# - Schedules that repeat at the same instants (`schedule.counting.grid_of`) are searched once and counted together.
+# - A schedule that its stream removes within the span is counted until then.
+# - The work is bounded: after `MAX_GRIDS` different grids, or `MAX_STEPS` minutes that were searched, only the next
+#   fire of each further schedule is counted, and `is_complete` is False.
+#
+# Limit: a fire is counted at its fire time, also if a jitter delays it.
+# Cost: a fraction of a microsecond for a schedule that fires later, about two for one that fires within the span.
+
+MAX_GRIDS = 50_000
+"""Different grids of repeating schedules that are counted."""
+
+MAX_STEPS = 200_000
+"""Minutes of patterns that are searched, for one timeline: about a second of work."""
+
+STEPS_PER_UNIT = 32
+"""Minutes that are searched in one unit of work, some microseconds each."""
+
+MAX_UNSORTED = 512
+"""Schedules that may be among the soonest and are not sorted yet."""
+
+_NEVER = 1 << 100
+
+
+class _Grid:
+    """Schedules that fire at the same instants in (after, until), in ns."""
+
+    __slots__ = ("after", "count", "pattern", "stored_at", "until")
+
+    def __init__(self, held: Held, after: int, until: int) -> None:
+        self.pattern = held.pattern
+        self.stored_at = held.stored_at
+        self.after = after
+        self.until = until
+        self.count = 0
+
+
+class Timeline:
+    """The counts of one request."""
+
+    def __init__(self, now: int, minutes: int, soonest: int) -> None:
+        """Count the fires after `now` (ns) in so many minutes of UTC, what is left of the present one included."""
+        self.now = now
+        self.start = now - now % MINUTE
+        self.end = self.start + minutes * MINUTE
+        self.counts = [0] * minutes
+        self.is_complete = True
+        self._grids: dict[Hashable, _Grid] = {}
+        self._steps = 0
+        self._most = soonest
+        self._found: list[tuple[int, str, str]] = []
+        self._last = _NEVER
+        """No schedule that fires later (ns) is among the soonest."""
+
+    @property
+    def soonest(self) -> list[tuple[int, str, str]]:
+        """The schedules that fire next: fire time (ns), subject, stream."""
+        return sorted(self._found)[: self._most]
+
+    def add(self, stream: str, held: Held, lifetimes: Lifetimes) -> None:
+        """Take a schedule of a stream."""
+        if held.fire_time >= self.end and held.fire_time > self._last:
+            return
+        if held.flight is not None and held.flight.stage in DONE:
+            return
+        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+            return
+        is_past = held.fire_time <= self.now and held.repeats
+        fire = held.next_fire(self.now) if is_past else held.fire_time
+        ends = lifetimes.ends(held)
+        if fire is None or ends <= fire:
+            return
+        if fire <= self._last:
+            self._note(fire, held.subject, stream)
+        if self.now < fire < self.end:
+            self._count(held, fire, min(ends, self.end))
+
+    def finish(self) -> Generator[None, None, None]:
+        """Count the schedules that repeat, after all were added; yield after each unit of work."""
+        for grid in self._grids.values():
+            for minute, count in fires_by_minute(grid.pattern, grid.stored_at, grid.after, grid.until):
+                self.counts[(minute - self.start) // MINUTE] += count * grid.count
+                self._steps += 1
+                if self._steps % STEPS_PER_UNIT == 0:
+                    yield
+                if self._steps >= MAX_STEPS:
+                    self.is_complete = False
+                    break
+        self._grids.clear()  # the result may be kept
+
+    def _count(self, held: Held, fire: int, until: int) -> None:
+        pattern = held.pattern
+        if not held.repeats or (isinstance(pattern, Every) and fire + pattern.interval >= until):
+            self.counts[(fire - self.start) // MINUTE] += 1
+            return
+        # The grid of an interval begins with its first fire, which may be later than one interval from now.
+        is_late = isinstance(pattern, Every) and fire > self.now + pattern.interval
+        after = fire - 1 if is_late else self.now
+        key = grid_of(pattern, held.stored_at), after, until
+        grid = self._grids.get(key)
+        if grid is None:
+            if len(self._grids) >= MAX_GRIDS:
+                self.counts[(fire - self.start) // MINUTE] += 1
+                self.is_complete = False
+                return
+            grid = self._grids[key] = _Grid(held, after, until)
+        grid.count += 1
+
+    def _note(self, fire: int, subject: str, stream: str) -> None:
+        """Note a schedule that may be among the soonest."""
+        self._found.append((fire, subject, stream))
+        if len(self._found) >= self._most + MAX_UNSORTED:
+            self._found = self.soonest
+            self._last = self._found[-1][0]
