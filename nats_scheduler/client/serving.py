@@ -77,7 +77,6 @@ class Serving:
 
     served: Served
     sidecar: Sidecar
-    denies_purge: bool = False
 
     @property
     def api_level(self) -> int:
@@ -86,7 +85,7 @@ class Serving:
 
 
 class Servings:
-    """Finds out how streams are served, for all values of one connection and one JetStream domain."""
+    """Finds out how streams are served, for all values of one connection and one domain; `ServedStreams`."""
 
     def __init__(self, wire: Wire, requests: Requests, bucket: str = DEFAULT_BUCKET) -> None:
         self._wire = wire
@@ -103,12 +102,16 @@ class Servings:
         assert self._server_ahead_ns is not None, "the time is known from the first answer on"
         return int(asyncio.get_running_loop().time() * SECOND) + self._server_ahead_ns
 
+    async def served(self, stream: str) -> Served:
+        """Return how a stream is served; raises as `of` does."""
+        return (await self.of(stream)).served
+
     async def of(self, stream: str, *, is_anew: bool = False) -> Serving:
         """Return how a stream is served; with `is_anew` the sidecars are asked again.
 
         Raises `StreamNotFoundError`, `NotServedError` or `NoAnswerError`.
         """
-        info = await self._requests.stream(stream)
+        info = await self._requests.info(stream)
         ts = time_of(info.get("ts"))
         if ts is None:
             raise NoAnswerError(f"stream {stream}: the answer names no time; expected a server of 2.10 or later")
@@ -135,11 +138,11 @@ class Servings:
             rules=rules,
             dialects=dialects,
             is_native=config.get(FLAG) is True,
-            server_version=version if isinstance(version, str) else self._wire.server_version,
+            server_version=version if isinstance(version, str) else ".".join(map(str, self._wire.server_version)),
             has_guard=level >= GUARD_LEVEL,
             api_level=level,
         )
-        return Serving(served, sidecar, denies_purge=config.get("deny_purge") is True)
+        return Serving(served, sidecar)
 
     # -- the sidecars ---------------------------------------------------------------------------------------------
 
@@ -196,7 +199,7 @@ class Servings:
 
     async def _has_bucket(self) -> bool:
         try:
-            await self._requests.stream(f"KV_{self._bucket}")
+            await self._requests.info(f"KV_{self._bucket}")
         except ScheduleError as error:
             return isinstance(error, ForbiddenError)
         return True
