@@ -42,6 +42,7 @@ from nats_scheduler.message.writing import defined, definition_block, definition
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND, floor_to_second
+from nats_scheduler.schedule.native import REPEATING_API_LEVEL
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25
@@ -242,8 +243,6 @@ async def _publish(wire: ScheduleWire, schedule: DemoSchedule) -> Dialect:
 
 LATE_FROM_NS = 10 * MILLISECOND
 """What *Timely* promises for p99 while fires are spread (ns); later fires are shown in another colour."""
-ALL_PATTERNS_API_LEVEL = 4
-"""From this API level on (2.14) a native server supports every pattern; before that, only `@at`."""
 KIND_COLOURS = {
     ScheduleKind.DELAYED: "cyan",
     ScheduleKind.INTERVAL: "green",
@@ -366,7 +365,7 @@ def who_fires(server: Capabilities) -> list[str]:
             "It has no message schedules: the sidecar fires them (emulated), for Nats-Schedule and X-Nats-Schedule."
         ]
     lines = ["It has message schedules: it fires for Nats-Schedule itself (native), the sidecar for X-Nats-Schedule."]
-    if server.api_level < ALL_PATTERNS_API_LEVEL:
+    if server.api_level < REPEATING_API_LEVEL:
         lines.append("This version supports @at only; for intervals and cron use X-Nats-Schedule.")
     return lines
 
@@ -378,7 +377,7 @@ def paste_lines(url: str, stream_file: Path, server: Capabilities, now: int) -> 
     """
     nats = f"nats -s {url}"
     at = format_rfc3339(floor_to_second(now) + MINUTE)
-    is_portable = server.schedules_natively and server.api_level < ALL_PATTERNS_API_LEVEL
+    is_portable = server.schedules_natively and server.api_level < REPEATING_API_LEVEL
     terms = Terms(PORTABLE if is_portable else ADR51, "orders.due", None, ttl="", rollup=False)
     cron = _header_options("0 * * * * *", terms)
     interval = "--schedule-every 5s --schedule-dest orders.due"

@@ -31,6 +31,7 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, takes_from_others
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.native import NATIVE_LEVEL
 
 MODES_SUBJECT = "nats_scheduler.v1.streams.modes"
 """On which sidecars answer which streams carry schedules, and what fires them."""
@@ -53,10 +54,6 @@ KNOWN_WITHIN_SECONDS = 3.0
 """Within this time a sidecar knows a stream that was just created."""
 
 MAX_PAGES = 20
-GUARD_LEVEL = 1
-"""From this API level on (2.11) servers check the guard; older ones compare with the message's own subject."""
-NATIVE_LEVEL = 2
-"""From this API level on (2.12) servers schedule by themselves."""
 
 _POLL_SECONDS = 0.25
 
@@ -139,7 +136,6 @@ class Servings:
             dialects=dialects,
             is_native=config.get(FLAG) is True,
             server_version=version if isinstance(version, str) else ".".join(map(str, self._wire.server_version)),
-            has_guard=level >= GUARD_LEVEL,
             api_level=level,
         )
         return Serving(served, sidecar)

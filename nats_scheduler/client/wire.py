@@ -42,6 +42,7 @@ from nats_scheduler.control.errors import (
 from nats_scheduler.control.port import Published, Refusal, StreamNow
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.native import FINDS_LAST_VERSION
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_CONTROL_LINE_BYTES = 4_096
@@ -234,9 +235,6 @@ ANSWER_SECONDS = 5.0
 
 RETRY_WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Waits before a question is repeated that the server could not answer at the moment."""
-
-FINDS_LAST_VERSION = (2, 12)
-"""From this version on a server finds the message before one that was deleted by its sequence."""
 
 MAX_LOOKUPS_IN_FLIGHT = 64
 """Messages of a list that are asked for at once."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from nats_scheduler.message.dialect import ADR51, Dialect
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
+from nats_scheduler.schedule.native import GUARD_LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +28,6 @@ class Served:
     """Whether the server itself fires the headers of ADR-51."""
     server_version: str = ""
     """For texts only, such as `2.11.11`."""
-    has_guard: bool = False
-    """Whether the server checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
     api_level: int = 0
     """Of the server: 0 for 2.10, 1 for 2.11, 2 and 3 for 2.12, 4 and more for 2.14 and later."""
 
@@ -36,6 +35,11 @@ class Served:
     def name(self) -> str:
         """The name of the stream."""
         return self.rules.name
+
+    @property
+    def has_guard(self) -> bool:
+        """Whether the server checks `Nats-Expected-Last-Subject-Sequence-Subject`."""
+        return self.api_level >= GUARD_LEVEL
 
     def is_fired_by_server(self, dialect: Dialect) -> bool:
         """Return whether the server itself fires the schedules of a dialect, and not a sidecar."""

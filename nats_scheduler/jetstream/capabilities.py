@@ -6,21 +6,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-NATIVE_LEVEL = 2
-"""From this API level on (2.12) the server schedules messages itself, and refuses the headers on other streams."""
-
-GUARD_LEVEL = 1
-"""From this API level on (2.11) it checks `Nats-Expected-Last-Subject-Sequence-Subject`."""
-
-TTL_LEVEL = 1
-"""From this API level on (2.11) it knows `allow_msg_ttl`."""
+from nats_scheduler.schedule.native import FINDS_LAST_VERSION, GUARD_LEVEL, NATIVE_LEVEL, TTL_LEVEL
 
 OLDEST_VERSION = (2, 10)
 """The oldest version that keeps a stream's metadata, without which a flag would be lost."""
-
-
-FINDS_LAST_VERSION = (2, 12)
-"""From this version on `last_by_subj` finds the message before one that was deleted by its sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,8 +55,7 @@ class _ServedByModes:
         rules = replace(state.rules, restrictions=self._restrictions_on(stream))
         dialects = (ADR51, PORTABLE) if mode in (Mode.EMULATED, Mode.NATIVE) else (PORTABLE,)
         server = self._carrying.server
-        is_native, level = mode is Mode.NATIVE, server.api_level
-        return Served(rules, dialects, is_native, server.version, has_guard=server.has_guard, api_level=level)
+        return Served(rules, dialects, mode is Mode.NATIVE, server.version, server.api_level)
 
     def now(self) -> int:
         """Return the time by the server's clock (ns), as well as it is known."""

@@ -1,4 +1,4 @@
-"""How the native scheduler treats a pattern: when it fires next, and which patterns it gets wrong.
+"""What servers do: from which API level on which of it, when the native scheduler fires, and what it gets wrong.
 
 One rule: this file describes what nats-server does; what a pattern means is in `patterns`.
 A server adopts the schedules that are stored when the flag of their stream is switched on
@@ -14,6 +14,18 @@ from functools import lru_cache
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, round_to_second
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 from nats_scheduler.schedule.zones import Zone
+
+GUARD_LEVEL = 1
+"""From this API level on (2.11) a server checks `Nats-Expected-Last-Subject-Sequence-Subject`."""
+
+TTL_LEVEL = 1
+"""From this API level on (2.11) it knows `allow_msg_ttl`."""
+
+NATIVE_LEVEL = 2
+"""From this API level on (2.12) it schedules messages itself, and refuses the headers on other streams."""
+
+FINDS_LAST_VERSION = (2, 12)
+"""From this version on `last_by_subj` finds the message before one that was deleted by its sequence."""
 
 REPEATING_API_LEVEL = 4
 """From this API level on (2.14) a server accepts `@every` and cron, time zones, sources and roll-ups."""

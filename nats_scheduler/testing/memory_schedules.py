@@ -83,7 +83,7 @@ class MemoryWire:
         is_native = stream in self._native
         version = "2.14.0" if is_native else "2.11.0" if found.guard else "2.10.0"
         level = REPEATING_API_LEVEL if is_native else int(found.guard)
-        return Served(found.rules, (ADR51, PORTABLE), is_native, version, has_guard=found.guard, api_level=level)
+        return Served(found.rules, (ADR51, PORTABLE), is_native, version, level)
 
     def now(self) -> int:
         """Return the time (ns)."""

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.continuity import EngineBasis, basis_of
 from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.schedule.native import GUARD_LEVEL
 
 CONFIG: dict[str, Any] = {"name": "ORDERS", "subjects": ["orders.>"], "retention": "limits", "num_replicas": 1}
 CREATED = "2026-01-01T00:00:00Z"

@@ -10,11 +10,12 @@ import pytest
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.instances import ServedStreams
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.schedule.native import GUARD_LEVEL
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.clock import ManualClock
 from tests.harness.waiting import eventually

@@ -25,7 +25,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConsumerLostError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stored import StoredMessage
@@ -34,6 +34,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.native import GUARD_LEVEL
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.waiting import eventually

@@ -35,7 +35,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
-from nats_scheduler.jetstream.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import Clock
@@ -47,6 +47,7 @@ from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.native import GUARD_LEVEL
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.network import Fate
 from tests.simulation.agreement import AgreedContact
