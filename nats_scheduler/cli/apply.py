@@ -28,7 +28,7 @@ from nats_scheduler.control.changes import Author
 from nats_scheduler.control.declared import is_owner
 from nats_scheduler.control.each import Done
 from nats_scheduler.control.plan import Action, Difference, Step, carrying_out
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.planning import StreamPlan, plan_files
 from nats_scheduler.files.reading import StreamFile, read_files

@@ -24,11 +24,11 @@ from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable, time_text
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.schedule_store import ConnectionStore
+from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -195,7 +195,7 @@ def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]],
 def store_of(session: Session) -> ScheduleStore:
     """Return the schedules of the account of a session."""
     clock = ServerClock(SystemClock())
-    return ConnectionStore(session.connection, session.carrying, clock, session.settings.restrictions_on)
+    return connection_store(session.connection, session.carrying, clock, session.settings.restrictions_on)
 
 
 def error_about(subject: str, error: ScheduleError) -> str:

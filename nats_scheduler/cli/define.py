@@ -22,11 +22,12 @@ from nats_scheduler.cli.changing import Access, How, change_options, in_store, o
 from nats_scheduler.cli.check import one_line, split_header
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.current import Current, current, read_current
+from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.edits import add, edit_latest
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import spelling_of
+from nats_scheduler.control.store import ScheduleStore, current
 from nats_scheduler.control.words import Edit, edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers

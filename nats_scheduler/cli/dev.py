@@ -23,7 +23,6 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.fire_watch import (
-    DEMO_STREAM,
     FireWatch,
     Screen,
     Tally,
@@ -38,7 +37,7 @@ from nats_scheduler.cli.process import pages_of, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.observe.address import ListenError
@@ -167,8 +166,8 @@ class Trial:
         self._session = session
         if self._demo_is_due:
             await session.registry.open()
-            messages = ScheduleMessages(session.connection, session.api, DEMO_STREAM)
-            published = await publish_demo(messages, session.flagged, self._clock.now())
+            wire = ScheduleWire(session.connection, session.api)
+            published = await publish_demo(wire, session.flagged, self._clock.now())
             self._demo_is_due = False
             self._screen.demo(published, session.server.version)
         self._screen.lines("", "Ctrl-C ends this.")

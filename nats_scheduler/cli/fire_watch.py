@@ -23,13 +23,15 @@ from typing import Any, Protocol
 
 import click
 
+from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.events import Event, FiresMissed, ScheduleRejected
-from nats_scheduler.engine.inputs import Input, MessagesRead, Refused, Stored
+from nats_scheduler.engine.inputs import Input, MessagesRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
-from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Terms
@@ -200,15 +202,13 @@ def demo_schedules(now: int) -> list[DemoSchedule]:
     ]
 
 
-async def publish_demo(
-    messages: ScheduleMessages, streams: FlaggedStreams, now: int
-) -> list[tuple[DemoSchedule, Dialect]]:
+async def publish_demo(wire: ScheduleWire, streams: FlaggedStreams, now: int) -> list[tuple[DemoSchedule, Dialect]]:
     """Add the stream, publish the schedules, and return each with the dialect that the server accepted.
 
     Raises `JetStreamError` if the server refuses anything but a pattern that it does not support.
     """
     await streams.add(DEMO_STREAM)
-    return [(schedule, await _publish(messages, schedule)) for schedule in demo_schedules(now)]
+    return [(schedule, await _publish(wire, schedule)) for schedule in demo_schedules(now)]
 
 
 async def write_sensor(connection: Connection) -> None:
@@ -218,17 +218,19 @@ async def write_sensor(connection: Connection) -> None:
         await asyncio.sleep(SENSOR_INTERVAL_SECONDS)
 
 
-async def _publish(messages: ScheduleMessages, schedule: DemoSchedule) -> Dialect:
+async def _publish(wire: ScheduleWire, schedule: DemoSchedule) -> Dialect:
+    refused: ScheduleError | None = None
     for dialect in DIALECTS:
-        block = schedule.block(dialect)
-        outcome = await messages.publish(schedule.subject, block, schedule.body.encode(), expected=None)
-        if isinstance(outcome, Stored):
+        try:
+            block, body = schedule.block(dialect), schedule.body.encode()
+            await publish_message(wire, DEMO_STREAM["name"], schedule.subject, block, body)
+        except ScheduleError as error:
+            refused = error
+            if error.code != PATTERN_INVALID.code:
+                break
+        else:
             return dialect
-        if not isinstance(outcome, Refused) or outcome.code != PATTERN_INVALID.code:
-            break
-    if isinstance(outcome, Refused):
-        raise ApiError(outcome.status, outcome.code, outcome.description, f"publish to {schedule.subject}")
-    raise ConnectionLostError(f"publish to {schedule.subject}: {outcome}")
+    raise JetStreamError(str(refused))
 
 
 # What `nats-scheduler dev` prints: how to use the server, one line per fire, and the summary.

@@ -24,10 +24,10 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.current import Current, matching
+from nats_scheduler.control.current import Current
 from nats_scheduler.control.each import Done, Each
 from nats_scheduler.control.edits import pause, remove, resume
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore, matching
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import change_document

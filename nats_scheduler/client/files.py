@@ -20,7 +20,8 @@ from nats_scheduler.control.declared import LeftOut, check_owner, exported
 from nats_scheduler.control.each import Each
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.plan import Step, carrying_out
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
+from nats_scheduler.control.store import ScheduleStore
 
 if TYPE_CHECKING:
     from nats_scheduler.files.document import Problem

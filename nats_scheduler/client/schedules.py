@@ -22,7 +22,6 @@ from typing import Literal, Self
 from nats.aio.client import Client
 
 from nats_scheduler.client.files import Applied, Asked, Diff, Exported, apply_text, diff_text, export_text
-from nats_scheduler.client.past import FirePast
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
 from nats_scheduler.client.spelling import (
     Cancelled,
@@ -34,25 +33,25 @@ from nats_scheduler.client.spelling import (
     publish_and_cancel,
     spelled,
 )
-from nats_scheduler.client.store import ClientStore
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, change_of, fire_of, schedule_of
 from nats_scheduler.client.when import PolicyArguments, When
 from nats_scheduler.client.wire import DEFAULT_PREFIX, Requests, wire_of
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.current import opened, read_current
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
+from nats_scheduler.control.store import ScheduleStore, opened
 
 
 class Schedules:
     """The schedules of one stream; make it with `await Schedules.on(nc, "ORDERS")`."""
 
-    def __init__(self, store: ClientStore, requests: Requests, stream: str, author: str) -> None:
+    def __init__(self, store: ScheduleStore, servings: Servings, stream: str, author: str) -> None:
         """Use `on`."""
         self._store = store
-        self._requests = requests
+        self._servings = servings
         self._stream = stream
         self._author = author
 
@@ -73,7 +72,8 @@ class Schedules:
         """
         wire = wire_of(connection)
         requests = Requests(wire, api_prefix)
-        schedules = cls(ClientStore(wire, requests, Servings(wire, requests, bucket)), requests, stream, author)
+        servings = Servings(wire, requests, bucket)
+        schedules = cls(ScheduleStore(requests, servings), servings, stream, author)
         await schedules.serving()
         return schedules
 
@@ -84,7 +84,7 @@ class Schedules:
 
     async def serving(self) -> Serving:
         """Return how the stream is served at the moment: by the server, by a sidecar, or by both."""
-        return await self._store.serving(self._stream)
+        return await self._servings.of(self._stream)
 
     # -- store ----------------------------------------------------------------------------------------------------
 
@@ -208,9 +208,7 @@ class Schedules:
         """
         if limit < 1:
             raise ValueError(f"limit of {limit}: expected 1 or more fires")
-        served = await self._store.served(self._stream)
-        message = await self._store.last(self._stream, subject)
-        found = await FirePast(self._requests, served).newest(subject, message, limit)
+        found = await self._store.newest_fires(self._stream, subject, limit)
         return [fire_of(one) for one in found]
 
     # -- end ------------------------------------------------------------------------------------------------------
@@ -363,7 +361,7 @@ class Schedules:
         try:
             return spelled(wanted, await self.serving(), self._store.now())
         except NotServedError:  # a sidecar may have been started since it was asked
-            serving = await self._store.serving(self._stream, is_anew=True)
+            serving = await self._servings.of(self._stream, is_anew=True)
             return spelled(wanted, serving, self._store.now())
 
     def _by(self, reason: str) -> Author:

@@ -74,11 +74,10 @@ class Serving:
 
     served: Served
     sidecar: Sidecar
-    denies_purge: bool = False
 
 
 class Servings:
-    """Finds out how streams are served, for all values of one connection and one JetStream domain."""
+    """Finds out how streams are served, for all values of one connection and one domain; `ServedStreams`."""
 
     def __init__(self, wire: Wire, requests: Requests, bucket: str = DEFAULT_BUCKET) -> None:
         self._wire = wire
@@ -95,12 +94,16 @@ class Servings:
         assert self._server_ahead_ns is not None, "the time is known from the first answer on"
         return int(asyncio.get_running_loop().time() * SECOND) + self._server_ahead_ns
 
+    async def served(self, stream: str) -> Served:
+        """Return how a stream is served; raises as `of` does."""
+        return (await self.of(stream)).served
+
     async def of(self, stream: str, *, is_anew: bool = False) -> Serving:
         """Return how a stream is served; with `is_anew` the sidecars are asked again.
 
         Raises `StreamNotFoundError`, `NotServedError` or `NoAnswerError`.
         """
-        info = await self._requests.stream(stream)
+        info = await self._requests.info(stream)
         ts = time_of(info.get("ts"))
         if ts is None:
             raise NoAnswerError(f"stream {stream}: the answer names no time; expected a server of 2.10 or later")
@@ -109,7 +112,7 @@ class Servings:
             self._asked_at = None
         config = inner(info.get("config"))
         metadata = inner(config.get("metadata"))
-        server = _server(metadata, self._wire.server_version)
+        server = _server(metadata, self._wire.server.version)
         is_echoed = config.get(FLAG) is True
         sidecar = await self._sidecar(stream, is_echoed=is_echoed)
         created = time_of(info.get("created"))
@@ -123,9 +126,7 @@ class Servings:
         if not server.has_message_ttl and not has_ttl:  # not kept there; what no entry says is left to the sidecar
             has_ttl = _allows_ttl(await self._entry(stream))
         rules = StreamRules.from_config({**config, TTL_FLAG: has_ttl})
-        return Serving(
-            Served(rules, dialects, is_echoed, server), sidecar, denies_purge=config.get("deny_purge") is True
-        )
+        return Serving(Served(rules, dialects, is_echoed, server), sidecar)
 
     # -- the sidecars ---------------------------------------------------------------------------------------------
 
@@ -182,7 +183,7 @@ class Servings:
 
     async def _has_bucket(self) -> bool:
         try:
-            await self._requests.stream(f"KV_{self._bucket}")
+            await self._requests.info(f"KV_{self._bucket}")
         except ScheduleError as error:
             return isinstance(error, ForbiddenError)
         return True

@@ -11,14 +11,14 @@ from datetime import timedelta
 from typing import Literal
 
 from nats_scheduler.client.serving import Serving, Sidecar
-from nats_scheduler.client.store import ClientStore
 from nats_scheduler.client.times import nanoseconds_of
 from nats_scheduler.client.values import Elsewhere, named_policies
 from nats_scheduler.client.when import InvalidScheduleError, PolicyArguments, When, policy_texts
 from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.current import Current, opened
+from nats_scheduler.control.current import Current
 from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.spelling import spelling_of
+from nats_scheduler.control.store import ScheduleStore, opened
 from nats_scheduler.control.storing import check_subject, recorded
 from nats_scheduler.control.words import Edit, is_same_pattern, named_header
 from nats_scheduler.message.definition import X_TARGET
@@ -252,7 +252,7 @@ class Cancelled:
 
 
 async def publish_and_cancel(
-    store: ClientStore,
+    store: ScheduleStore,
     stream: str,
     schedule: str,
     subject: str,

@@ -21,7 +21,8 @@ import binascii
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
@@ -35,7 +36,12 @@ from nats_scheduler.control.errors import (
     NotPossibleError,
     RefusedError,
     StreamNotFoundError,
+    UnknownOutcomeError,
+    maybe_done,
 )
+from nats_scheduler.control.port import Published, Refusal, StreamNow
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
+from nats_scheduler.message.capabilities import Capabilities, capabilities_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
@@ -79,10 +85,10 @@ class Wire:
         self._waiting: dict[str, Callable[[Reply], None]] = {}
 
     @property
-    def server_version(self) -> str:
-        """The version of the server that the program is connected to, for texts only."""
+    def server(self) -> Capabilities:
+        """What the server can do that the program is connected to, by its version."""
         version = self._connection.connected_server_version
-        return f"{version.major}.{version.minor}.{version.patch}"
+        return capabilities_of(f"{version.major}.{version.minor}.{version.patch}")
 
     async def request(
         self,
@@ -217,6 +223,9 @@ def _frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
 #
 # The rule: build the request, send it, translate the answer; what follows from it is decided by the caller.
 # A question that the server could not answer at the moment (no leader) is repeated a few times.
+# No request of JetStream reads backwards. So the messages on a subject in a range of sequences at the end are read, in
+# parts side by side, then those of the range before it, which is longer if there were few.
+# Cost: a request for each message that is read, bodies included.
 
 DEFAULT_PREFIX = "$JS.API"
 """The prefix of JetStream's API in the domain of the server itself."""
@@ -226,6 +235,17 @@ ANSWER_SECONDS = 5.0
 
 RETRY_WAITS_SECONDS = (0.05, 0.2, 0.5, 1.0)
 """Waits before a question is repeated that the server could not answer at the moment."""
+
+MAX_LOOKUPS_IN_FLIGHT = 64
+"""Messages of a list that are asked for at once."""
+
+FIRST_RANGE = 512
+"""Sequences of the first range that is read backwards."""
+
+MAX_RANGE = 65_536
+RANGE_GROWTH = 4
+READERS = 16
+"""Parts of a range that are read side by side."""
 
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
@@ -238,13 +258,20 @@ Object = dict[str, Any]
 
 
 class Requests:
-    """Requests to the JetStream of an account."""
+    """Requests to the JetStream of an account: the `Wire` of `control.port`."""
 
     def __init__(self, wire: Wire, prefix: str = DEFAULT_PREFIX) -> None:
         self._wire = wire
         self._prefix = prefix
+        self._may_advise = True
 
-    async def stream(self, name: str, **wanted: Any) -> Object:
+    async def stream(self, name: str) -> StreamNow:
+        """Return a stream as its leader describes it; raises `StreamNotFoundError`."""
+        info = await self.info(name)
+        state = inner(info.get("state"))
+        return StreamNow(inner(info.get("config")), whole(state.get("first_seq")), whole(state.get("last_seq")))
+
+    async def info(self, name: str, **wanted: Any) -> Object:
         """Return the information on a stream; raises `StreamNotFoundError`."""
         if not _is_name(name):
             raise StreamNotFoundError(f"{name!r} is no name of a stream: it has no blanks, dots, slashes or wildcards")
@@ -266,7 +293,7 @@ class Requests:
         """Yield the subjects that a stream holds messages on, among those that match `within`, with their numbers."""
         offset = 0
         while True:
-            info = await self.stream(stream, subjects_filter=within, offset=offset)
+            info = await self.info(stream, subjects_filter=within, offset=offset)
             found = inner(inner(info.get("state")).get("subjects"))
             for subject, number in found.items():
                 yield subject, whole(number)
@@ -286,17 +313,111 @@ class Requests:
             raise
         return _stored(answer.get("message"))
 
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject.
+
+        As servers up to 2.11 do: after a later one was deleted by its sequence, they find it only once the messages on
+        the subject were read (`test_the_message_before_a_deleted_one_is_found`).
+        """
+        message = await self.message(stream, last_by_subj=subject)
+        if message is not None or (self._prefix == DEFAULT_PREFIX and self._wire.server.finds_last):
+            return message
+        if not [one async for one in self.subjects(stream, subject)]:
+            return None
+        first = await self.message(stream, seq=1, next_by_subj=subject)
+        return first and (await self.message(stream, last_by_subj=subject) or first)
+
+    async def newest(
+        self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
+    ) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, with its body, if its headers are wanted."""
+        asked: deque[asyncio.Task[StoredMessage | None]] = deque()
+        try:
+            async for subject, _number in self.subjects(stream, subjects):
+                asked.append(asyncio.ensure_future(self.last(stream, subject)))
+                if len(asked) >= MAX_LOOKUPS_IN_FLIGHT and (found := await asked.popleft()) and is_wanted(found):
+                    yield found
+            while asked:
+                if (found := await asked.popleft()) and is_wanted(found):
+                    yield found
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
+        """Yield the messages of a stream on a subject without their bodies, newest first."""
+        first, end, length = stream.first_sequence, stream.last_sequence + 1, FIRST_RANGE
+        while end > first:
+            start = max(first, end - length)
+            found = await self._range(stream.name, subject, start, end)
+            for message in reversed(found):
+                yield message
+            end = start
+            if len(found) * RANGE_GROWTH <= FIRST_RANGE:
+                length = min(length * RANGE_GROWTH, MAX_RANGE)
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
+        """Send a message once and return what the stream answers."""
+
+        def accept(reply: Reply) -> Published | Refusal | None:
+            return _read_outcome(stream, reply)
+
+        try:
+            outcome: Published | Refusal = await self._wire.request(
+                subject, body, block, within_seconds=ANSWER_SECONDS, accept=accept
+            )
+        except NotSentError:
+            raise
+        except NoAnswerError as error:
+            raise UnknownOutcomeError(str(error)) from None
+        if outcome is _NOBODY:
+            raise NoAnswerError(f"{subject}: {_NOBODY.description}")
+        return outcome
+
     async def purge(self, stream: str, subject: str, through: int) -> None:
         """Delete what is stored on a subject up to a sequence; raises `RefusedError`."""
-        await self._call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": through + 1})
+        with maybe_done():
+            await self._call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": through + 1})
 
     async def delete(self, stream: str, sequence: int) -> None:
         """Delete one message without erasing its bytes; one that is gone is no error. Raises `RefusedError`."""
         try:
-            await self._call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
+            with maybe_done():
+                await self._call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
         except RefusedError as error:
             if error.code not in (SEQUENCE_NOT_FOUND, MESSAGE_NOT_FOUND):
                 raise
+
+    async def advise(self, subject: str, body: bytes, block: bytes) -> None:
+        """Publish an advisory, and wait for nothing.
+
+        Each attempt of a user who may not publish there is an error of the connection, so none follows the first.
+        """
+        self._may_advise = self._may_advise and not self._wire.was_denied_below(ADVISORY_PREFIX)
+        if self._may_advise:
+            await self._wire.publish(subject, block, body)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before an attempt is repeated."""
+        await asyncio.sleep(seconds)
+
+    async def _range(self, stream: str, subject: str, start: int, end: int) -> list[StoredMessage]:
+        """Return the messages on a subject in a range of sequences, in their order."""
+        step = max(-(-(end - start) // READERS), 1)
+        parts = [(at, min(at + step, end)) for at in range(start, end, step)]
+        read = await asyncio.gather(*(self._part(stream, subject, *part) for part in parts))
+        return [message for part in read for message in part]
+
+    async def _part(self, stream: str, subject: str, at: int, end: int) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        while at < end:
+            message = await self.message(stream, seq=at, next_by_subj=subject)
+            if message is None or message.sequence >= end:
+                break
+            found.append(message._replace(body=None))
+            at = message.sequence + 1
+        return found
 
     async def _asked(self, request: str, body: Object) -> Object:
         """Return the answer to a question, which may be repeated."""
@@ -320,6 +441,25 @@ class Requests:
 
 class _NotNowError(NoAnswerError):
     """The server cannot answer at the moment: the stream has no leader, or JetStream is not ready."""
+
+
+_NOBODY = Refusal(0, 0, "no stream has the subject, or it has no leader")
+
+
+def _read_outcome(stream: str, reply: Reply) -> Published | Refusal | None:
+    """Return what the server says of a message; None if it is not the server that answers.
+
+    Each answer of a server names the stream, refusals too.
+    """
+    if reply.status == NO_RESPONDERS:
+        return _NOBODY
+    answer = read_object(reply.body) or {}
+    if answer.get("stream") != stream:
+        return None
+    if answer.get("error") is None:
+        return Published(whole(answer.get("seq")), answer.get("duplicate") is True)
+    error = inner(answer["error"])
+    return Refusal(whole(error.get("code")), whole(error.get("err_code")), str(error.get("description")))
 
 
 def read_answer(reply: Reply) -> Object | None:

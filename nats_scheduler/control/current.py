@@ -1,9 +1,8 @@
 """Read the schedule on a subject as it is stored now: active or paused, valid or rejected.
 
 The rule: what the last message on the subject says, read by the same rules as whatever fires it (the sidecar or the
-server), and nothing else.
-`read_current` is pure; `current` asks the store for that message first.
-Cost: one request, and some microseconds.
+server), and nothing else. `control.store` asks for that message first.
+Cost: some microseconds.
 Limit: a fire or a cancel that landed on the subject leaves the schedule below it alive. It is not looked for there.
 """
 
@@ -11,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.errors import NotFoundError, NotPossibleError, ScheduleError
+from nats_scheduler.control.port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value
@@ -100,34 +99,6 @@ class Current:
         return None if value is None else decoded(value)
 
 
-async def current(store: ScheduleStore, served: Served, subject: str) -> Current:
-    """Return the schedule on a subject; raises `NotFoundError`, or `NotPossibleError` if something lies on it."""
-    message = await store.last(served.name, subject)
-    if message is None or is_marker(message.block):
-        raise NotFoundError(f"no schedule is stored on {subject} in stream {served.name}")
-    found = read_current(message, served)
-    if found is None:
-        raise _none_here(message, served)
-    return found
-
-
-async def opened(
-    store: ScheduleStore, stream: str, subject: str, expected: int | None = None
-) -> tuple[Served, Current]:
-    """Return how a stream is served, and the schedule on a subject; raises as `ScheduleStore.served` and `current` do.
-
-    Raises `ConflictError` if its sequence is another one than `expected`.
-    """
-    served = await store.served(stream)
-    found = await current(store, served, subject)
-    if expected is not None and found.sequence != expected:
-        sentence = (
-            f"{subject}: the schedule has sequence {found.sequence}, and not {expected}: another client changed it"
-        )
-        raise ConflictError(sentence, found.sequence)
-    return served, found
-
-
 def read_current(message: StoredMessage, served: Served) -> Current | None:
     """Read the last message on a subject; None if it is no schedule that anything fires on this stream."""
     block = message.block
@@ -162,7 +133,7 @@ def _read_paused(message: StoredMessage, served: Served) -> Current | None:
     return None
 
 
-def _none_here(message: StoredMessage, served: Served) -> ScheduleError:
+def none_here(message: StoredMessage, served: Served) -> ScheduleError:
     """Return why the last message on a subject is no schedule that could be changed."""
     block, what = message.block, f"the last message on {message.subject} in stream {served.name}"
     if (generated := read_generated(block) or read_beside(block)) is not None:
@@ -174,32 +145,3 @@ def _none_here(message: StoredMessage, served: Served) -> ScheduleError:
             name = dialect.schedule.decode()
             return NotPossibleError(f"{what} has {name}, and nothing fires a schedule with that header there")
     return NotFoundError(f"{what} is no schedule")
-
-
-# Find the schedules on subjects with wildcards.
-#
-# Rule: what is found is what `read_current` reads in the last message on each subject, sorted by subject. Cost: as
-# `ScheduleStore.schedules`. Limit: an operation on each of them is another request, by which time it may have
-# changed; its sequence says so (`expected`).
-
-MAX_MATCHING = 100_000
-"""Most schedules that are found at once, unless the caller sets another number."""
-
-
-async def matching(
-    store: ScheduleStore, stream: str, subjects: str = ">", *, most: int = MAX_MATCHING
-) -> list[Current]:
-    """Return the schedules on the subjects that match, active, paused or rejected, by subject.
-
-    Raises `NotPossibleError` if there are more than `most`.
-    """
-    served = await store.served(stream)
-    found: list[Current] = []
-    async for message in store.schedules(stream, subjects):
-        schedule = read_current(message, served)
-        if schedule is None:
-            continue
-        if len(found) == most:
-            raise NotPossibleError(f"more than {most:,} schedules of stream {stream} match {subjects}: name fewer")
-        found.append(schedule)
-    return sorted(found, key=lambda one: one.subject)

@@ -18,7 +18,8 @@ from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import CRLF, HEADER_LINE, MSG_ROLLUP, Header, decoded, header_value, with_headers

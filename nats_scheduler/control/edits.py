@@ -19,10 +19,11 @@ from collections.abc import Callable
 from dataclasses import replace as _with
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
-from nats_scheduler.control.current import Current, is_marker, opened, read_current
+from nats_scheduler.control.current import Current, is_marker, read_current
 from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import judged_edit, with_effect
+from nats_scheduler.control.store import ScheduleStore, opened
 from nats_scheduler.control.storing import (
     BEGINS_ANEW,
     MAX_ATTEMPTS,

@@ -5,6 +5,9 @@ The codes are those of the server's API, if the server has one for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from nats_scheduler.message.rejection import Rejection
 
 
@@ -76,6 +79,15 @@ class NoAnswerError(ScheduleError):
 
 class UnknownOutcomeError(ScheduleError):
     """Nothing shows whether it was done; doing it again is safe."""
+
+
+@contextmanager
+def maybe_done() -> Iterator[None]:
+    """Raise `UnknownOutcomeError` in place of `NoAnswerError`: what was asked for may be done."""
+    try:
+        yield
+    except NoAnswerError as error:
+        raise UnknownOutcomeError(str(error)) from None
 
 
 class NotPossibleError(ScheduleError):

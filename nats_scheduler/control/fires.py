@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
-from nats_scheduler.control.current import Current, opened
+from nats_scheduler.control.current import Current
 from nats_scheduler.control.errors import (
     ConflictError,
     NotPossibleError,
@@ -28,7 +28,8 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import EVER, Published, ScheduleStore, Served, StoredFires
+from nats_scheduler.control.port import EVER, Published, Served, StoredFires
+from nats_scheduler.control.store import ScheduleStore, opened
 from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE

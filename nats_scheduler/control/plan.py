@@ -37,8 +37,9 @@ from nats_scheduler.control.declared import (
 )
 from nats_scheduler.control.edits import pause, remove, resume
 from nats_scheduler.control.errors import ConflictError, RejectedError, ScheduleError
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
 from nats_scheduler.control.spelling import with_effect
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.storing import (
     anchor_name,
     check_schedule,

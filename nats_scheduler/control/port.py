@@ -1,24 +1,19 @@
-"""What the operations of this room need of a server: the one port, with an adapter for each client.
+"""What the store of schedules needs of a server: the one port, with an adapter for each client, and what it reports.
 
-Rule: the store does what it is asked and reports how that ended; what follows is decided by the operations.
-Every publish and every delete names the message that it replaces, so that no edit of another client is lost.
+Rule: an adapter builds the request, sends it and translates the answer; what follows is decided in `control.store`.
 Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from nats_scheduler.control.changes import Change
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.definition import Terms, read_ttl
 from nats_scheduler.message.dialect import ADR51, Dialect
-from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
-from nats_scheduler.schedule.instants import SECOND
 
 OLDEST_SERVER = Capabilities()
 
@@ -72,106 +67,97 @@ class StoredFires:
     """Fires that were stored at this time (ns) or later were found; None if any of them may be missing."""
 
 
-class ScheduleStore(Protocol):
-    """The schedules of an account.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The server refused a message: nothing was stored."""
 
-    Every method raises `NoAnswerError` if the server does not answer a question, and `ForbiddenError` if the user lacks
-    a permission.
+    status: int
+    code: int
+    """The server's error code (`err_code`), 0 if it has none for this."""
+    description: str
+
+
+class StreamNow(NamedTuple):
+    """A stream as the server describes it."""
+
+    config: dict[str, Any]
+    first_sequence: int
+    last_sequence: int
+
+    @property
+    def name(self) -> str:
+        """The name of the stream."""
+        return str(self.config["name"])
+
+
+class Wire(Protocol):
+    """The requests to the JetStream of an account.
+
+    Every method raises `NoAnswerError` if the server does not answer, `ForbiddenError` if the user lacks a permission,
+    and `RefusedError` if the server refuses.
     """
 
-    async def served(self, stream: str) -> Served:
-        """Return how a stream is served; raises `StreamNotFoundError`, or `NotServedError` if nothing fires on it."""
-
-    async def last(self, stream: str, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject with its body, as the leader of the stream has it."""
-
-    def schedules(self, stream: str, subjects: str) -> AsyncIterator[StoredMessage]:
-        """Yield the last message on each subject that matches, with its body, if it has headers of a schedule.
-
-        In no order, once for each subject. `subjects` may contain wildcards.
-        """
-
-    async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
-        """Store a message in place of the one with the sequence `expected`: 0 for none, None for any.
-
-        Conditions that the block contains (`Nats-Expected-…`) are sent as they are if `expected` is None, and are
-        replaced otherwise. Raises `ConflictError`, `RefusedError` or `UnknownOutcomeError`.
-        """
-
-    async def delete(self, stream: str, message: StoredMessage) -> None:
-        """Delete a message and the older ones on its subject, if it is still the last one there.
-
-        Raises `ConflictError`, `RefusedError` or `UnknownOutcomeError`; `NotFoundError` if it is not stored any more.
-        """
-
-    async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
-        """Return which fires of a schedule are stored whose fire times (ns) are in a range, both ends included.
-
-        `until` is now or earlier; `latest` is known whatever the range is. See `control.port`.
-        """
+    async def stream(self, name: str) -> StreamNow:
+        """Return a stream as its leader describes it; raises `StreamNotFoundError`."""
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the account's stream that has a subject; raises `StreamNotFoundError`."""
 
-    async def record(self, changes: Sequence[Change]) -> None:
-        """Publish what was done as advisories; a user who may not publish there records nothing."""
+    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
+        """Return the message at `seq`, or `seq` + `next_by_subj`, with its body; None if there is none."""
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject with its body, as the leader of the stream has it.
+
+        Also if a later one was deleted by its sequence, after which servers up to 2.11 find none. A subject that no
+        request can name has none.
+        """
+
+    def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
+        """Yield the subjects that a stream holds messages on, among those that match `within`, with their numbers."""
+
+    def newest(
+        self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
+    ) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, with its body, if its headers are wanted.
+
+        In no order. `subjects` may contain wildcards.
+        """
+
+    def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
+        """Yield the messages of a stream on a subject, which may contain wildcards, without bodies, newest first."""
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
+        """Send a message once and return what the stream answers.
+
+        Raises `NoAnswerError` if nothing was stored, `UnknownOutcomeError` if that is not known.
+        """
+
+    async def purge(self, stream: str, subject: str, through: int) -> None:
+        """Delete what is stored on a subject up to a sequence.
+
+        Raises `UnknownOutcomeError` if it is not known whether that was done.
+        """
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """Delete one message without erasing its bytes; one that is gone is no error. Raises as `purge` does."""
+
+    async def advise(self, subject: str, body: bytes, block: bytes) -> None:
+        """Publish an advisory, and wait for nothing; for a user who may not publish there nothing is done."""
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before an attempt is repeated."""
+
+
+class ServedStreams(Protocol):
+    """How the streams of an account are served, and the time there."""
+
+    async def served(self, stream: str) -> Served:
+        """Return how a stream is served; raises `StreamNotFoundError`, or `NotServedError` if nothing fires on it."""
 
     def now(self) -> int:
         """Return the time by the server's clock (ns), as well as it is known."""
 
 
-# What the stored messages show of the fires of a schedule: for `ScheduleStore.fires`, of every adapter.
-#
-# The rule: where a message may be gone although it was stored, nothing is known of it. So a stream that removes what
-# was consumed, and a schedule whose fires roll up their target, show nothing. Limit: what a client deleted or purged
-# counts as not stored.
-
 EVER = 0
 """`StoredFires.known_from` if everything that was stored is known (ns since the Unix epoch)."""
-
-
-class Kept(NamedTuple):
-    """What a stream still holds; times are those at which a message was stored (ns)."""
-
-    first_sequence: int
-    """Of its first message, 1 if none was removed from the beginning."""
-    first_stored_at: int
-    on_target: int = 0
-    """How many messages are on the target of the schedule; of interest if the stream limits them."""
-    first_on_target_at: int = 0
-
-
-def stored_fires(
-    fires: Iterable[PastFire], sequence: int, since: int, until: int, known_from: int | None
-) -> StoredFires:
-    """Return what is stored of the fires of a schedule, whose message has this sequence, in a range of times (ns).
-
-    A fire of the server's whose fire time is not known may be any that came due until it was stored.
-    """
-    fires = list(fires)
-    unknown = max((fire.stored_at for fire in fires if fire.fire_time is None), default=None)
-    if known_from is not None and unknown is not None:
-        known_from = max(known_from, unknown + 1)
-    timed = [(fire.fire_time, fire) for fire in fires if fire.fire_time is not None]
-    latest = (time for time, fire in timed if not fire.was_requested and fire.schedule_sequence in (sequence, None))
-    times = frozenset(time for time, _fire in timed if since <= time <= until)
-    return StoredFires(times, max(latest, default=None), known_from)
-
-
-def known_from(config: Mapping[str, Any], terms: Terms, kept: Kept, now: int) -> int | None:
-    """Return from when on (stored time, ns) a stream shows the fires of a schedule; None if any may be missing.
-
-    `config` is that of the stream that has the target.
-    """
-    rules = StreamRules.from_config(config)
-    if not rules.keeps_acknowledged or terms.rollup:
-        return None
-    since = [EVER]
-    if (rules.max_age or rules.evicts) and kept.first_sequence > 1:
-        since.append(kept.first_stored_at)
-    if (ttl := read_ttl(terms.ttl) if terms.ttl else 0) and ttl > 0:
-        since.append(now - ttl * SECOND)
-    per_subject = config.get("max_msgs_per_subject")
-    if isinstance(per_subject, int) and 0 < per_subject <= kept.on_target:
-        since.append(kept.first_on_target_at)
-    return max(since)

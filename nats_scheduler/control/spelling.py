@@ -23,13 +23,10 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import Header, header_value, one_line
-from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.policies import LABELS, extension_prefix
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
-
-LABELS = frozenset({"X-Note", "X-Owner"})
-"""The policies that say nothing about fires: they mean the same where the server fires."""
 
 ASKED_FOR = "portable headers are asked for"
 NOT_FIRED = "nothing fires portable headers (X-Nats-Schedule) there"

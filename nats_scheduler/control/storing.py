@@ -30,7 +30,8 @@ from nats_scheduler.control.errors import (
     ScheduleError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import Edit, edited, is_same
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_value

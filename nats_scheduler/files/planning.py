@@ -20,7 +20,8 @@ from nats_scheduler.control.declared import Declared
 from nats_scheduler.control.each import finished
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.plan import Fault, Plan, planning
-from nats_scheduler.control.port import ScheduleStore, Served
+from nats_scheduler.control.port import Served
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.reading import StreamFile
 from nats_scheduler.message.stored import StoredMessage

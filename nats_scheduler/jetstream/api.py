@@ -193,6 +193,10 @@ class JetStreamApi:
             raise
         return True
 
+    async def purge_through(self, stream: str, subject: str, through: int) -> None:
+        """Purge a subject up to a sequence; the server purges the messages below `seq`."""
+        await self.call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": through + 1})
+
     async def subjects(self, stream: str, within: str = ">") -> AsyncIterator[str]:
         """Yield the subjects that a stream holds messages on, among those that match `within`."""
         async for subject, _number in self.subject_counts(stream, within):

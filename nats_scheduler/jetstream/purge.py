@@ -41,7 +41,6 @@ from nats_scheduler.jetstream.errors import (
 )
 from nats_scheduler.jetstream.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.jetstream.reach import LeaderReach
-from nats_scheduler.jetstream.schedule_messages import purge_through
 from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import expiry_of
@@ -519,7 +518,7 @@ async def _purge(
             return  # it is not there any more; a stream that lost messages may have another one under this sequence
     if is_expressible(request.schedule):
         if not may_be_long(request.through) or not await _is_deleted(api, stream, request, reach, indexes):
-            await purge_through(api, stream, request.schedule, request.through)
+            await api.purge_through(stream, request.schedule, request.through)
             indexes.were_read(asyncio.get_running_loop().time())
         return
     if request.known is None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
@@ -38,9 +38,14 @@ from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
-# Values of policies that are more than a number or a text.
-#
-# The rule: a parser returns the value, or the reason why the text is none, which follows the text in a sentence.
+# The values of policies: a reader returns the value, or the fault of the text.
+
+
+class Fault(str):
+    """The reason why a text is no value of a policy; it follows the text in a sentence."""
+
+    __slots__ = ()
+
 
 DEFAULT_GRACE_NS = 10 * SECOND
 """A fire that is later than this counts as missed: a failover takes less."""
@@ -79,37 +84,60 @@ MAKE_UP_ONCE = Missed()
 """What happens without a policy."""
 
 
-def read_missed(value: str) -> Missed | str:
-    """Read the value of `X-Missed`."""
+def _missed(value: str) -> Missed | Fault:
     match = _ALL(value)
     if match is not None and match[1] is not None:
         most = int(match[1])
-        return Missed(Kept.ALL, most) if 1 <= most <= MAX_MADE_UP else f"is not all with 1 to {MAX_MADE_UP:,}"
+        return Missed(Kept.ALL, most) if 1 <= most <= MAX_MADE_UP else Fault(f"is not all with 1 to {MAX_MADE_UP:,}")
     if value not in list(Kept):
-        return f"is none of once, skip, all, and all with a number, such as 'all 10': 1 to {MAX_MADE_UP:,}"
+        return Fault(f"is none of once, skip, all, and all with a number, such as 'all 10': 1 to {MAX_MADE_UP:,}")
     return Missed(Kept(value))
 
 
-def read_duration(value: str) -> int | str:
-    """Read a duration (ns) of any length."""
+def _duration(value: str) -> int | Fault:
     duration = parse_duration(value)
-    return f"is not a duration: {duration.reason}" if isinstance(duration, Invalid) else duration
+    return Fault(f"is not a duration: {duration.reason}") if isinstance(duration, Invalid) else duration
 
 
-def read_grace(value: str) -> int | str:
-    """Read the value of `X-Grace` (ns)."""
-    duration = read_duration(value)
+def _grace(value: str) -> int | Fault:
+    duration = _duration(value)
     if isinstance(duration, int) and duration < MIN_GRACE_NS:
-        return f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late"
+        return Fault(f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late")
     return duration
 
 
-def read_report(value: str) -> bool | str:
-    """Read the value of `X-Report`."""
-    return True if value == "true" else "is not 'true', the only value"
+def _jitter(value: str) -> int | Fault:
+    duration = _duration(value)
+    if isinstance(duration, int) and not 0 < duration <= MAX_JITTER_NS:
+        return Fault(f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}")
+    return duration
+
+
+def _report(value: str) -> bool | Fault:
+    return True if value == "true" else Fault("is not 'true', the only value")
+
+
+def _time(value: str) -> int | Fault:
+    instant = parse_rfc3339(value)
+    return Fault(f"is not a time: {instant.reason}") if isinstance(instant, Invalid) else instant
+
+
+def _limit(value: str) -> int | Fault:
+    if not _NUMBER(value) or not 1 <= int(value) <= MAX_LIMIT:
+        return Fault(f"is not a number of fires: expected 1 to {MAX_LIMIT:,}")
+    return int(value)
+
+
+def _text(value: str) -> str | Fault:
+    if not value.strip():
+        return Fault("is empty: expected a text")
+    if len(value) > MAX_TEXT_CHARS:
+        return Fault(f"has {len(value):,} characters: expected at most {MAX_TEXT_CHARS}")
+    return value
 
 
 _ALL = re.compile(r"all(?: ([0-9]{1,9}))?").fullmatch
+_NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 
 
 # What happens to a fire that comes due while the fire before it is unfinished: `X-Overlap`, `X-Consumer`,
@@ -155,26 +183,30 @@ class MisplacedPolicy(NamedTuple):
     reason: str
 
 
-def consumer_fault(name: str) -> str:
-    """Return why no consumer can have this name; "" if one can."""
+def _overlap(value: str) -> Overlap | Fault:
+    if value not in list(Overlap):
+        return Fault(f"is not what a fire may do: expected one of {', '.join(Overlap)}")
+    return Overlap(value)
+
+
+def _consumer(name: str) -> str | Fault:
     if not name:
-        return "is empty: expected the name of a consumer"
+        return Fault("is empty: expected the name of a consumer")
     if len(name) > MAX_CONSUMER_NAME_CHARS:
-        return f"has {len(name):,} characters: expected at most {MAX_CONSUMER_NAME_CHARS}"
+        return Fault(f"has {len(name):,} characters: expected at most {MAX_CONSUMER_NAME_CHARS}")
     if _UNSENDABLE(name):
-        return "is not UTF-8: no request can name such a consumer"
+        return Fault("is not UTF-8: no request can name such a consumer")
     if _FORBIDDEN(name):
-        return "is no name of a consumer: it has no blanks, dots, slashes or wildcards"
-    return ""
+        return Fault("is no name of a consumer: it has no blanks, dots, slashes or wildcards")
+    return name
 
 
-def read_timeout(value: str) -> int | str:
-    """Read a timeout in ns; the reason if it is none."""
-    duration = read_duration(value)
-    return "is not more than 0" if isinstance(duration, int) and duration <= 0 else duration
+def _timeout(value: str) -> int | Fault:
+    duration = _duration(value)
+    return Fault("is not more than 0") if isinstance(duration, int) and duration <= 0 else duration
 
 
-def misplaced_policy(overlap: Overlap, names: Collection[str], *, needs_consumer: bool) -> MisplacedPolicy | None:
+def _misplaced(overlap: Overlap, names: Collection[str], *, needs_consumer: bool) -> MisplacedPolicy | None:
     """Return the first policy among `names` that is missing something; None if nothing is missing.
 
     `needs_consumer` if the stream keeps what was acknowledged.
@@ -268,9 +300,9 @@ def read_policies(
     policies = NO_POLICIES
     for name in names:
         short, value = _short(name, dialect), fields[name]
-        take = _POLICIES.get(short)
-        taken = _unknown(short, dialect) if take is None else take(policies, value, pattern)
-        if isinstance(taken, str):
+        policy = POLICIES.get(short)
+        taken = _unknown(short, dialect) if policy is None else policy.take(policies, value, pattern)
+        if isinstance(taken, Fault):
             return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), value, taken)
         policies = taken
     if not names:
@@ -281,7 +313,7 @@ def read_policies(
         return POLICY_INVALID.rejection(name.decode(), fields[name], "is not later than X-Start: nothing would fire")
     written = _written(names, fields, dialect)
     overlap, shorts = policies.overlap, [one.name for one in written]
-    if misplaced := misplaced_policy(overlap, shorts, needs_consumer=keeps_acknowledged):
+    if misplaced := _misplaced(overlap, shorts, needs_consumer=keeps_acknowledged):
         name = dialect.schedule + b"-" + misplaced.name.encode()
         return POLICY_INVALID.rejection(name.decode(), fields[name], misplaced.reason)
     return replace(policies, written=written)
@@ -346,53 +378,67 @@ def _short(name: bytes, dialect: Dialect) -> str:
     return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
 
 
-def _unknown(short: str, dialect: Dialect) -> str:
+def _unknown(short: str, dialect: Dialect) -> Fault:
     if short == PAUSED:
-        return f"is no policy: a paused schedule has its pattern in this header, and no {dialect.schedule.decode()}"
-    near = get_close_matches(short.lower(), [name.lower() for name in _POLICIES], n=1, cutoff=0.7)
-    meant = next((name for name in _POLICIES if near and name.lower() == near[0]), None)
-    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(_POLICIES))}"
-    return f"is an unknown policy, and names are case-sensitive: {known}"
+        name = dialect.schedule.decode()
+        return Fault(f"is no policy: a paused schedule has its pattern in this header, and no {name}")
+    near = get_close_matches(short.lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
+    meant = next((name for name in POLICIES if near and name.lower() == near[0]), None)
+    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
+    return Fault(f"is an unknown policy, and names are case-sensitive: {known}")
 
 
-# -- each policy: returns the policies with this one, or the reason why its value is invalid ----------------------
+# The policies: what reads each, and its part of the words in which a schedule is explained.
 
 
-def _start(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    instant = parse_rfc3339(value)
-    if isinstance(instant, Invalid):
-        return _not(instant)
-    return replace(policies, bounds=replace(policies.bounds, start=instant))
+class Policy(NamedTuple):
+    """One policy."""
+
+    take: Callable[[Policies, str, Pattern], Policies | Fault]
+    """Returns the policies with this one, from its value and the pattern beside it."""
+    words: Callable[[Policies], str] | None = None
+    """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
+    is_label: bool = False
+    """Whether it only says something to people."""
 
 
-def _end(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    instant = parse_rfc3339(value)
-    if isinstance(instant, Invalid):
-        return _not(instant)
-    return replace(policies, bounds=replace(policies.bounds, end=instant))
+def _value(field: str, read: Callable[[str], object]) -> Callable[[Policies, str, Pattern], Policies | Fault]:
+    """Return what takes a policy whose value does not depend on the pattern."""
+
+    def take(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
+        found: Any = read(value)
+        return found if isinstance(found, Fault) else replace(policies, **{field: found})
+
+    return take
 
 
-def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
-    instant = parse_rfc3339(value)
-    if isinstance(instant, Invalid):
-        return _not(instant)
+def _bound(field: str, read: Callable[[str], object]) -> Callable[[Policies, str, Pattern], Policies | Fault]:
+    """Return what takes a policy that is one of the bounds."""
+
+    def take(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
+        found: Any = read(value)
+        if isinstance(found, Fault):
+            return found
+        return replace(policies, bounds=replace(policies.bounds, **{field: found}))
+
+    return take
+
+
+def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | Fault:
+    instant = _time(value)
+    if isinstance(instant, Fault):
+        return instant
     if not isinstance(pattern, Every):
-        return f"is where the grid of '@every' begins, and {pattern.text!r} has none"
+        return Fault(f"is where the grid of '@every' begins, and {pattern.text!r} has none")
     if instant % SECOND:
-        return "has a fraction of a second: the grid of '@every' begins at a whole one"
+        return Fault("has a fraction of a second: the grid of '@every' begins at a whole one")
     return replace(policies, bounds=replace(policies.bounds, anchor=instant))
 
 
-def _limit(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    if not _NUMBER(value) or not 1 <= int(value) <= MAX_LIMIT:
-        return f"is not a number of fires: expected 1 to {MAX_LIMIT:,}"
-    return replace(policies, bounds=replace(policies.bounds, limit=int(value)))
-
-
-def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
+def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
     parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPTIONS:
-        return f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}"
+        return Fault(f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}")
     named = {part.removeprefix(CALENDAR) for part in parts if part.startswith(CALENDAR)}
     found = []
     for part in parts:
@@ -400,10 +446,10 @@ def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | str
             continue
         days = read_days(part)
         if isinstance(days, str):
-            return f"{days}, or {CALENDAR}<name>"
+            return Fault(f"{days}, or {CALENDAR}<name>")
         found.append(days)
     if fault := _names_fault(named):
-        return fault
+        return Fault(fault)
     calendars = tuple(map(Calendar, sorted(named)))
     return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found), calendars=calendars))
 
@@ -418,102 +464,72 @@ def _names_fault(calendars: Collection[str]) -> str:
     return ""
 
 
-def _grace(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    grace = read_grace(value)
-    return grace if isinstance(grace, str) else replace(policies, grace=grace)
-
-
-def _consumer(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    return consumer_fault(value) or replace(policies, consumer=value)
-
-
-def _jitter(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    duration = read_duration(value)
-    if isinstance(duration, str):
-        return duration
-    if not 0 < duration <= MAX_JITTER_NS:
-        return f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}"
-    return replace(policies, jitter=duration)
-
-
-def _missed(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    missed = read_missed(value)
-    return missed if isinstance(missed, str) else replace(policies, missed=missed)
-
-
-def _note(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    fault = _text_fault(value)
-    return fault or replace(policies, note=value)
-
-
-def _overlap(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    if value not in list(Overlap):
-        return f"is not what a fire may do: expected one of {', '.join(Overlap)}"
-    return replace(policies, overlap=Overlap(value))
-
-
-def _owner(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    fault = _text_fault(value)
-    return fault or replace(policies, owner=value)
-
-
-def _report(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    report = read_report(value)
-    return report if isinstance(report, str) else replace(policies, report=report)
-
-
-def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | str:
+def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | Fault:
     if isinstance(pattern, SyntaxCron):
         return replace(policies, syntax=pattern.syntax)
     if not isinstance(pattern, Cron):
-        return "is for patterns of fields, and this pattern has none"
-    return f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}"
+        return Fault("is for patterns of fields, and this pattern has none")
+    return Fault(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}")
 
 
-def _target(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    return replace(policies, target_elsewhere=value)  # what is wrong with it was found before: `message.definition`
+def _jitter_words(policies: Policies) -> str:
+    return (
+        ""
+        if policies.jitter is None
+        else f", each sent up to {format_duration(policies.jitter)} later, before the next"
+    )
 
 
-def _timeout(policies: Policies, value: str, _pattern: Pattern) -> Policies | str:
-    timeout = read_timeout(value)
-    return timeout if isinstance(timeout, str) else replace(policies, timeout=timeout)
+def _missed_words(policies: Policies) -> str:
+    """Say which missed fires are made up, unless that is the latest."""
+    kept, most = policies.missed
+    if kept is Kept.SKIP:
+        return f"; what is more than {format_duration(policies.grace)} late is skipped"
+    if kept is Kept.ALL and most is not None:
+        return f"; of missed fires the latest {most} are made up" if most > 1 else ""
+    return "; each missed fire is made up" if kept is Kept.ALL else ""
 
 
-_POLICIES: Mapping[str, Callable[[Policies, str, Pattern], Policies | str]] = {
-    "X-Anchor": _anchor,
-    "X-Consumer": _consumer,
-    "X-End": _end,
-    "X-Except": _except,
-    "X-Grace": _grace,
-    "X-Jitter": _jitter,
-    "X-Limit": _limit,
-    "X-Missed": _missed,
-    "X-Note": _note,
-    "X-Overlap": _overlap,
-    "X-Owner": _owner,
-    "X-Report": _report,
-    "X-Start": _start,
-    "X-Syntax": _syntax,
-    "X-Target": _target,
-    "X-Timeout": _timeout,
+def _overlap_words(policies: Policies) -> str:
+    """Say what happens to a fire while the one before is unfinished, unless it is sent."""
+    if policies.overlap is Overlap.ALLOW:
+        return ""
+    words = "is skipped" if policies.overlap is Overlap.SKIP else "waits"
+    most = "" if policies.timeout is None else f", for {format_duration(policies.timeout)} at most"
+    return f"; a fire {words} while the one before is unfinished{most}"
+
+
+POLICIES: Mapping[str, Policy] = {
+    "X-Anchor": Policy(_anchor),
+    "X-Consumer": Policy(_value("consumer", _consumer)),
+    "X-End": Policy(_bound("end", _time)),
+    "X-Except": Policy(_except),
+    "X-Grace": Policy(_value("grace", _grace)),
+    "X-Jitter": Policy(_value("jitter", _jitter), _jitter_words),
+    "X-Limit": Policy(_bound("limit", _limit)),
+    "X-Missed": Policy(_value("missed", _missed), _missed_words),
+    "X-Note": Policy(_value("note", _text), is_label=True),
+    "X-Overlap": Policy(_value("overlap", _overlap), _overlap_words),
+    "X-Owner": Policy(_value("owner", _text), is_label=True),
+    "X-Report": Policy(_value("report", _report)),
+    "X-Start": Policy(_bound("start", _time)),
+    "X-Syntax": Policy(_syntax),
+    "X-Target": Policy(_value("target_elsewhere", str)),  # its faults are found before: `message.definition`
+    "X-Timeout": Policy(_value("timeout", _timeout)),
 }
+"""By their names without the prefix, in the order in which the words of a schedule name them."""
+
+POLICY_NAMES = tuple(POLICIES)
+"""The names of all policies, without the prefix."""
+
+LABELS = frozenset(name for name, policy in POLICIES.items() if policy.is_label)
+"""The policies that only say something to people."""
+
+
+def policy_words(policies: Policies) -> str:
+    """Return in plain words what policies change of how a schedule fires; they follow those of its pattern."""
+    return "".join(policy.words(policies) for policy in POLICIES.values() if policy.words is not None)
+
 
 _SYNTAX = extension_prefix(PORTABLE) + b"Syntax"
 _PORTABLE_ONLY = f"X-Syntax is read beside {PORTABLE.schedule.decode()} only, as {_SYNTAX.decode()}"
-
-POLICY_NAMES = tuple(_POLICIES)
-"""The names of all policies, without the prefix."""
-
-_NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
-
-
-def _not(invalid: Invalid) -> str:
-    return f"is not a time: {invalid.reason}"
-
-
-def _text_fault(value: str) -> str:
-    if not value.strip():
-        return "is empty: expected a text"
-    if len(value) > MAX_TEXT_CHARS:
-        return f"has {len(value):,} characters: expected at most {MAX_TEXT_CHARS}"
-    return ""

@@ -19,7 +19,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.modes import FIRED_BY, SharedLookup, mode_document
-from nats_scheduler.runtime.schedule_store import ConnectionStore
+from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.service.port import Examination, Fleet, Known, Slices
@@ -130,7 +130,7 @@ class AskedSidecar:
         self._is_draining = is_draining
         self.allows_control = settings.allow_control
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
-        self.schedules = ConnectionStore(
+        self.schedules = connection_store(
             access.connection, access.carrying, ServerClock(clock), settings.restrictions_on
         )
         self.failures_stream = settings.failures_stream if settings.keep_failures else None

@@ -20,20 +20,21 @@ server accepts its own stamps from no client.
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
+from nats_scheduler.control.errors import ConflictError, ScheduleError
+from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.inputs import Refused, Stored, Unknown
 from nats_scheduler.engine.views.stored import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.foreign_json import is_expressible, server_time
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.schedule_messages import Changed, ScheduleMessages
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
@@ -87,7 +88,7 @@ class Graduation:
         self._api = api
         self._server = server
         self._state = state
-        self._messages = ScheduleMessages(connection, api, state.config)
+        self._wire = ScheduleWire(connection, api)
         self._local_now = now
         self._ahead = 0
         self._handover: Handover | None = None
@@ -198,7 +199,10 @@ class Graduation:
         """Remove one schedule message; what was stored on its subject later stays."""
         assert finding.subject is not None
         assert finding.sequence is not None
-        await self._messages.delete_one(finding.subject, finding.sequence)
+        if self._state.config.get("deny_delete") is True:  # then what lies under it goes too
+            await self._api.purge_through(self._state.name, finding.subject, finding.sequence)
+        else:
+            await self._api.delete_message(self._state.name, finding.sequence)
 
     async def _make_up(self, make_up: MakeUp) -> None:
         """Store a make-up fire; one on whose subject something else was stored meanwhile stays away."""
@@ -222,16 +226,12 @@ class Graduation:
         if self._state.config.get("no_ack"):
             self._connection.write(frame(target, "", block, body))
             return
-        outcome = await self._messages.publish_as_it_is(target, block, body)
-        match outcome:
-            case Refused(status, code, description):
-                raise ApiError(status, code, description, f"make-up fire of {schedule}")
-            case Unknown(reason):
-                raise NoAnswerError(f"make-up fire of {schedule}: {reason}")
-            case Stored() | Changed():
-                pass  # another client changed the schedule meanwhile: its fire is not owed any more
-            case _:
-                assert_never(outcome)
+        try:
+            await publish_message(self._wire, self._state.name, target, block, body)
+        except ConflictError:
+            pass  # another client changed the schedule meanwhile: its fire is not owed any more
+        except ScheduleError as error:
+            raise JetStreamError(f"make-up fire of {schedule}: {error}") from None
 
     async def _switch(self) -> tuple[int, bool]:
         """Switch the flag on; returns when it was asked for (ns), and whether the answer came too late to be sure."""

@@ -1,4 +1,4 @@
-"""How the native scheduler treats a pattern: when it fires next, and which patterns it gets wrong.
+"""What servers do: from which API level on which of it, when the native scheduler fires, and what it gets wrong.
 
 One rule: this file describes what nats-server does; what a pattern means is in `patterns`, and which versions have the
 scheduler in `message.capabilities`.

@@ -39,7 +39,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.subjects import is_api_subject

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.views.pages import Sliced

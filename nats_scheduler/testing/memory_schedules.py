@@ -1,4 +1,4 @@
-"""The schedules of streams in memory: a `ScheduleStore` on which a test decides what goes wrong.
+"""The schedules of streams in memory: the store of schedules over a wire on which a test decides what goes wrong.
 
 The rule: what is stored, and what is refused, is decided by `MemoryStream`, as a server would; a fault comes before or
 after that. The contract suite (`tests/control/contract.py`) runs on it and on real servers.
@@ -7,35 +7,30 @@ Nothing fires here. Cost: a few microseconds a call. Limit: one server, and no p
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, TypeVar
 
 from nats_scheduler.control.changes import Change
-from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import (
     ConflictError,
     ForbiddenError,
     NoAnswerError,
-    NotFoundError,
     NotServedError,
     RefusedError,
     ScheduleError,
     StreamNotFoundError,
     UnknownOutcomeError,
 )
-from nats_scheduler.control.port import Kept, Published, Served, StoredFires, known_from, stored_fires
+from nats_scheduler.control.port import Published, Refusal, Served, StreamNow
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.inputs import Outcome, Refused, Stored
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.dialect import ADR51, PORTABLE
-from nats_scheduler.message.fires import PastFires, StoredSchedule
-from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import with_effective_headers, without_headers
-from nats_scheduler.message.reading import has_schedule_header, read_paused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import FLAG
-from nats_scheduler.message.subjects import is_covered, subject_matches
+from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.testing.memory_stream import MemoryStream
 
 T = TypeVar("T")
@@ -54,16 +49,14 @@ class Fault(Enum):
     UNKNOWN_NOT_DONE = "it is lost on the way"
 
 
-class MemorySchedules:
-    """Streams in memory."""
+class MemoryWire:
+    """Streams in memory; the `Wire` and the `ServedStreams` of `control.port`."""
 
     def __init__(self, now: Callable[[], int]) -> None:
         """Begin without streams; `now` returns the time (ns since the Unix epoch)."""
         self._now = now
         self.streams: dict[str, MemoryStream] = {}
         self._native: set[str] = set()
-        self.recorded: list[Change] = []
-        """The changes that were recorded."""
         self.faults: deque[Fault | None] = deque()
         """What becomes of the next publishes and deletes, in their order; None is no fault."""
         self.read_faults: deque[Fault | None] = deque()
@@ -82,8 +75,6 @@ class MemorySchedules:
             self._native.add(str(config["name"]))
         return stream
 
-    # -- the port ------------------------------------------------------------------------------------------------
-
     async def served(self, stream: str) -> Served:
         """Return how a stream is served."""
         found = self._stream(stream)
@@ -93,71 +84,15 @@ class MemorySchedules:
         version = "2.14.0" if is_native else "2.11.0" if found.guard else "2.10.0"
         return Served(found.rules, (ADR51, PORTABLE), is_native, capabilities_of(version))
 
-    async def last(self, stream: str, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject."""
-        fault = self.read_faults.popleft() if self.read_faults else None
-        if fault is not None:
-            raise _ERRORS[fault]()
-        return self._stream(stream).last(subject)
+    def now(self) -> int:
+        """Return the time (ns)."""
+        return self._now()
 
-    async def schedules(self, stream: str, subjects: str) -> AsyncIterator[StoredMessage]:
-        """Yield the last message on each subject that matches, if it has headers of a schedule."""
-        found = self._stream(stream)
-        for subject in {message.subject: None for message in found.messages()}:
-            message = found.last(subject)
-            if message is not None and subject_matches(subject, subjects) and _is_schedule(message, found):
-                yield message
-
-    async def publish(self, stream: str, subject: str, block: bytes, body: bytes, *, expected: int | None) -> Published:
-        """Store a message in place of the one with the sequence `expected`."""
-        found = self._stream(stream)
-        if expected is not None:
-            conditions = [(b"Nats-Expected-Stream", stream.encode())]
-            conditions.append((b"Nats-Expected-Last-Subject-Sequence", b"%d" % expected))
-            bare = without_headers(block, prefixes=(b"Nats-Expected-",))
-            block = with_effective_headers(bare, conditions) or b""
-        if len(block) > MAX_HEADERS_BYTES:
-            raise RefusedError("header size exceeds maximum allowed of 64k", 10097)
-        return self._with_fault(lambda: _published(_stored(found, subject, block, body)))
-
-    async def delete(self, stream: str, message: StoredMessage) -> None:
-        """Delete a message and the older ones on its subject, if it is still the last one there."""
-        found = self._stream(stream)
-
-        def delete() -> None:
-            last = found.last(message.subject)
-            if last is None:
-                raise NotFoundError(f"{message.subject}: nothing is stored there any more")
-            is_there = found.message(message.sequence) is not None
-            if last.sequence != message.sequence:
-                if is_there:
-                    found.purge(message.subject, message.sequence)
-                raise ConflictError(f"{message.subject}: another client changed it", last.sequence)
-            found.purge(message.subject, message.sequence)
-
-        self._with_fault(delete)
-
-    async def fires(self, stream: str, schedule: StoredMessage, since: int, until: int) -> StoredFires:
-        """Return which fires of a schedule are stored."""
-        served = await self.served(stream)
-        found = read_current(schedule, served)
-        definition = None if found is None else found.definition
-        if found is None or definition is None:
-            return StoredFires(frozenset(), None, None)
-        target = definition.terms.policies.target_elsewhere or definition.terms.target
-        held = self.streams[await self.stream_of(target)]
-        active = None
-        if not found.is_paused:
-            active = StoredSchedule(found.sequence, found.timetable(), definition.terms)
-        past = PastFires(found.subject, is_native=found.is_fired_by_server, stored=active)
-        messages = [one for one in held.messages() if one.subject == target]
-        fires = [fire for message in reversed(messages) for fire in past.read(message)]
-        fires += past.rest(is_all=True)
-        first = next(iter(held.messages()), schedule)
-        on_target = (len(messages), messages[0].stored_at) if messages else (0, 0)
-        kept = Kept(first.sequence, first.stored_at, *on_target)
-        shown = known_from(held.config, definition.terms, kept, self._now())
-        return stored_fires(fires, found.sequence, since, until, shown)
+    async def stream(self, name: str) -> StreamNow:
+        """Return a stream."""
+        found = self._stream(name)
+        first = next((one.sequence for one in found.messages()), found.applied + 1)
+        return StreamNow(dict(found.config), first, found.applied)
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the stream that has a subject."""
@@ -166,13 +101,60 @@ class MemorySchedules:
                 return name
         raise StreamNotFoundError(f"no stream has the subject {subject}")
 
-    async def record(self, changes: Sequence[Change]) -> None:
-        """Keep what was done."""
-        self.recorded += changes
+    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
+        """Return the message at `seq`, or `seq` + `next_by_subj`."""
+        found, sequence = self._stream(stream), where["seq"]
+        if "next_by_subj" in where:
+            return next(found.messages(where["next_by_subj"], sequence - 1), None)
+        return found.message(sequence)
 
-    def now(self) -> int:
-        """Return the time (ns)."""
-        return self._now()
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject."""
+        fault = self.read_faults.popleft() if self.read_faults else None
+        if fault is not None:
+            raise _ERRORS[fault]()
+        return self._stream(stream).last(subject)
+
+    async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
+        """Yield the subjects with messages that match, with their numbers."""
+        for subject, number in Counter(one.subject for one in self._stream(stream).messages(within)).items():
+            yield subject, number
+
+    async def newest(
+        self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
+    ) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, if its headers are wanted."""
+        for message in {one.subject: one for one in self._stream(stream).messages(subjects)}.values():
+            if is_wanted(message):
+                yield message
+
+    async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
+        """Yield the messages of a stream on a subject, newest first."""
+        for message in reversed(list(self._stream(stream.name).messages(subject))):
+            yield message
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
+        """Store a message."""
+        found = self._stream(stream)
+        if len(block) > MAX_HEADERS_BYTES:
+            return Refusal(400, 10097, "header size exceeds maximum allowed of 64k")
+        return self._with_fault(lambda: _published(_stored(found, subject, block, body)))
+
+    async def purge(self, stream: str, subject: str, through: int) -> None:
+        """Delete what is stored on a subject up to a sequence."""
+        found = self._stream(stream)
+        self._with_fault(lambda: found.purge(subject, through))
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """Delete one message."""
+        found = self._stream(stream)
+        self._with_fault(lambda: found.delete(sequence))
+
+    async def advise(self, subject: str, body: bytes, block: bytes) -> None:
+        """Publish nothing: nobody listens."""
+
+    async def wait(self, seconds: float) -> None:
+        """Return at once."""
 
     # -- what goes wrong -----------------------------------------------------------------------------------------
 
@@ -194,6 +176,21 @@ class MemorySchedules:
         return self.streams[name]
 
 
+class MemorySchedules(ScheduleStore):
+    """The schedules of streams in memory."""
+
+    def __init__(self, now: Callable[[], int]) -> None:
+        """Begin without streams; `now` returns the time (ns since the Unix epoch)."""
+        self.wire = MemoryWire(now)
+        super().__init__(self.wire, self.wire)
+        self.recorded: list[Change] = []
+        """The changes that were recorded."""
+
+    async def record(self, changes: Sequence[Change]) -> None:
+        """Keep what was done."""
+        self.recorded += changes
+
+
 _ERRORS: Mapping[Fault, Callable[[], ScheduleError]] = {
     Fault.REFUSED: lambda: RefusedError("insufficient resources", 10023),
     Fault.FORBIDDEN: lambda: ForbiddenError("the user may not publish there"),
@@ -213,18 +210,9 @@ def _stored(stream: MemoryStream, subject: str, block: bytes, body: bytes) -> Ou
     return outcome
 
 
-def _published(outcome: Outcome) -> Published:
+def _published(outcome: Outcome) -> Published | Refusal:
     if isinstance(outcome, Stored):
         return Published(outcome.sequence, outcome.duplicate)
     if isinstance(outcome, Refused):
-        if outcome.code in WRONG_LAST_SEQUENCE:
-            raise ConflictError(outcome.description)
-        raise RefusedError(outcome.description, outcome.code)
+        return Refusal(outcome.status, outcome.code, outcome.description)
     raise NoAnswerError(outcome.reason)
-
-
-def _is_schedule(message: StoredMessage, stream: MemoryStream) -> bool:
-    dialects = (ADR51, PORTABLE)
-    if has_schedule_header(message.block, dialects):
-        return True
-    return read_paused(message.block, message.subject, stream.rules, dialects, message.stored_at) is not None

@@ -140,8 +140,8 @@ HOW = How(NOBODY, dry_run=False, as_json=False)
 
 def stored_in_memory(pattern: str) -> MemorySchedules:
     store = MemorySchedules(lambda: NOW)
-    store.add_stream({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
-    store.streams["S"].publish("S.s", block_of(pattern, "by the first"), b"")
+    store.wire.add_stream({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
+    store.wire.streams["S"].publish("S.s", block_of(pattern, "by the first"), b"")
     return store
 
 
@@ -157,7 +157,9 @@ async def edited_in(store: MemorySchedules, given: Given) -> Change:
 
 async def test_the_edit_of_another_client_in_between_is_kept() -> None:
     store = stored_in_memory("@daily")
-    store.interruptions.append(lambda: store.streams["S"].publish("S.s", block_of("@daily", "by the other"), b""))
+    store.wire.interruptions.append(
+        lambda: store.wire.streams["S"].publish("S.s", block_of("@daily", "by the other"), b"")
+    )
     change = await edited_in(store, Given(pattern="@hourly"))
     assert (change.kind, change.before, change.after) == (Kind.EDITED, 2, 3)
     message = await store.last("S", "S.s")
@@ -169,7 +171,7 @@ async def test_the_edit_of_another_client_in_between_is_kept() -> None:
 async def test_an_edit_ends_if_others_change_the_schedule_all_the_time() -> None:
     store = stored_in_memory("@daily")
     blocks = iter([block_of("@daily", f"by {number}") for number in range(100)])
-    store.interruptions.extend([lambda: store.streams["S"].publish("S.s", next(blocks), b"")] * 100)
+    store.wire.interruptions.extend([lambda: store.wire.streams["S"].publish("S.s", next(blocks), b"")] * 100)
     with pytest.raises(ConflictError):
         await edited_in(store, Given(pattern="@hourly"))
-    assert len(store.interruptions) > 50
+    assert len(store.wire.interruptions) > 50

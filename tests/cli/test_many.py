@@ -14,7 +14,7 @@ from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, Each
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.testing.memory_schedules import Fault, MemorySchedules
 from tests.cli.changing_site import FAR, Cli, Site, site_on
 from tests.conftest import SharedServer
@@ -29,10 +29,10 @@ SUBJECTS = [f"S.{number:03}" for number in range(100)]
 def store() -> MemorySchedules:
     """A stream with a hundred schedules."""
     made = MemorySchedules(lambda: NOW)
-    made.add_stream({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
+    made.wire.add_stream({"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True})
     block = f"NATS/1.0\r\nNats-Schedule: @at {FAR}\r\nNats-Schedule-Target: S.out\r\n\r\n".encode()
     for subject in SUBJECTS:
-        made.streams["S"].publish(subject, block, b"")
+        made.wire.streams["S"].publish(subject, block, b"")
     return made
 
 
@@ -70,7 +70,7 @@ async def test_what_fails_does_not_stop_the_others(store: MemorySchedules) -> No
 
 @pytest.mark.parametrize("fault", [Fault.NO_ANSWER, Fault.UNKNOWN_NOT_DONE])
 async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: MemorySchedules, fault: Fault) -> None:
-    store.faults.extend([fault] * 1_000)
+    store.wire.faults.extend([fault] * 1_000)
     done = await change_each(SUBJECTS, partial(paused, store))
     assert (done.changes, list(done.failures)) == ({}, SUBJECTS)
     untried = [subject for subject, error in done.failures.items() if "it was not tried" in str(error)]

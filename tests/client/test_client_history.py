@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from nats_scheduler.client import Schedules, after, every
-from nats_scheduler.client.past import FIRST_RANGE, RANGE_GROWTH, READERS
+from nats_scheduler.client.wire import FIRST_RANGE, RANGE_GROWTH, READERS
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer
 from tests.harness.account import account_on, sidecar_on

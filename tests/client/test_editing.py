@@ -119,7 +119,7 @@ async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
 async def test_an_edit_is_made_to_what_another_client_has_stored() -> None:
     world = World(allow_msg_ttl=True)
     world.put(block("@daily"))
-    world.store.interruptions.append(lambda: world.put(block("@hourly", "X-"), b"theirs"))
+    world.store.wire.interruptions.append(lambda: world.put(block("@hourly", "X-"), b"theirs"))
     assert await edited(world, Wish(ttl=HOUR), "X-") == {"": "@hourly", "-Target": "S.out", "-TTL": "1h0m0s"}
     assert world.last().body == b"theirs"
 
@@ -129,7 +129,7 @@ async def test_others_may_be_faster_only_so_often() -> None:
     world.put(block("@daily"))
     bodies = iter([b"%d" % number for number in range(MAX_EDIT_ATTEMPTS)])
     for _ in range(MAX_EDIT_ATTEMPTS):
-        world.store.interruptions.append(lambda: world.put(block("@daily"), next(bodies)))
+        world.store.wire.interruptions.append(lambda: world.put(block("@daily"), next(bodies)))
     with pytest.raises(ConflictError):
         await edited(world, Wish(body=b"mine"))
     assert world.last().body == b"%d" % (MAX_EDIT_ATTEMPTS - 1)

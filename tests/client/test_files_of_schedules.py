@@ -204,19 +204,19 @@ async def test_a_stream_that_is_missing_or_not_served_is_the_error_of_every_oper
     world = World()
     with pytest.raises(StreamNotFoundError):
         await diff_text(world.store, "T", asked(TEXT.replace("stream: S", "stream: T")))
-    world.store.add_stream({"name": "U", "subjects": ["U.>"]})
+    world.store.wire.add_stream({"name": "U", "subjects": ["U.>"]})
     with pytest.raises(NotServedError):
         await export_text(world.store, "U", ">", None, "yaml")
 
 
 async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are_done() -> None:
     world = World()
-    world.store.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
+    world.store.wire.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
     with pytest.raises(PartlyAppliedError) as raised:
         await apply_text(world.store, "S", asked(), ME)
     error = raised.value
     assert (list(error.errors), type(error.errors["S.a"])) == (["S.a"], ConflictError)
-    assert str(error) == "S.a: wrong last sequence: 1"
+    assert str(error) == "S.a: another client changed it at the same time"
     assert [one.subject for one in error.applied.changes] == ["S.b"]
     assert world.last("S.a").body == b"theirs"
     again = await apply_text(world.store, "S", asked(), ME)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import pytest
 
 from nats_scheduler.control.changes import Author, Change, Kind
-from nats_scheduler.control.current import current, read_current
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, pause, remove, resume
 from nats_scheduler.control.errors import (
     AlreadyExistsError,
@@ -25,7 +25,8 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
 )
 from nats_scheduler.control.fires import backfill, fire
-from nats_scheduler.control.port import EVER, Published, ScheduleStore, StoredFires
+from nats_scheduler.control.port import EVER, Published, StoredFires
+from nats_scheduler.control.store import ScheduleStore, current
 from nats_scheduler.control.words import Edit, is_same
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from nats_scheduler.control.port import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.message.stored import StoredMessage
 from tests.control.contract import Side
 from tests.harness.account import Account, account_on

@@ -7,12 +7,13 @@ import pytest
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add
 from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import capabilities
 from nats_scheduler.message.stream_rules import UNRESTRICTED
 from nats_scheduler.runtime.modes import CarryingStreams
-from nats_scheduler.runtime.schedule_store import ConnectionStore
+from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from tests.conftest import SharedServer
 from tests.control.contract import StoreContract
@@ -22,13 +23,13 @@ from tests.harness.blocks import block_to_send
 from tests.harness.servers import ALL_VERSIONS
 
 
-async def store_of(account: Account, *portable: str) -> ConnectionStore:
+async def store_of(account: Account, *portable: str) -> ScheduleStore:
     """Return the store of an account; `portable` are the streams that the settings name."""
     greeting = account.connection.server
     server = capabilities(await account.api.info(), greeting.version, greeting.max_payload)
     flagged = FlaggedStreams(account.api, Registry(account.connection, account.api, "nats_scheduler"), server)
     carrying = CarryingStreams(account.api, flagged, server, portable)
-    return ConnectionStore(account.connection, carrying, ServerClock(CLOCK), lambda _stream: UNRESTRICTED)
+    return connection_store(account.connection, carrying, ServerClock(CLOCK), lambda _stream: UNRESTRICTED)
 
 
 @pytest.fixture(params=ALL_VERSIONS)

@@ -99,16 +99,16 @@ async def test_a_delete_marker_counts_as_nothing() -> None:
 
 async def test_the_same_that_another_replica_has_just_added_is_unchanged() -> None:
     world = World()
-    world.store.interruptions.append(lambda: world.put(block()))
+    world.store.wire.interruptions.append(lambda: world.put(block()))
     assert (await add(world.store, "S", SUBJECT, block(), b"body")).kind is Kind.UNCHANGED
 
 
 async def test_another_schedule_that_was_just_added_is_a_conflict() -> None:
     world = World()
-    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
     with pytest.raises(AlreadyExistsError):
         await add(world.store, "S", SUBJECT, block(), b"body")
-    world.store.interruptions.append(lambda: world.put(block("@every 2h")))
+    world.store.wire.interruptions.append(lambda: world.put(block("@every 2h")))
     with pytest.raises(ConflictError):
         await add(world.store, "S", SUBJECT, block(), b"body", replace=True)
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 2h"
@@ -118,7 +118,7 @@ async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition(
     """A worker that receives a fire stores the next schedule on its subject while a sidecar purges the last one."""
     world = World()
     fired = world.put(block())
-    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
     change = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
     assert (change.kind, change.before, change.after) == (Kind.ADDED, None, fired + 1)
 
@@ -126,7 +126,7 @@ async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition(
 async def test_a_replacement_of_an_expected_version_that_is_removed_is_a_conflict() -> None:
     world = World()
     expected = world.put(block())
-    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
     with pytest.raises(ConflictError):
         await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", expected=expected, replace=True)
     assert len(world.stream) == 0
@@ -134,7 +134,7 @@ async def test_a_replacement_of_an_expected_version_that_is_removed_is_a_conflic
 
 async def test_an_addition_may_lose_its_answer() -> None:
     world = World()
-    world.store.faults.append(Fault.UNKNOWN_DONE)
+    world.store.wire.faults.append(Fault.UNKNOWN_DONE)
     assert (await add(world.store, "S", SUBJECT, block(), b"body")).kind is Kind.ADDED
     assert len(world.stream) == 1
 

@@ -98,7 +98,7 @@ async def test_where_the_server_fires_it_has_the_portable_names() -> None:
 async def test_a_fire_whose_answer_is_lost_is_stored_once(lost: Fault, times: int) -> None:
     world = World()
     world.put(block())
-    world.store.faults.extend([lost] * times)
+    world.store.wire.faults.extend([lost] * times)
     change = await fire(world.store, "S", SUBJECT)
     assert (change.kind, len(fires_in(world))) == (Kind.FIRED, 1)
     assert world.store.recorded == [change]
@@ -108,9 +108,9 @@ async def test_a_fire_whose_answer_is_lost_is_stored_once(lost: Fault, times: in
 async def test_a_leader_that_is_behind_is_not_another_client(times: int) -> None:
     world = World()
     world.put(block())
-    world.store.faults.extend([Fault.BEHIND] * times)
+    world.store.wire.faults.extend([Fault.BEHIND] * times)
     assert (await fire(world.store, "S", SUBJECT)).kind is Kind.FIRED
-    world.store.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
+    world.store.wire.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
     with pytest.raises(NoAnswerError, match="nobody changed it"):
         await fire(world.store, "S", SUBJECT)
     assert len(fires_in(world)) == 1
@@ -130,7 +130,7 @@ async def test_a_request_that_is_repeated_is_stored_once() -> None:
 async def test_a_schedule_that_was_changed_meanwhile_is_not_fired() -> None:
     world = World()
     world.put(block())
-    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
     with pytest.raises(ConflictError):
         await fire(world.store, "S", SUBJECT)
     assert fires_in(world) == []
@@ -139,11 +139,11 @@ async def test_a_schedule_that_was_changed_meanwhile_is_not_fired() -> None:
 async def test_a_fire_that_is_never_answered_is_unknown() -> None:
     world = World()
     world.put(block())
-    world.store.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
     with pytest.raises(UnknownOutcomeError):
         await fire(world.store, "S", SUBJECT)
-    world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
-    world.store.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
+    world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
+    world.store.wire.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
     with pytest.raises(UnknownOutcomeError):
         await fire(world.store, "S", SUBJECT)
 
@@ -181,10 +181,10 @@ async def test_a_dry_run_fires_nothing() -> None:
 
 async def test_a_target_in_another_stream_is_fired_there() -> None:
     world = World()
-    world.store.add_stream({"name": "JOBS", "subjects": ["jobs.>"]})
+    world.store.wire.add_stream({"name": "JOBS", "subjects": ["jobs.>"]})
     headers = block(NEVER, "X-").replace(b"X-Nats-Schedule-Target: S.out", b"X-Nats-Schedule-X-Target: jobs.run")
     world.put(headers)
     await fire(world.store, "S", SUBJECT)
-    (stored,) = world.store.streams["JOBS"].messages()
+    (stored,) = world.store.wire.streams["JOBS"].messages()
     assert header_value(stored.block, b"X-Nats-Scheduler") == SUBJECT.encode()
     assert b"Nats-Expected" not in stored.block

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.control.current import matching
 from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.store import matching
 from tests.control.world import World, block
 
 

@@ -20,10 +20,10 @@ class MemorySide(Side):
         self.time = NOW
         self.store: MemorySchedules = MemorySchedules(self._now)
         self.stream, self.unserved = "S", "PLAIN"
-        self.messages_of = self.store.add_stream(
+        self.messages_of = self.store.wire.add_stream(
             {"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True}, guard=guard
         )
-        self.store.add_stream({"name": "PLAIN", "subjects": ["PLAIN.>"]})
+        self.store.wire.add_stream({"name": "PLAIN", "subjects": ["PLAIN.>"]})
 
     async def publish(self, subject: str, block: bytes, body: bytes = b"") -> int:
         stored = self.messages_of.publish(subject, block, body)

@@ -355,11 +355,11 @@ async def test_whatever_goes_wrong_another_apply_finishes(faults: list[Fault | N
     some = [declared(subject="S.added"), declared(subject="S.changed")]
     how: dict[str, Any] = {"owner": "me", "prune": True}
     served = await world.store.served("S")
-    world.store.faults.extend(faults)
+    world.store.wire.faults.extend(faults)
     for step in (await planned(world, *some, **how)).steps[:done]:  # then it was killed
         try:
             await carry_out(world.store, served, step)
         except Exception:  # noqa: S112 - it is reported, and the others are done
             continue
-    world.store.faults.clear()
+    world.store.wire.faults.clear()
     assert await applied(world, *some, **how) == Plan("S", unchanged=2)

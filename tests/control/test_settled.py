@@ -219,7 +219,7 @@ async def test_what_a_sidecar_stores_meanwhile_is_not_stored_twice() -> None:
     world = World()
     sequence = hourly(world, Missed="skip")
     world.after(3.5 * 3600)
-    world.store.interruptions.append(lambda: own_fire(world, sequence, NOON + HOUR))
+    world.store.wire.interruptions.append(lambda: own_fire(world, sequence, NOON + HOUR))
     change = await filled(world, NOON, world.time)
     assert hours(change) == [2, 3]
     assert "1 of the fires were stored meanwhile by a sidecar or another request" in change.notes
@@ -230,7 +230,7 @@ async def test_one_that_ends_half_way_says_what_it_stored_and_can_be_repeated() 
     world = World()
     hourly(world, Missed="skip")
     world.after(3.5 * 3600)
-    world.store.faults.extend([None, Fault.REFUSED])
+    world.store.wire.faults.extend([None, Fault.REFUSED])
     with pytest.raises(RefusedError):
         await filled(world, NOON, world.time)
     (recorded,) = world.store.recorded
@@ -243,7 +243,7 @@ async def test_a_schedule_that_is_changed_meanwhile_ends_it() -> None:
     world = World()
     hourly(world, Missed="skip")
     world.after(3.5 * 3600)
-    world.store.interruptions.extend([lambda: None, lambda: hourly(world, "@every 2h")])
+    world.store.wire.interruptions.extend([lambda: None, lambda: hourly(world, "@every 2h")])
     with pytest.raises(ConflictError):
         await filled(world, NOON, world.time)
     assert len(fires_in(world)) == 1

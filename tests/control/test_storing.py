@@ -16,7 +16,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.fires import fire
-from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -31,7 +31,7 @@ SET = Edit(set=[(b"Count", b"1")])
 async def test_an_edit_whose_answer_is_lost_is_stored_once(lost: Fault, times: int) -> None:
     world = World()
     first = world.put(block())
-    world.store.faults.extend([lost] * times)
+    world.store.wire.faults.extend([lost] * times)
     change = await edit(world.store, "S", SUBJECT, SET)
     assert (change.before, change.after) == (first, first + 1)
     assert [one.sequence for one in world.stream.messages(SUBJECT)] == [first, first + 1]
@@ -41,7 +41,7 @@ async def test_an_edit_whose_answer_is_lost_is_stored_once(lost: Fault, times: i
 async def test_an_edit_that_is_never_answered_is_unknown() -> None:
     world = World()
     first = world.put(block())
-    world.store.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
     with pytest.raises(UnknownOutcomeError):
         await edit(world.store, "S", SUBJECT, SET)
     assert world.last().sequence == first
@@ -51,8 +51,8 @@ async def test_an_edit_that_is_never_answered_is_unknown() -> None:
 async def test_an_edit_that_another_one_may_have_replaced_is_unknown() -> None:
     world = World()
     world.put(block())
-    world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
-    world.store.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
+    world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
+    world.store.wire.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
     with pytest.raises(UnknownOutcomeError):
         await edit(world.store, "S", SUBJECT, SET)
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h", "the other edit stays"
@@ -62,7 +62,7 @@ async def test_an_edit_that_another_one_may_have_replaced_is_unknown() -> None:
 async def test_a_lost_race_is_a_conflict_and_loses_no_edit(operation: object) -> None:
     world = World()
     world.put(block())
-    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
     more = (SET,) if operation is edit else ()
     with pytest.raises(ConflictError):
         await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
@@ -76,11 +76,11 @@ async def test_a_leader_that_is_behind_is_not_another_client(operation: object, 
     world = World()
     world.put(block())
     more = (SET,) if operation is edit else ()
-    world.store.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
+    world.store.wire.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
     with pytest.raises(NoAnswerError, match="nobody changed it"):
         await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
     assert world.store.recorded == []
-    world.store.faults.extend([Fault.BEHIND] * times)
+    world.store.wire.faults.extend([Fault.BEHIND] * times)
     assert (await operation(world.store, "S", SUBJECT, *more)).after == world.last().sequence  # type: ignore[operator]
 
 
@@ -88,7 +88,7 @@ async def test_a_leader_that_is_behind_is_not_another_client(operation: object, 
 async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict(operation: object) -> None:
     world = World()
     world.put(block())
-    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
     more = (SET,) if operation is edit else ()
     with pytest.raises(ConflictError) as raised:
         await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
@@ -111,7 +111,7 @@ async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_clien
         return None if reads == 2 else await last(stream, subject)
 
     monkeypatch.setattr(world.store, "last", behind)
-    world.store.faults.append(Fault.BEHIND)
+    world.store.wire.faults.append(Fault.BEHIND)
     assert (await operation(world.store, "S", SUBJECT, *more)).kind is not Kind.UNCHANGED  # type: ignore[operator]
     assert reads == 2
 
@@ -124,7 +124,7 @@ async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_clien
 async def test_what_is_refused_changes_nothing(operation: object, fault: Fault, error: type[ScheduleError]) -> None:
     world = World()
     before = None if operation is add else world.put(block())
-    world.store.faults.append(fault)
+    world.store.wire.faults.append(fault)
     more = {edit: (SET,), add: (block(), b"body")}.get(operation, ())  # type: ignore[call-overload]
     with pytest.raises(error):
         await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
@@ -138,7 +138,7 @@ async def test_a_removal_whose_answer_is_lost_is_done(lost: Fault) -> None:
     world = World()
     world.put(block("@every 1h"))
     world.put(block())
-    world.store.faults.append(lost)
+    world.store.wire.faults.append(lost)
     change = await remove(world.store, "S", SUBJECT)
     assert change.kind is Kind.REMOVED
     assert world.stream.last(SUBJECT) is None
@@ -152,11 +152,11 @@ async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done
     for is_read in (True, False):
         world = World()
         world.put(block())
-        world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
+        world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
         if is_read and operation is not fire:
-            world.store.read_faults.extend([None, error])
+            world.store.wire.read_faults.extend([None, error])
         else:
-            world.store.faults.append(error)
+            world.store.wire.faults.append(error)
         more = (SET,) if operation is edit else ()
         with pytest.raises(UnknownOutcomeError):
             await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
@@ -174,15 +174,16 @@ async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored(
 async def test_a_removal_after_another_one_finds_nothing() -> None:
     world = World()
     world.put(block())
-    world.store.interruptions.append(lambda: world.stream.purge(SUBJECT))
+    found = world.last()
+    world.stream.purge(SUBJECT)
     with pytest.raises(NotFoundError):
-        await remove(world.store, "S", SUBJECT)
+        await delete_message(world.store, "S", found)
 
 
 async def test_a_removal_that_is_never_answered_is_unknown() -> None:
     world = World()
     world.put(block())
-    world.store.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
+    world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
     with pytest.raises(UnknownOutcomeError):
         await remove(world.store, "S", SUBJECT)
 
@@ -190,8 +191,8 @@ async def test_a_removal_that_is_never_answered_is_unknown() -> None:
 async def test_a_removal_that_is_not_answered_leaves_a_later_edit() -> None:
     world = World()
     world.put(block())
-    world.store.faults.append(Fault.UNKNOWN_NOT_DONE)
-    world.store.interruptions.append(lambda: world.put(block("@every 1h")))
+    world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
+    world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
     with pytest.raises(ConflictError):
         await remove(world.store, "S", SUBJECT)
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"

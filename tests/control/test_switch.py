@@ -185,9 +185,9 @@ async def test_a_rejected_schedule_can_be_paused_but_not_resumed() -> None:
 async def test_a_pause_whose_answer_is_lost_is_done_once(lost: Fault) -> None:
     world = World()
     sequence = world.put(block("@every 1h"))
-    world.store.faults.append(lost)
+    world.store.wire.faults.append(lost)
     assert (await pause(world.store, "S", SUBJECT)).after == sequence + 1
-    world.store.faults.append(lost)
+    world.store.wire.faults.append(lost)
     assert (await resume(world.store, "S", SUBJECT)).after == sequence + 2
 
 

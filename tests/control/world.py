@@ -29,7 +29,7 @@ class World:
         self.time = instant("2026-11-20T12:00:00.4Z")
         self.store = MemorySchedules(lambda: self.time)
         wanted = {"name": "S", "subjects": ["S.>"], "allow_msg_schedules": True, "allow_rollup_hdrs": True, **config}
-        self.stream: MemoryStream = self.store.add_stream(wanted, is_native=is_native)
+        self.stream: MemoryStream = self.store.wire.add_stream(wanted, is_native=is_native)
 
     def after(self, seconds: float) -> None:
         """Let time pass."""

@@ -10,17 +10,16 @@ from random import Random
 import pytest
 
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.current import current
 from nats_scheduler.control.edits import add, edit, pause, remove, resume
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.fires import backfill, fire
+from nats_scheduler.control.store import ScheduleStore, current
 from nats_scheduler.control.words import Edit
 from nats_scheduler.engine.events import FireForged, FireReadBack, ScheduleRejected
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import parse_beside, parse_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.runtime.schedule_store import ConnectionStore
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer, StartServer
@@ -38,7 +37,7 @@ NEVER = "@at 2200-01-01T00:00:00Z"
 class Changed:
     """A stream that a sidecar or the server fires, and its store."""
 
-    def __init__(self, account: Account, store: ConnectionStore, name: str, sidecar: Running) -> None:
+    def __init__(self, account: Account, store: ScheduleStore, name: str, sidecar: Running) -> None:
         self.account, self.store, self.name, self.sidecar = account, store, name, sidecar
         self.subject, self.target = f"{name}.s", f"{name}.out"
 

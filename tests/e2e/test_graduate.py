@@ -267,6 +267,7 @@ STORIES: dict[str, tuple[Story, dict[str, Any]]] = {
     "denied": (nothing, {"deny_purge": True, "allow_rollup_hdrs": False}),
     "full": (nothing, {"discard": "new"}),
     "queue": (covered, {"retention": "workqueue"}),
+    "undeletable": (covered, {"deny_delete": True}),
 }
 
 
@@ -289,8 +290,9 @@ async def test_each_finding_blocks_changes_nothing_and_can_be_accepted(upgraded:
             "denied": (1, ["refused"]),
             "full": (1, ["refused"]),
             "queue": (1, ["covered"]),
+            "undeletable": (1, ["covered"]),
         }
-        for name in ("covered", "invalid", "queue"):
+        for name in ("covered", "invalid", "queue", "undeletable"):
             kind = found[name][1][0]
             assert (await upgraded.graduate(name, "--force", kind)).code == 0
             await FlaggedStream(account, name).schedule("canary", f"@at {in_seconds(0.5)}", target="canary.out")
@@ -299,6 +301,8 @@ async def test_each_finding_blocks_changes_nothing_and_can_be_accepted(upgraded:
             assert await account.messages(name, "elsewhere") == []
         bodies = [message.body for message in await account.messages("covered", "covered.s")]
         assert bodies == [b"first", b"plain"]
+        left = [message.body for message in await account.messages("undeletable", "undeletable.s")]
+        assert left == [b"plain"], "what lies under a schedule goes with it where single messages cannot be deleted"
         again = await upgraded.graduate("covered", "--json")
         assert (again.code, again.document["outcome"]) == (0, "native")
 

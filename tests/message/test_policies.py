@@ -1,5 +1,8 @@
 """Policies: which are accepted, which are rejected and why, and what they do to the fire times of a schedule."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from nats_scheduler.message.definition import Definition, read_definition
@@ -25,6 +28,7 @@ from nats_scheduler.schedule.patterns import SyntaxCron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "policies.md"
 RULES = StreamRules("ANY", (">",), allow_msg_ttl=True)
 SUBJECT = "orders.s1"
 STORED_AT = 1_790_000_000 * SECOND
@@ -376,3 +380,8 @@ def test_the_cache_of_the_reader_gives_no_schedule_the_policies_of_another() -> 
             assert reading is not None
             expected = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
             assert (reading.definition or reading.rejection) == expected
+
+
+def test_the_reference_has_a_row_for_each_policy() -> None:
+    rows = re.findall(r"^\| `(X-[A-Za-z]+)` \|", PAGE.read_text("utf-8"), re.M)
+    assert sorted(rows) == sorted(POLICY_NAMES)

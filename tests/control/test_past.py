@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.port import EVER, Kept, known_from, stored_fires
+from nats_scheduler.control.past import Kept, known_from, stored_fires
+from nats_scheduler.control.port import EVER
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.fires import PastFire

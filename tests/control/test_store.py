@@ -2,25 +2,30 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.inputs import Refused, Stored, Unknown
-from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.schedule_messages import (
-    CONDITION_HIDDEN,
-    Changed,
-    Deleted,
-    Missing,
-    ScheduleMessages,
+from nats_scheduler.control.errors import (
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotPossibleError,
+    RefusedError,
+    ScheduleError,
+    UnknownOutcomeError,
 )
+from nats_scheduler.control.port import Published
+from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from tests.conftest import SharedServer, StartServer
+from tests.control.test_connection_store import store_of
 from tests.harness.account import Account, account_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -34,13 +39,22 @@ def block(pattern: str = NEVER, target: str = "out", **more: str) -> bytes:
     return block_to_send(headers | {name.replace("_", "-"): value for name, value in more.items()})
 
 
+async def ended(changing: Awaitable[Published | None]) -> type[Exception] | None:
+    """Return the kind of error with which a change ended, None for none."""
+    try:
+        await changing
+    except ScheduleError as error:
+        return type(error)
+    return None
+
+
 @dataclass
 class Edited:
-    """A stream with schedules that nobody fires, and its editor."""
+    """A stream with schedules that nobody fires, and its store."""
 
     account: Account
     name: str
-    messages: ScheduleMessages
+    store: ScheduleStore
 
     @property
     def subject(self) -> str:
@@ -48,17 +62,19 @@ class Edited:
 
     async def publish(self, pattern: str = NEVER, *, expected: int | None) -> int:
         """Publish a schedule and return its sequence; the server must take it."""
-        stored = await self.messages.publish(self.subject, block(pattern), b"body", expected=expected)
-        assert isinstance(stored, Stored), stored
-        return stored.sequence
+        return (await self.store.publish(self.name, self.subject, block(pattern), b"body", expected=expected)).sequence
+
+    async def refusal(self, written: bytes, *, expected: int, subject: str = "") -> type[Exception] | None:
+        """Return why a block is not stored."""
+        return await ended(self.store.publish(self.name, subject or self.subject, written, b"", expected=expected))
 
     async def at(self, sequence: int) -> StoredMessage:
         message = await self.account.api.message(self.name, seq=sequence)
         assert message is not None
         return message
 
-    async def delete(self, sequence: int) -> Any:
-        return await self.messages.delete(self.subject, sequence, (await self.at(sequence)).stored_at)
+    async def delete(self, sequence: int) -> None:
+        await self.store.delete(self.name, await self.at(sequence))
 
     async def last(self) -> StoredMessage | None:
         return await self.account.api.message(self.name, last_by_subj=self.subject)
@@ -69,8 +85,7 @@ class Edited:
 
 async def edited(account: Account, name: str, **config: Any) -> Edited:
     await account.create(name, allow_msg_schedules=False, **config)
-    wanted = {"name": name, **config}
-    return Edited(account, name, ScheduleMessages(account.connection, account.api, wanted))
+    return Edited(account, name, await store_of(account))
 
 
 @pytest.fixture(params=[V2_10, V2_11, V2_15])
@@ -86,9 +101,9 @@ async def stream(account: Account, stream_name: str) -> Edited:
 
 async def test_a_publish_replaces_only_what_it_expects(stream: Edited) -> None:
     first = await stream.publish(expected=0)
-    assert await stream.messages.publish(stream.subject, block(), b"", expected=0) == Changed()
+    assert await stream.refusal(block(), expected=0) is ConflictError
     second = await stream.publish("@every 1h", expected=first)
-    assert await stream.messages.publish(stream.subject, block(), b"", expected=first) == Changed()
+    assert await stream.refusal(block(), expected=first) is ConflictError
     third = await stream.publish("@every 2h", expected=None)
     last = await stream.last()
     assert last is not None
@@ -98,24 +113,26 @@ async def test_a_publish_replaces_only_what_it_expects(stream: Edited) -> None:
 
 async def test_what_was_deleted_meanwhile_is_not_replaced(stream: Edited) -> None:
     first = await stream.publish(expected=0)
-    assert await stream.delete(first) == Deleted()
-    assert await stream.messages.publish(stream.subject, block(), b"", expected=first) == Changed()
+    await stream.delete(first)
+    assert await stream.refusal(block(), expected=first) is ConflictError
     assert await stream.last() is None
 
 
 def refusal(code: int) -> bytes:
-    error = {"code": 400, "err_code": code, "description": "not now"}
+    error = {"code": 503 if code == 0 else 400, "err_code": code, "description": "not now"}
     return json.dumps({"error": error, "stream": "ELSEWHERE", "seq": 0}).encode()
 
 
 @pytest.mark.parametrize(
     ("codes", "outcome"),
     [
-        ([10164, 10163, 10063], Stored(7)),
-        ([10164, 10071], Changed()),
-        ([10164] * 9, Unknown("not now (server code 10164)", may_be_stored=False)),
-        ([10008], Unknown("not now (server code 10008)")),
-        ([10077], Refused(400, 10077, "not now")),
+        ([10164, 10163, 10063], None),
+        ([10164, 10071], ConflictError),
+        ([10164] * 9, NoAnswerError),
+        ([10008], UnknownOutcomeError),
+        ([10158], UnknownOutcomeError),
+        ([0], UnknownOutcomeError),
+        ([10077], RefusedError),
     ],
 )
 async def test_what_the_server_cannot_say_yet_is_no_change_of_another_client(
@@ -127,55 +144,50 @@ async def test_what_the_server_cannot_say_yet_is_no_change_of_another_client(
         account.connection.write(frame(reply.decode(), "", b"", answers.pop(0)))
 
     account.connection.subscribe(f"{stream_name}.s", answer)
-    messages = ScheduleMessages(account.connection, account.api, {"name": "ELSEWHERE"})
-    assert await messages.publish(f"{stream_name}.s", block(), b"", expected=3) == outcome
+    store = await store_of(account)
+    assert await ended(store.publish("ELSEWHERE", f"{stream_name}.s", block(), b"", expected=3)) is outcome
 
 
 async def test_conditions_of_an_earlier_publish_do_not_count(stream: Edited) -> None:
     first = await stream.publish(expected=0)
     again = (await stream.at(first)).block
     assert header_value(again, b"Nats-Expected-Last-Subject-Sequence") == b"0"
-    stored = await stream.messages.publish(stream.subject, again, b"", expected=first)
-    assert isinstance(stored, Stored)
+    stored = await stream.store.publish(stream.name, stream.subject, again, b"", expected=first)
     assert (await stream.at(stored.sequence)).block.count(b"Nats-Expected-Last-Subject-Sequence") == 1
 
 
 async def test_a_condition_that_the_server_would_not_find_is_refused_before(stream: Edited) -> None:
     hiding = block(Note="Nats-Expected-Last-Subject-Sequence: 7 Nats-Expected-Stream: x")
-    outcome = await stream.messages.publish(stream.subject, hiding, b"", expected=5)
-    assert outcome in (CONDITION_HIDDEN, Changed())
+    assert await stream.refusal(hiding, expected=5) in (NotPossibleError, ConflictError)
     assert await stream.last() is None
 
 
 async def test_a_publish_into_another_stream_is_refused(stream: Edited) -> None:
     await stream.account.create(f"{stream.name}-2", allow_msg_schedules=False)
-    outcome = await stream.messages.publish(f"{stream.name}-2.s", block(), b"", expected=0)
-    assert not isinstance(outcome, Stored), outcome
+    assert await stream.refusal(block(), expected=0, subject=f"{stream.name}-2.s") is not None
     assert await stream.account.api.message(f"{stream.name}-2", last_by_subj=f"{stream.name}-2.s") is None
 
 
 async def test_a_subject_of_no_stream_and_a_known_identity_are_outcomes(stream: Edited) -> None:
-    nobody = await stream.messages.publish("nobody.listens", block(), b"", expected=0)
-    assert isinstance(nobody, Unknown)
-    assert not nobody.may_be_stored
+    assert await stream.refusal(block(), expected=0, subject="nobody.listens") is NoAnswerError
     known = block(Nats_Msg_Id=f"{stream.name}-1")
-    first = await stream.messages.publish(stream.subject, known, b"", expected=None)
-    assert isinstance(first, Stored)
-    assert await stream.messages.publish(stream.subject, known, b"", expected=None) == Stored(first.sequence, True)
+    first = await stream.store.publish(stream.name, stream.subject, known, b"", expected=None)
+    again = await stream.store.publish(stream.name, stream.subject, known, b"", expected=None)
+    assert again == Published(first.sequence, is_duplicate=True)
 
 
 async def test_a_message_that_the_stream_refuses_says_why(account: Account, stream_name: str) -> None:
     stream = await edited(account, stream_name, max_msg_size=300)
-    outcome = await stream.messages.publish(stream.subject, block(), bytes(1_000), expected=0)
-    assert isinstance(outcome, Refused)
-    assert outcome.code == 10054
+    with pytest.raises(RefusedError) as raised:
+        await stream.store.publish(stream.name, stream.subject, block(), bytes(1_000), expected=0)
+    assert raised.value.code == 10054
 
 
 async def test_a_delete_leaves_no_older_version(stream: Edited) -> None:
     sequence = 0
     for hours in (1, 2, 3):
         sequence = await stream.publish(f"@every {hours}h", expected=sequence)
-    assert await stream.delete(sequence) == Deleted()
+    await stream.delete(sequence)
     assert await stream.versions() == []
 
 
@@ -186,63 +198,46 @@ async def test_a_delete_where_purges_are_denied_leaves_no_older_version_either(
     sequence = 0
     for hours in (1, 2, 3):
         sequence = await stream.publish(f"@every {hours}h", expected=sequence)
-    assert await stream.delete(sequence) == Deleted()
+    await stream.delete(sequence)
     assert await stream.versions() == []
 
 
 async def test_a_delete_where_everything_is_denied_is_refused(account: Account, stream_name: str) -> None:
     stream = await edited(account, stream_name, deny_purge=True, deny_delete=True)
     sequence = await stream.publish(expected=0)
-    assert isinstance(await stream.delete(sequence), Refused)
+    assert await ended(stream.delete(sequence)) is RefusedError
     assert await stream.versions() == [sequence]
 
 
 async def test_a_schedule_that_was_replaced_is_not_deleted(stream: Edited) -> None:
-    first = await stream.publish(expected=0)
-    stored_at = (await stream.at(first)).stored_at
-    second = await stream.publish("@every 1h", expected=first)
-    assert await stream.messages.delete(stream.subject, first, stored_at) == Changed(second)
+    first = await stream.at(await stream.publish(expected=0))
+    second = await stream.publish("@every 1h", expected=first.sequence)
+    with pytest.raises(ConflictError) as raised:
+        await stream.store.delete(stream.name, first)
+    assert raised.value.sequence == second
     last = await stream.last()
     assert last is not None
     assert last.sequence == second
 
 
 async def test_a_schedule_that_is_gone_is_missing(stream: Edited) -> None:
-    first = await stream.publish(expected=0)
-    stored_at = (await stream.at(first)).stored_at
-    assert await stream.messages.delete(stream.subject, first, stored_at) == Deleted()
-    assert await stream.messages.delete(stream.subject, first, stored_at) == Missing()
+    first = await stream.at(await stream.publish(expected=0))
+    await stream.store.delete(stream.name, first)
+    assert await ended(stream.store.delete(stream.name, first)) is NotFoundError
 
 
 async def test_another_message_under_the_same_sequence_is_not_deleted(stream: Edited) -> None:
     """As after a restore, or if the stream was created anew: the sequences begin again."""
-    sequence = await stream.publish(expected=0)
-    stored_at = (await stream.at(sequence)).stored_at
-    assert await stream.messages.delete(stream.subject, sequence, stored_at - 1) == Changed(sequence)
-    assert await stream.messages.delete(f"{stream.name}.other", sequence, stored_at) == Missing()
-    assert await stream.versions() == [sequence]
-
-
-async def test_what_landed_on_a_schedule_stays(stream: Edited) -> None:
-    sequence = await stream.publish(expected=0)
-    stored_at = (await stream.at(sequence)).stored_at
-    stamps = {"X-Nats-Scheduler": "other", "X-Nats-Schedule-Next": "purge"}
-    landed = await stream.account.publish(stream.subject, stamps)
-    assert await stream.messages.delete(stream.subject, sequence, stored_at, last=landed) == Deleted()
-    assert await stream.versions() == [landed]
+    first = await stream.at(await stream.publish(expected=0))
+    earlier, elsewhere = first._replace(stored_at=first.stored_at - 1), first._replace(subject=f"{stream.name}.other")
+    assert await ended(stream.store.delete(stream.name, earlier)) is ConflictError
+    assert await ended(stream.store.delete(stream.name, elsewhere)) is NotFoundError
+    assert await stream.versions() == [first.sequence]
 
 
 async def test_a_sequence_that_the_leader_has_not_reached_proves_nothing(stream: Edited) -> None:
-    outcome = await stream.messages.delete(stream.subject, 1_000, 1)
-    assert isinstance(outcome, Unknown)
-
-
-async def test_one_message_is_deleted_and_what_was_stored_later_stays(account: Account, stream_name: str) -> None:
-    for config, kept in (({}, [0, 2]), ({"deny_delete": True}, [2])):
-        stream = await edited(account, f"{stream_name}{len(kept)}", **config)
-        sequences = [await stream.publish(expected=None) for _ in range(3)]
-        await stream.messages.delete_one(stream.subject, sequences[1])
-        assert await stream.versions() == [sequences[n] for n in kept]
+    unseen = StoredMessage(stream.subject, 1_000, 1, b"", b"")
+    assert await ended(stream.store.delete(stream.name, unseen)) is UnknownOutcomeError
 
 
 async def test_no_concurrent_edit_is_lost(stream: Edited) -> None:
@@ -260,10 +255,10 @@ async def test_no_concurrent_edit_is_lost(stream: Edited) -> None:
                     await stream.last()
                 counted = int(last.body or b"0") if (last.body or b"").isdigit() else 0
                 body = b"%d" % (counted + 1)
-                outcome = await stream.messages.publish(stream.subject, block(), body, expected=last.sequence)
-                if isinstance(outcome, Stored):
+                attempt = stream.store.publish(stream.name, stream.subject, block(), body, expected=last.sequence)
+                if (outcome := await ended(attempt)) is None:
                     break
-                assert outcome == Changed(), outcome
+                assert outcome is ConflictError
                 changed += 1
         return changed
 
@@ -278,19 +273,18 @@ async def test_of_a_delete_and_an_edit_at_the_same_time_neither_undoes_the_other
     seen = set()
     for _ in range(60):
         sequence = await stream.publish(expected=(await stream.versions() or [0])[-1])
-        stored_at = (await stream.at(sequence)).stored_at
         removed, written = await asyncio.gather(
-            stream.messages.delete(stream.subject, sequence, stored_at),
-            stream.messages.publish(stream.subject, block("@every 1h"), b"edited", expected=sequence),
+            ended(stream.store.delete(stream.name, await stream.at(sequence))),
+            ended(stream.store.publish(stream.name, stream.subject, block("@every 1h"), b"edited", expected=sequence)),
         )
         last = await stream.last()
-        if isinstance(written, Stored):
+        if written is None:
             assert last is not None
-            assert (last.sequence, last.body, removed) == (written.sequence, b"edited", Changed(written.sequence))
+            assert (last.sequence > sequence, last.body, removed) == (True, b"edited", ConflictError)
         else:
-            assert (last, written, removed) == (None, Changed(), Deleted())
-        seen.add(type(written))
-    assert Stored in seen
+            assert (last, written, removed) == (None, ConflictError, None)
+        seen.add(written)
+    assert None in seen
 
 
 async def test_schedules_of_a_native_server_are_edited_in_the_same_way(
@@ -298,18 +292,16 @@ async def test_schedules_of_a_native_server_are_edited_in_the_same_way(
 ) -> None:
     async with account_on((await shared_server(V2_15)).url) as account:
         await account.create(stream_name)
-        stream = Edited(account, stream_name, ScheduleMessages(account.connection, account.api, {"name": stream_name}))
+        stream = Edited(account, stream_name, await store_of(account))
         headers = block_to_send({"Nats-Schedule": NEVER, "Nats-Schedule-Target": f"{stream_name}.out"})
-        first = await stream.messages.publish(stream.subject, headers, b"", expected=0)
-        assert isinstance(first, Stored)
-        assert await stream.messages.publish(stream.subject, headers, b"", expected=0) == Changed()
-        second = await stream.messages.publish(stream.subject, headers, b"", expected=first.sequence)
-        assert isinstance(second, Stored)
+        first = await stream.store.publish(stream_name, stream.subject, headers, b"", expected=0)
+        assert await stream.refusal(headers, expected=0) is ConflictError
+        second = await stream.store.publish(stream_name, stream.subject, headers, b"", expected=first.sequence)
         wrong = block_to_send({"Nats-Schedule": "@often", "Nats-Schedule-Target": f"{stream_name}.out"})
-        refused = await stream.messages.publish(stream.subject, wrong, b"", expected=second.sequence)
-        assert isinstance(refused, Refused)
-        assert refused.code == 10189
-        assert await stream.delete(second.sequence) == Deleted()
+        with pytest.raises(RefusedError) as raised:
+            await stream.store.publish(stream_name, stream.subject, wrong, b"", expected=second.sequence)
+        assert raised.value.code == 10189
+        await stream.delete(second.sequence)
         assert await stream.versions() == []
 
 
@@ -324,12 +316,8 @@ async def test_a_user_without_permission_is_refused(start_server: StartServer) -
     async with account_on(server.url, user="all", password="p") as owner:  # noqa: S106
         stream = await edited(owner, "S")
         sequence = await stream.publish(expected=0)
-        stored_at = (await stream.at(sequence)).stored_at
+        stored = await stream.at(sequence)
         async with account_on(server.url, user="reader", password="p") as reader:  # noqa: S106
-            messages = ScheduleMessages(reader.connection, reader.api, {"name": "S"})
-            for outcome in (
-                await messages.publish("S.s", block(), b"", expected=sequence),
-                await messages.delete("S.s", sequence, stored_at),
-            ):
-                assert isinstance(outcome, Refused)
-                assert outcome.code == 403
+            store = await store_of(reader)
+            assert await ended(store.publish("S", "S.s", block(), b"", expected=sequence)) is ForbiddenError
+            assert await ended(store.delete("S", stored)) is ForbiddenError

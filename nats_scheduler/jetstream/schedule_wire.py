@@ -1,0 +1,193 @@
+"""The requests of the sidecar for the store of schedules (`control.store`), over the connection of the process.
+
+The rule: each method builds the request, sends it and translates the answer; what follows is decided in `control`.
+The errors of this room become those of `control.errors`. An outcome that nobody knows is `UnknownOutcomeError`.
+
+Cost: one request for each method; `newest` and `backwards` read the messages on their subjects from the newest to the
+oldest (`jetstream.stretches`).
+Limit: on a stream with `no_ack` no publish is answered, so the outcome of each is unknown.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nats_scheduler.control.errors import (
+    ForbiddenError,
+    NoAnswerError,
+    RefusedError,
+    StreamNotFoundError,
+    UnknownOutcomeError,
+    maybe_done,
+)
+from nats_scheduler.control.port import Published, Refusal, StreamNow
+from nats_scheduler.engine.inputs import Stored, Unknown
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import (
+    ApiError,
+    ConnectionLostError,
+    JetStreamError,
+    NoJetStreamError,
+    NotPermittedError,
+    UnreadableAnswerError,
+    UnsendableError,
+)
+from nats_scheduler.jetstream.errors import NoAnswerError as NotAnsweredError
+from nats_scheduler.jetstream.foreign_json import is_expressible
+from nats_scheduler.jetstream.lookups import last_on
+from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.jetstream.stretches import StretchReader
+from nats_scheduler.message.generated import NOT_AVAILABLE
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.subjects import subject_matches
+
+MAX_PAYLOAD_EXCEEDED = 10054
+"""The server's code for a message that is too large."""
+
+BODIES_IN_FLIGHT = 32
+"""Messages that are read at once for a list."""
+
+MESSAGES_PER_TURN = 64
+"""Messages that are interpreted before other work of the event loop goes on: less than a millisecond."""
+
+_UNANSWERED = (NotAnsweredError, ConnectionLostError, UnreadableAnswerError)
+
+
+class ScheduleWire:
+    """The requests of one connection; the `Wire` of `control.port`."""
+
+    def __init__(self, connection: Connection, api: JetStreamApi) -> None:
+        self._connection = connection
+        self._api = api
+
+    async def stream(self, name: str) -> StreamNow:
+        """Return a stream as its leader describes it."""
+        with translated():
+            info = await self._api.stream(name)
+        if info is None:
+            raise StreamNotFoundError(f"stream {name} does not exist")
+        state = StreamState.from_info(info)
+        return StreamNow(state.config, state.first_sequence, state.last_sequence)
+
+    async def stream_of(self, subject: str) -> str:
+        """Return the name of the account's stream that has a subject."""
+        with translated():
+            info = await self._api.stream_with(subject)
+        if info is None:
+            raise StreamNotFoundError(f"no stream has the subject {subject}")
+        return StreamState.from_info(info).name
+
+    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
+        """Return the message at `seq`, or `seq` + `next_by_subj`, with its body."""
+        with translated():
+            return _whole(await self._api.message(stream, **where))
+
+    async def last(self, stream: str, subject: str) -> StoredMessage | None:
+        """Return the last message on a subject with its body."""
+        if not is_expressible(subject):
+            return None
+        with translated():
+            return _whole(await last_on(self._api, stream, subject))
+
+    async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
+        """Yield the subjects that a stream holds messages on, among those that match, with their numbers."""
+        with translated():
+            async for counted in self._api.subject_counts(stream, within):
+                yield counted
+
+    async def newest(
+        self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
+    ) -> AsyncIterator[StoredMessage]:
+        """Yield the last message on each subject that matches, with its body, if its headers are wanted."""
+        seen: set[str] = set()
+        found: list[StoredMessage] = []
+        async for message in self.backwards(await self.stream(stream), subjects):
+            if message.subject not in seen and subject_matches(message.subject, subjects):
+                seen.add(message.subject)
+                if is_wanted(message):
+                    found.append(message)
+        for start in range(0, len(found), BODIES_IN_FLIGHT):
+            part = found[start : start + BODIES_IN_FLIGHT]
+            for bare, read in zip(part, await self._bodies(stream, part), strict=True):
+                if read is not None:  # an answer in JSON does not have the bytes of each subject
+                    yield read._replace(subject=bare.subject, body=read.body or b"")
+
+    async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
+        """Yield the messages of a stream on a subject without their bodies, newest first."""
+        reader = StretchReader(self._connection, self._api, stream.config, subject)
+        with translated():
+            async for chunk in reader.backwards(max(stream.first_sequence, 1), stream.last_sequence):
+                for place, message in enumerate(chunk):
+                    if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
+                        await asyncio.sleep(0)
+                    yield message
+
+    async def publish(self, stream: str, subject: str, block: bytes, body: bytes) -> Published | Refusal:
+        """Send a message once and return what the stream answers."""
+        with translated():
+            try:
+                reply = await self._connection.request(subject, body, block)
+            except NoJetStreamError as error:
+                raise NoAnswerError(f"{subject}: {error}") from None
+            except _UNANSWERED as error:
+                raise UnknownOutcomeError(f"{subject}: {error}") from None
+        outcome = outcome_of(stream, reply.block, reply.body)
+        if outcome is None:
+            raise UnknownOutcomeError(f"{subject}: the answer is not one of stream {stream}")
+        if isinstance(outcome, Stored):
+            return Published(outcome.sequence, outcome.duplicate)
+        if isinstance(outcome, Unknown):
+            reason = f"{subject}: {outcome.reason}"
+            raise UnknownOutcomeError(reason) if outcome.may_be_stored else NoAnswerError(reason)
+        return Refusal(outcome.status, outcome.code, outcome.description)
+
+    async def purge(self, stream: str, subject: str, through: int) -> None:
+        """Delete what is stored on a subject up to a sequence."""
+        with maybe_done(), translated():
+            if is_expressible(subject):
+                await self._api.purge_through(stream, subject, through)
+            else:  # JSON cannot name it, so one message is deleted by its sequence
+                await self._api.delete_message(stream, through)
+
+    async def delete(self, stream: str, sequence: int) -> None:
+        """Delete one message without erasing its bytes."""
+        with maybe_done(), translated():
+            await self._api.delete_message(stream, sequence)
+
+    async def advise(self, subject: str, body: bytes, block: bytes) -> None:
+        """Publish an advisory, and wait for nothing."""
+        self._connection.publish(subject, body, block)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before an attempt is repeated."""
+        await asyncio.sleep(seconds)
+
+    async def _bodies(self, stream: str, messages: list[StoredMessage]) -> list[StoredMessage | None]:
+        with translated():
+            return await asyncio.gather(*(self._api.message(stream, seq=one.sequence) for one in messages))
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise the errors of this room as those of `control`."""
+    try:
+        yield
+    except NotPermittedError as error:
+        raise ForbiddenError(str(error)) from None
+    except UnsendableError as error:
+        raise RefusedError(str(error), MAX_PAYLOAD_EXCEEDED) from None
+    except ApiError as error:
+        if error.code == STREAM_NOT_FOUND:
+            raise StreamNotFoundError(str(error)) from None
+        if error.code in NOT_AVAILABLE:
+            raise NoAnswerError(str(error)) from None
+        raise RefusedError(str(error), error.code) from None
+    except JetStreamError as error:
+        raise NoAnswerError(str(error)) from None
+
+
+def _whole(message: StoredMessage | None) -> StoredMessage | None:
+    return None if message is None else message._replace(body=message.body or b"")
