@@ -27,9 +27,6 @@ from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable, time_text
-from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.schedule_store import ConnectionStore
-from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.load import ResolvedSettings
 
 # What the commands that change schedules print for people: a line for each change.
@@ -184,18 +181,12 @@ def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]],
         session, sidecars = await with_sidecars(session, resolved)
         if not quiet:
             sidecars.print_warnings()
-        return await work(Access(store_of(session), session, sidecars))
+        return await work(Access(session.store, session, sidecars))
 
     try:
         return in_session(resolved, begin)
     except ScheduleError as error:
         raise CommandError(_error_text(error)) from None
-
-
-def store_of(session: Session) -> ScheduleStore:
-    """Return the schedules of the account of a session."""
-    clock = ServerClock(SystemClock())
-    return ConnectionStore(session.connection, session.carrying, clock, session.settings.restrictions_on)
 
 
 def error_about(subject: str, error: ScheduleError) -> str:

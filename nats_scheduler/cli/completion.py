@@ -79,13 +79,12 @@ def complete_subject(context: click.Context, _parameter: click.Parameter, incomp
 
 async def _find_subjects(parameters: dict[str, Any], incomplete: str, found: set[str]) -> None:
     """Add to `found` the subjects of schedules that begin with what was typed; those that were typed are left out."""
-    from nats_scheduler.cli.changing import store_of
     from nats_scheduler.cli.session import open_session
 
     stream, typed = parameters["stream"], set(parameters.get("subjects") or ())
     folder = incomplete.rpartition(".")[0]
     async with asyncio.timeout(STREAMS_DEADLINE_SECONDS), open_session(_resolved(parameters)) as session:
-        async for message in store_of(session).schedules(stream, f"{folder}.>" if folder else ">"):
+        async for message in session.store.schedules(stream, f"{folder}.>" if folder else ">"):
             if message.subject.startswith(incomplete) and message.subject not in typed:
                 found.add(message.subject)
             if len(found) == MAX_SUBJECTS:

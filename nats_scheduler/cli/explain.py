@@ -9,11 +9,10 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
-from nats_scheduler.cli.fire_table import print_next_fires
+from nats_scheduler.cli.fire_table import ending_text, print_next_fires
 from nats_scheduler.cli.next import (
     MAX_FIRES_SHOWN,
     after_option,
-    ending_text,
     fire_count_option,
     instant_of,
     syntax_option,

@@ -14,8 +14,8 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
 from nats_scheduler.cli.listing import Listing, read_listing
-from nats_scheduler.cli.next import ending_text, next_document, print_fire_times
 from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import in_session

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket
 from nats_scheduler.jetstream.capabilities import OLDEST_VERSION, Capabilities, capabilities
@@ -29,6 +30,8 @@ from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import is_instance, read_fleet
 from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, CarryingStreams, Mode, ServedStream
+from nats_scheduler.runtime.schedule_store import ConnectionStore
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.service.client import ServiceClient
 from nats_scheduler.service.port import Instance
@@ -62,6 +65,12 @@ class Session:
     def carrying(self) -> CarryingStreams:
         """What finds the streams that carry schedules, by the settings of this session."""
         return CarryingStreams(self.api, self.flagged, self.server, self.settings.portable_streams)
+
+    @property
+    def store(self) -> ScheduleStore:
+        """The schedules of the account, to read and to change."""
+        clock = ServerClock(SystemClock())
+        return ConnectionStore(self.connection, self.carrying, clock, self.settings.restrictions_on)
 
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""
