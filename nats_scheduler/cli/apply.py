@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -20,9 +20,18 @@ import click
 
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
-from nats_scheduler.cli.many import change_each
+from nats_scheduler.cli.many import change_each, counts_text, error_documents
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    EXIT_WRONG_USE,
+    Command,
+    CommandError,
+    decorated,
+    json_option,
+    print_json,
+    print_warning,
+)
 from nats_scheduler.cli.process import ProgressBar, progress_bar
 from nats_scheduler.control.changes import Author
 from nats_scheduler.control.declared import is_owner
@@ -136,8 +145,6 @@ def _shown(value: bytes) -> str:
 SUFFIXES = (".yaml", ".yml", ".json")
 """The files that are read of a directory."""
 
-Command = Callable[..., Any]
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -160,11 +167,8 @@ def wanted_options(command: Command) -> Command:
             )
         return command(wanted=Wanted(read, prune, take_over), **arguments)
 
-    decorated: Command = connection_options(run)
-    for option in (
-        click.option("--take-over", is_flag=True, help="Change schedules that carry the label of another owner too."),
-        click.option("--prune", is_flag=True, help="Remove schedules with the owner's label that are in no file."),
-        click.option("--owner", metavar="NAME", help="The label, X-Owner, of all schedules in the files."),
+    return decorated(
+        run,
         click.argument(
             "files",
             metavar="FILE…",
@@ -172,9 +176,11 @@ def wanted_options(command: Command) -> Command:
             required=True,
             type=click.Path(path_type=Path, exists=True, allow_dash=True),
         ),
-    ):
-        decorated = option(decorated)
-    return decorated
+        click.option("--owner", metavar="NAME", help="The label, X-Owner, of all schedules in the files."),
+        click.option("--prune", is_flag=True, help="Remove schedules with the owner's label that are in no file."),
+        click.option("--take-over", is_flag=True, help="Change schedules that carry the label of another owner too."),
+        connection_options,
+    )
 
 
 async def plan_all(access: Access, wanted: Wanted) -> list[StreamPlan]:
@@ -280,17 +286,15 @@ def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:
                     print_warning(printable(f"{change.subject}: {note}"))
         for subject, error in one.failures.items():
             CommandError(f"stream {plan.plan.stream}: {error_about(subject, error)}").show()
-        counts = [f"{number:,} {kind}" for kind, number in Counter(c.kind.value for c in one.changes.values()).items()]
-        counts += [f"{len(one.failures):,} failed"] if one.failures else []
-        if counts:
-            click.echo(f"stream {plan.plan.stream}: {', '.join(counts)}")
+        if counts := counts_text(one):
+            click.echo(f"stream {plan.plan.stream}: {counts}")
 
 
 def _document(plans: Sequence[StreamPlan], done: Sequence[Done]) -> dict[str, Any]:
     errors = [
-        {"stream": plan.plan.stream, "subject": subject, "err_code": error.code, "message": str(error)}
+        {"stream": plan.plan.stream, **error}
         for plan, one in zip(plans, done, strict=False)
-        for subject, error in one.failures.items()
+        for error in error_documents(one)
     ]
     return {"changes": [change_document(change) for one in done for change in one.changes.values()], "errors": errors}
 
@@ -304,7 +308,7 @@ EXIT_DIFFERENT = 1
 
 @click.command("diff")
 @wanted_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def diff_command(resolved: ResolvedSettings, wanted: Wanted, as_json: bool) -> None:
     """Show what `apply` would do with files of schedules.
 

@@ -13,14 +13,14 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json
+from nats_scheduler.cli.output import Command, CommandError, decorated, json_option, print_json
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import ScheduleError
@@ -94,7 +94,6 @@ _WORDS: Mapping[Kind, Callable[[Change, str], str]] = {
 
 
 T = TypeVar("T")
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +103,16 @@ class How:
     author: Author
     dry_run: bool
     as_json: bool
+
+
+class Operation(Protocol):
+    """Changes the schedule on one subject of a stream; raises `ScheduleError`."""
+
+    def __call__(
+        self, store: ScheduleStore, stream: str, subject: str, /, *, author: Author, dry_run: bool
+    ) -> Awaitable[Change]:
+        """Change it, or for a dry run say what would be changed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +134,7 @@ def change_options(command: Command) -> Command:
         _check_length("--reason", reason)
         return command(how=How(Author(by, reason), dry_run, as_json), **arguments)
 
-    decorated: Command = run
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return decorated(run, *_OPTIONS)
 
 
 def one_options(command: Command) -> Command:
@@ -140,14 +146,20 @@ def one_options(command: Command) -> Command:
         check_schedule(subject)
         return command(stream=stream, subject=subject, **arguments)
 
-    decorated: Command = connection_options(run)
-    decorated = click.argument("subject", shell_complete=complete_subject)(decorated)
-    return click.argument("stream", shell_complete=complete_stream)(decorated)
+    return decorated(
+        run,
+        click.argument("stream", shell_complete=complete_stream),
+        click.argument("subject", shell_complete=complete_subject),
+        connection_options,
+    )
 
 
-def change_one(resolved: ResolvedSettings, how: How, operation: Callable[[Access], Awaitable[Change]]) -> None:
+def change_one(resolved: ResolvedSettings, stream: str, subject: str, how: How, operation: Operation) -> None:
     """Change one schedule, and print what was done."""
-    change = in_store(resolved, operation)
+    change = in_store(
+        resolved,
+        lambda access: operation(access.store, stream, subject, author=how.author, dry_run=how.dry_run),
+    )
     if how.as_json:
         print_json({"dry_run": how.dry_run, **change_document(change, dry_run=how.dry_run)})
     else:
@@ -158,7 +170,7 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
     click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the change."),
     click.option("--by", "author", metavar="NAME", help="Who; the user of this machine unless given."),
     click.option("--dry-run", is_flag=True, help="Only say what would be done."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    json_option,
 )
 
 

@@ -20,7 +20,7 @@ import click
 from nats_scheduler.cli.arguments import duration_of, file_content, instant_of
 from nats_scheduler.cli.changing import Access, How, change_options, in_store, one_options, print_change
 from nats_scheduler.cli.check import one_line, split_header
-from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, current, read_current
 from nats_scheduler.control.edits import add, edit_latest
@@ -39,7 +39,6 @@ from nats_scheduler.observe.texts import printable, span_text, time_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-Command = Callable[..., Any]
 Header = tuple[bytes, bytes]
 
 PATTERN_OPTIONS = "--at, --after, --every or --cron"
@@ -105,10 +104,7 @@ def definition_options(command: Command) -> Command:
         values = {name: arguments.pop(name) for name in _NAMES}
         return command(given=_given(**values), **arguments)
 
-    decorated: Command = run
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return decorated(run, *_OPTIONS)
 
 
 _OPTIONS: tuple[Callable[[Command], Command], ...] = (

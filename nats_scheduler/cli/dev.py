@@ -22,9 +22,8 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.fire_watch import (
+from nats_scheduler.cli.demo import (
     DEMO_STREAM,
-    FireWatch,
     Screen,
     Tally,
     paste_lines,
@@ -32,6 +31,7 @@ from nats_scheduler.cli.fire_watch import (
     who_fires,
     write_sensor,
 )
+from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, stream_line
 from nats_scheduler.cli.options import sidecar_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
@@ -103,7 +103,7 @@ class Trial:
         reporter = Reporter(self._metrics)
         reporter.listen(self._tally.event)
         self._sidecar = Sidecar(settings, self._clock, reporter, examine_sidecar)
-        self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, screen.stream)
+        self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, self._introduced)
         self._demo_is_due = plan.demo
         self._session: Session | None = None
 
@@ -188,6 +188,9 @@ class Trial:
         )
         self._screen.heading("To paste into another terminal (nats CLI 0.4.0 or later)")
         self._screen.lines(*paste_lines(self._server.url, self._plan.stream_file, server, self._clock.now()))
+
+    def _introduced(self, stream: WatchedStream) -> None:
+        self._screen.lines(stream_line(stream))
 
     def _fired(self, fires: Sequence[StoredFire]) -> None:
         for fire in fires:

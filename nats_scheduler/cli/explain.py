@@ -17,7 +17,7 @@ from nats_scheduler.cli.next import (
     instant_of,
     syntax_option,
 )
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
@@ -35,7 +35,7 @@ from nats_scheduler.schedule.patterns import Pattern
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     pattern: str, tz: str | None, syntax: str | None, after: str, count: int, wide: bool, as_json: bool
 ) -> None:

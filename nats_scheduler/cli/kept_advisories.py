@@ -13,8 +13,16 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
-from nats_scheduler.cli.options import Command, connection_options
-from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import (
+    Command,
+    CommandError,
+    decorated,
+    json_option,
+    print_json,
+    print_table,
+    wide_option,
+)
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.control.changes import MAX_FIRES_NAMED, Kind
 from nats_scheduler.jetstream.streams import StreamState
@@ -51,18 +59,16 @@ def kept_options(command: Command) -> Command:
             raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
         return command(query=FailureQuery(stream, subject, limit, instant_since(since)), **arguments)
 
-    decorated: Command = run
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        wide_option,
-        limit_option(DEFAULT_FAILURES, MAX_FAILURES),
-        since_option,
-        connection_options,
-        click.argument("subject", required=False, shell_complete=complete_subject),
+    return decorated(
+        run,
         click.argument("stream", required=False, shell_complete=complete_stream),
-    ):
-        decorated = option(decorated)
-    return decorated
+        click.argument("subject", required=False, shell_complete=complete_subject),
+        connection_options,
+        since_option,
+        limit_option(DEFAULT_FAILURES, MAX_FAILURES),
+        wide_option,
+        json_option,
+    )
 
 
 async def keeping_stream(session: Session, name: str) -> StreamState:

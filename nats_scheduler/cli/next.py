@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
 from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
@@ -104,7 +104,7 @@ def _complete_stream(ctx: click.Context, parameter: click.Parameter, incomplete:
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     pattern: str,
     subject: str | None,

@@ -9,6 +9,7 @@ Tables are laid out in `cli.output`.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +32,21 @@ MAX_FOLDED_ROWS = 2_000
 
 COLUMN_GAP = "  "
 
-wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+Command = Callable[..., Any]
+
+wide_option: Callable[[Command], Command] = click.option(
     "--wide", is_flag=True, help="Print all columns, one line a row."
 )
+json_option: Callable[[Command], Command] = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document."
+)
+
+
+def decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:
+    """Return a command with arguments and options, in the order in which its help lists them."""
+    for one in reversed(decorators):
+        command = one(command)
+    return command
 
 
 def print_table(
@@ -131,6 +144,7 @@ def fold(text: str, width: int) -> list[str]:
     return lines
 
 
+STDOUT_FD = 1
 EXIT_FAILED = 1
 """The command ran, and the outcome is bad: an invalid pattern, a server that does not answer."""
 EXIT_WRONG_USE = 2
@@ -154,6 +168,29 @@ class CommandError(click.ClickException):
 def print_warning(text: str) -> None:
     """Print a warning on standard error."""
     click.echo(f"nats-scheduler: warning: {text}", err=True)
+
+
+class Printer:
+    """Prints whole lines; when their reader is gone, `gone` is called once, and nothing is printed any more."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone: Callable[[], None] | None = gone
+
+    def lines(self, *lines: str) -> None:
+        """Print lines, in one write."""
+        if self._gone is None or not lines:
+            return
+        try:
+            click.echo("\n".join(lines))
+        except OSError:
+            gone, self._gone = self._gone, None
+            silence_output()
+            gone()
+
+
+def silence_output() -> None:
+    """Write nothing more to standard output: what is buffered must not fail once more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT_FD)
 
 
 def print_json(document: object) -> None:

@@ -34,7 +34,15 @@ from rich.segment import Segment
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_warning
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    STDOUT_FD,
+    CommandError,
+    Printer,
+    print_json,
+    print_warning,
+    silence_output,
+)
 from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.top_asking import Feed
 from nats_scheduler.cli.top_knowledge import Knowledge
@@ -48,7 +56,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 
 LEAST_INTERVAL_NS = 200 * MILLISECOND
 NO_KEYS = "Ctrl-C quits"
-STDIN_FD, STDOUT_FD = 0, 1
+STDIN_FD = 0
 USUAL_COLUMNS, USUAL_ROWS = 80, 24
 """The size of a terminal that does not say it, such as a serial line."""
 MAX_KEYS_BYTES = 4_096
@@ -135,25 +143,12 @@ async def _live(feed: Feed, knowledge: Knowledge, *, as_json: bool) -> None:
     ended = asyncio.Event()
     stop_on_signals(ended.set)
     if as_json:
-        await run_until(ended, feed.keep_asking(connection, lambda: _print_line(knowledge, ended)))
+        printer = Printer(gone=ended.set)
+        work = feed.keep_asking(connection, lambda: printer.lines(json.dumps(view_document(knowledge.view()))))
+        await run_until(ended, work)
         return
     with LiveScreen(knowledge, ended) as shown:
         await run_until(ended, feed.keep_asking(connection, shown.draw))
-
-
-def _print_line(knowledge: Knowledge, ended: asyncio.Event) -> None:
-    """Print a document as one line; if the reader of the output is gone, set `ended`."""
-    try:
-        sys.stdout.write(f"{json.dumps(view_document(knowledge.view()))}\n")
-        sys.stdout.flush()
-    except OSError:
-        _give_up_output(ended)
-
-
-def _give_up_output(ended: asyncio.Event) -> None:
-    """Write nothing more: buffered text must not fail again at the end of the process."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT_FD)
-    ended.set()
 
 
 class LiveScreen:
@@ -208,7 +203,8 @@ class LiveScreen:
         try:
             yield
         except OSError:
-            _give_up_output(self._ended)
+            silence_output()
+            self._ended.set()
 
     def _begin(self) -> None:
         if self._has_keyboard:

@@ -22,9 +22,9 @@ import click
 
 from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
-from nats_scheduler.cli.fire_watch import FireWatch, Screen, WatchedStream, fire_line
+from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, fire_line, stream_line
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.cli.output import CommandError, Printer, print_warning
 from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -122,7 +122,7 @@ class Watch:
         self._stream = stream
         self._as_json = as_json
         self._clock = SystemClock()
-        self._screen = Screen(gone=ended.set)
+        self._printer = Printer(gone=ended.set)
         self._served: dict[str, WatchedStream] = {}
         self._since = 0
         self._fires: FireWatch | None = None
@@ -220,14 +220,14 @@ class Watch:
             served = {"stream": stream.state.name, "mode": stream.mode, "served": EXPLANATIONS[stream.mode]}
             self._print([{"event": "stream", **served}])
         else:
-            self._screen.stream(stream)
+            self._printer.lines(stream_line(stream))
 
     def _fired(self, fires: Sequence[StoredFire]) -> None:
         shown = [fire for fire in fires if self._wanted(fire.schedule)]
         if self._as_json:
             self._print(map(fire_document, shown))
         else:
-            self._screen.lines(
+            self._printer.lines(
                 *(fire_line(fire, overdue=fire.send_time < max(fire.since, self._since)) for fire in shown)
             )
 
@@ -243,7 +243,7 @@ class Watch:
             self._print([{"event": "advisory", **advisory}])
         else:
             colour = None if str(advisory.get("type", "")).endswith(f".{SCHEDULE_CHANGED}") else "red"
-            self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg=colour))
+            self._printer.lines(click.style(advisory_line(advisory, self._clock.now()), fg=colour))
 
     def _show_repeated(self, now: int | None) -> None:
         """Show how often advisories were repeated, if that is over at `now` (ns); without a time, all that were."""
@@ -252,7 +252,7 @@ class Watch:
                 self._print([{"event": "repeated", **one.about, "times": one.times}])
             else:
                 about = {**one.about, "reason": f"reported {one.times} more time{'' if one.times == 1 else 's'}"}
-                self._screen.lines(click.style(advisory_line(about, self._clock.now()), fg="red"))
+                self._printer.lines(click.style(advisory_line(about, self._clock.now()), fg="red"))
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned:
@@ -267,7 +267,7 @@ class Watch:
         return not isinstance(schedule, str) or self._wanted(schedule)
 
     def _print(self, documents: Iterable[object]) -> None:
-        self._screen.lines(*map(json.dumps, documents))
+        self._printer.lines(*map(json.dumps, documents))
 
 
 @click.command("watch")
