@@ -1,9 +1,12 @@
-"""`nats-scheduler apply`: make the schedules of streams those of files.
+"""`nats-scheduler apply` and `diff`: make the schedules of streams those of files, or show what that would do.
 
-Rule: what will be done is shown before, and is confirmed; what was shown is what is done. A schedule that another
-client has changed since is left as it is and reported, and the others are done. So an apply that failed or was killed
-is finished by running it again.
-Cost: see `cli.apply` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
+Rule: what will be done is shown before, and is confirmed; what was shown is what is done, and what `diff` shows is the
+plan that `apply` carries out. Nothing is planned from files with a problem: the command names all that the files have
+by themselves, or else all that their streams have with them. Of each schedule that is changed, each header is shown
+before and after. A schedule that another client has changed since is left as it is and reported, and the others are
+done; so an apply that failed or was killed is finished by running it again.
+Cost: see `files.planning` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
+Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\\udcXX`.
 """
 
 from __future__ import annotations
@@ -48,10 +51,7 @@ from nats_scheduler.observe.texts import printable
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.load import ResolvedSettings
 
-# What `diff` and `apply` print of a plan: lines for people, and a document.
-#
-# Rule: of each schedule that is changed, each header is shown before and after; nothing that stays is shown.
-# Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\udcXX`.
+# -- what is printed of a plan -----------------------------------------------------------------------------------
 
 MARKS = {Action.ADD: "+", Action.REMOVE: "-"}
 """What a line begins with; all other changes have a `~`."""
@@ -136,11 +136,7 @@ def _shown(value: bytes) -> str:
     return repr(text) if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]!r}… ({len(value):,} bytes)"
 
 
-# What `diff` and `apply` share: read the files, and end the command with all that is wrong with them.
-#
-# Rule: nothing is planned from files with a problem, and a command that ends because of problems names all of them:
-# those that the files have by themselves, or else those that their streams have with them. Cost: see
-# `files.planning`.
+# -- what was asked for --------------------------------------------------------------------------------------------
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The files that are read of a directory."""
@@ -230,6 +226,8 @@ def _with_owner(files: list[StreamFile], owner: str | None) -> list[StreamFile]:
     return [one.owned_by(owner) for one in files]
 
 
+# -- the commands --------------------------------------------------------------------------------------------------
+
 MAX_STEPS_SHOWN = 200
 """The most changes of one stream that are shown for people."""
 
@@ -299,11 +297,8 @@ def _document(plans: Sequence[StreamPlan], done: Sequence[Done]) -> dict[str, An
     return {"changes": [change_document(change) for one in done for change in one.changes.values()], "errors": errors}
 
 
-# `nats-scheduler diff`: what `apply` would do with these files.
-#
-# Rule: the plan is the one that `apply` carries out. The exit codes are those of `diff(1)`: 1 is a difference.
-
 EXIT_DIFFERENT = 1
+"""As of `diff(1)`."""
 
 
 @click.command("diff")

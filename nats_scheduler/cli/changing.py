@@ -1,7 +1,8 @@
-"""What the commands that change schedules share: who changes them and why, the store, and the form of errors.
+"""What the commands that change schedules share: who changes them and why, the store, and what is printed.
 
 Rule: an operation is done by the room `control`, as for the micro service and the Python client; a command parses,
-calls it, and prints. The settings of the running sidecars apply, so that what a sidecar would reject is refused here.
+calls it, and prints a line for each change, of a dry run the same lines with `would be`. The settings of the running
+sidecars apply, so that what a sidecar would reject is refused here.
 Cost: the connection, and some requests for the settings of the sidecars.
 """
 
@@ -28,10 +29,6 @@ from nats_scheduler.control.port import ScheduleStore
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable, time_text
 from nats_scheduler.settings.load import ResolvedSettings
-
-# What the commands that change schedules print for people: a line for each change.
-#
-# Rule: a dry run prints the same lines with `would be`.
 
 MAX_FIRES_SHOWN = 20
 """The most fire times of one change that are printed for people; JSON has all."""

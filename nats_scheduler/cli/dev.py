@@ -1,11 +1,12 @@
 """`nats-scheduler dev`: a real nats-server with JetStream and the sidecar, to try things out.
 
-Rule: everything that this command started ends with it, in this order: the sidecar (drained), the demo, the server, the
-temporary folder.
+Rule: it ends for one of four reasons: a signal, its time is over, the server died, or the demo failed. Everything that
+it started ends with it, in this order: the sidecar (drained), the demo, the server, the temporary folder.
 The sidecar is the same as in `nats-scheduler run`, with the same settings. Only the connection is fixed, so those of
 the environment and the contexts are not read.
-Cost: a child process, and a second reading of the served streams for the lines that are printed.
-Limit: loopback, no passwords: it is for a laptop.
+Cost: a child process, and a second connection that reads the served streams for the lines that are printed.
+Limit: loopback, no passwords: it is for a laptop. While the server is not reachable, the demo's sensor writes nothing
+and no fires are shown; they are shown when it is back.
 """
 
 from __future__ import annotations
@@ -55,13 +56,6 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-
-# One run of `nats-scheduler dev` on a running server: serve, show the fires, and end.
-#
-# Rule: it ends for one of four reasons: a signal, its time is over, the server died, or the demo failed. Every task
-# that it began has ended when `run` returns. Cost: the sidecar, and a second connection that reads the streams.
-# Limit: while the server is not reachable, the demo's sensor writes nothing and no fires are shown; they are shown
-# when it is back.
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
 """How often it is checked that the server still runs, and the wait before connecting again."""

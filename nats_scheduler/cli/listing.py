@@ -1,6 +1,9 @@
-"""What `ls` and `info` show: read from a running sidecar if one answers, else from the streams themselves.
+"""What `ls`, `info` and `next` show: read from a running sidecar if one answers, else from the streams themselves.
 
-Rule: nothing is changed. Cost: a question, or all of each stream, headers only.
+Rule: nothing is changed. A schedule fails if a sidecar that is alive says so of its sequence, unless the stream says
+that it is done; a sidecar that answers says it itself, of the others it is read from the bucket.
+Cost: a question, or all of each stream, headers only.
+Limit: sidecars share as many failing schedules as fit (`runtime.shared`); of the others only the number is known.
 """
 
 from __future__ import annotations
@@ -28,12 +31,6 @@ from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
-
-# The listed schedules whose fires the server refuses, as the running sidecars share it.
-#
-# Rule: a schedule fails if a sidecar that is alive says so of its sequence, unless the stream says that it is done.
-# A sidecar that answers says it itself; of the others it is read from the bucket.
-# Limit: sidecars share as many as fit (`runtime.shared`); of the others only the number is known.
 
 Row = tuple[ServedStream, ListedSchedule]
 

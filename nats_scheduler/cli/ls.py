@@ -43,9 +43,7 @@ from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-# The document that `nats-scheduler ls --json` prints: everything that is known, also what the tables leave out.
-#
-# Rule: its schedules are those of `observe.documents`, with the same keys as in every other document.
+# -- JSON ----------------------------------------------------------------------------------------------------------
 
 
 def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:

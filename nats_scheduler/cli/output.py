@@ -3,7 +3,10 @@
 Rule: answers go to standard output, errors and warnings to standard error. With `--json` standard output has exactly
 one document; if the command fails, it has the field `error`.
 Texts from messages are printed with their control characters escaped, since a header may contain terminal commands.
-Tables are laid out in `cli.output`.
+A table is as wide as the terminal, and a cell is broken at spaces only. If it is still too wide, optional columns are
+left out and named; if it is too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with
+`--wide`, each row is one line of any length.
+Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the terminal.
 """
 
 from __future__ import annotations
@@ -19,13 +22,6 @@ import click
 
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.texts import printable
-
-# Tables for people: as wide as the terminal, and never broken inside a word.
-#
-# Rule: a cell is broken at spaces only. If a table is still too wide, optional columns are left out and named; if it
-# is too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`, each row is one
-# line of any length. Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the
-# terminal.
 
 MAX_FOLDED_ROWS = 2_000
 """The most rows that are laid out for a terminal; in a longer table each row is one line, as in a pipe."""

@@ -1,9 +1,12 @@
-"""One command's connection to a server: connect, read what it can do, find the streams that are served.
+"""One command's connection to a server: what the server can do, the streams that are served, and the running sidecars.
 
 Rule: nothing is written. The registry is read if it exists; a command that writes to it opens it first. Every failure
-of the server or the network ends the command with 1 and one sentence.
-Cost: the client and pydantic are imported, some 200 ms; one connection and one request.
-Limit: one pass over the servers; a command does not wait for a server to come back.
+of the server or the network ends the command with 1 and one sentence. A command reports about schedules what the
+running sidecars would report, so their settings are used unless the operator gives others; if there is no sidecar, or
+the sidecars disagree, the command warns.
+Cost: the client and pydantic are imported, some 200 ms; one connection, and some requests for each instance.
+Limit: one pass over the servers; a command does not wait for a server to come back. A sidecar of a version that does
+not publish its settings is taken to have those of this command.
 """
 
 from __future__ import annotations
@@ -130,12 +133,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         await connection.close()
 
 
-# The running sidecars of the account, and the settings that they use.
-#
-# Rule: a command reports about schedules what the running sidecars would report. So their settings are used unless
-# the operator gives others; if there is no sidecar, or the sidecars disagree, the command warns. Cost: some requests
-# for each instance. Limit: a sidecar of a version that does not publish its settings is taken to have those of this
-# command.
+# -- the running sidecars ------------------------------------------------------------------------------------------
 
 NONE_RUNNING = "no sidecar is running: nothing fires these"
 NOT_SERVED_YET = "no sidecar that is running serves this stream"

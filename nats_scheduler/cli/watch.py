@@ -1,8 +1,9 @@
 """`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
 
 Rule: a fire is shown when it is stored in its stream, whether a sidecar or the server fired it (`cli.fire_watch`). What
-goes wrong is what the sidecars publish as advisories; one that repeats another is counted (`cli.watch`). Which
-streams are served depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
+goes wrong is what the sidecars publish as advisories; one that repeats another (`KEYS`) is counted and not shown, since
+several sidecars publish the same, and a schedule that is refused each second is one fault. Which streams are served
+depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
 When the connection is lost, the watch goes on through the next one; fires that were stored meanwhile are shown then,
 advisories that were published meanwhile are not.
 Cost: the streams are read from their beginning, headers only, because a fire is understood by its schedule; then each
@@ -40,13 +41,7 @@ from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-# Which advisories repeat another one: the first is shown, the others are counted.
-#
-# Rule: two advisories report the same if they agree in `KEYS`: the kind, what it is about, and what tells several
-# faults of one message apart. Times do not count, so a schedule that is refused each second is one fault. `SPAN_NS`
-# after the first one the number of the others is shown, and the next one is shown again. Several sidecars publish the
-# same about one schedule, and each publishes it again when it reads the stream again. Cost: an entry for each
-# advisory of the last minute, `MAX_ENTRIES` at most. Limit: if there are more, those that came first count as over.
+# -- advisories that repeat others -----------------------------------------------------------------------------------
 
 SPAN_NS = MINUTE
 """How long an advisory that repeats another one is counted and not shown."""
