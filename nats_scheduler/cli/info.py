@@ -21,7 +21,7 @@ from nats_scheduler.cli.history import print_past_fires, read_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import fold, json_option, print_json, wide_option
+from nats_scheduler.cli.output import json_option, labelled_lines, print_json, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
@@ -231,12 +231,9 @@ def _end_text(one: ListedSchedule) -> str:
 
 def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
     """Print labels and texts; on a terminal a long text is folded beside its label."""
-    folds = sys.stdout.isatty() and not wide
-    room = shutil.get_terminal_size().columns - LABEL_CHARS if folds else 0
-    for label, text in lines:
-        parts = fold(printable(text), room) if folds else [printable(text)]
-        for number, part in enumerate(parts):
-            click.echo(f"{label if number == 0 else '':<{LABEL_CHARS}}{part}")
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else None
+    shown = [(label, printable(text)) for label, text in lines]
+    click.echo("\n".join(labelled_lines(shown, LABEL_CHARS, room)))
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------

@@ -117,14 +117,21 @@ def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = N
 
 def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> None:
     """Print each row as a few lines, one for each cell that holds something."""
-    label = max(map(width_of, columns))
+    label_chars = max(map(width_of, columns)) + len(COLUMN_GAP)
     lines = []
     for row in rows:
-        for name, cell in zip(columns, row, strict=True):
-            parts = fold(cell, max(room - label - len(COLUMN_GAP), 1)) if cell else []
-            lines += [f"{name if not n else '':<{label}}{COLUMN_GAP}{part}" for n, part in enumerate(parts)]
-        lines.append("")
+        filled = [(name, cell) for name, cell in zip(columns, row, strict=True) if cell]
+        lines += [*labelled_lines(filled, label_chars, room), ""]
     click.echo("\n".join(lines[:-1]))
+
+
+def labelled_lines(texts: Iterable[tuple[str, str]], label_chars: int, room: int | None) -> list[str]:
+    """Return labels with their texts, which are folded beside them into a width; None is any width."""
+    lines = []
+    for label, text in texts:
+        parts = [text] if room is None else fold(text, max(room - label_chars, 1))
+        lines += [f"{'' if number else label:<{label_chars}}{part}" for number, part in enumerate(parts)]
+    return lines
 
 
 def fold(text: str, width: int) -> list[str]:

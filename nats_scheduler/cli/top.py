@@ -105,7 +105,7 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
     feed = Feed(resolved.settings.connection, knowledge, interval)
     try:
         if once or not (as_json or _can_draw()):
-            asyncio.run(_ask_once(feed))
+            asyncio.run(feed.once())
             _print_once(knowledge, as_json=as_json)
         else:
             asyncio.run(_live(feed, knowledge, as_json=as_json))
@@ -116,14 +116,6 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
 def _can_draw() -> bool:
     """Return whether standard output is a terminal on which the cursor can be moved."""
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-
-
-async def _ask_once(feed: Feed) -> None:
-    connection = await feed.connect()
-    try:
-        await feed.once(connection)
-    finally:
-        await connection.close()
 
 
 def _print_once(knowledge: Knowledge, *, as_json: bool) -> None:
@@ -159,8 +151,8 @@ class LiveScreen:
         self._knowledge = knowledge
         self._ended = ended
         self._console = Console(force_terminal=True, force_interactive=True, no_color=bool(os.environ.get("NO_COLOR")))
-        self._shown: list[list[Segment]] | None = None
-        """The lines that are on the screen; None if that is not known."""
+        self._shown: list[list[Segment]] = []
+        """The lines that are on the screen; none if that is not known."""
         self._modes: list[Any] | None = None
         """How the terminal treated its input before."""
         self._has_keyboard = sys.stdin is not None and sys.stdin.isatty()
@@ -179,22 +171,23 @@ class LiveScreen:
         self._end()
 
     def draw(self) -> None:
-        """Show what is known now, unless the terminal is still busy."""
-        if not select.select((), (STDOUT_FD,), (), 0)[1]:
+        """Show what is known now, unless the terminal is still busy, or closed."""
+        if self._ended.is_set() or not select.select((), (STDOUT_FD,), (), 0)[1]:
             return
         keys = f"q quit   s order: {self._knowledge.order}" if self._has_keyboard else NO_KEYS
         self._console.size = size = _size()
         lines = self._console.render_lines(screen(self._knowledge.view(), size.width, size.height, keys))
         before, self._shown = self._shown, Segment.set_shape(lines, *size)
+        is_known = len(before) == len(self._shown)
         with self._writing(), self._console:
-            if before is None:
+            if not is_known:
                 self._console.clear()
             for row, line in enumerate(self._shown):
-                if before is None or line != before[row]:
+                if not is_known or line != before[row]:
                     self._console.update_screen_lines([line], 0, row)
 
     def _draw_all(self) -> None:
-        self._shown = None
+        self._shown = []
         self.draw()
 
     @contextmanager

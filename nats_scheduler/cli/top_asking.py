@@ -177,8 +177,9 @@ class Feed:
         connection.subscribe(ADVISORIES, lambda _to, _reply, _block, body: self._knowledge.advised(body))
         return connection
 
-    async def once(self, connection: Connection) -> None:
-        """Ask everything once; what follows from the first answers in a second round."""
+    async def once(self) -> None:
+        """Ask everything once; what follows from the first answers in a second round; raises `JetStreamError`."""
+        connection = await self.connect()
         questions = Questions(connection, self._interval, self._knowledge.answered)
         try:
             questions.ask_due(self._knowledge.questions())
@@ -187,6 +188,7 @@ class Feed:
             await questions.wait()
         finally:
             await questions.close()
+            await connection.close()
 
     async def keep_asking(self, connection: Connection, notify: Callable[[], None]) -> None:
         """Ask in each interval until cancelled, and call `notify` when there is something to show."""
