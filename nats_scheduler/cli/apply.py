@@ -1,16 +1,19 @@
-"""`nats-scheduler apply`: make the schedules of streams those of files.
+"""`nats-scheduler apply` and `diff`: make the schedules of streams those of files, or show what that would do.
 
-Rule: what will be done is shown before, and is confirmed; what was shown is what is done. A schedule that another
-client has changed since is left as it is and reported, and the others are done. So an apply that failed or was killed
-is finished by running it again.
-Cost: see `cli.apply` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
+Rule: what will be done is shown before, and is confirmed; what was shown is what is done, and what `diff` shows is the
+plan that `apply` carries out. Nothing is planned from files with a problem: the command names all that the files have
+by themselves, or else all that their streams have with them. Of each schedule that is changed, each header is shown
+before and after. A schedule that another client has changed since is left as it is and reported, and the others are
+done; so an apply that failed or was killed is finished by running it again.
+Cost: see `files.planning` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
+Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\\udcXX`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -20,9 +23,18 @@ import click
 
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
-from nats_scheduler.cli.many import change_each
+from nats_scheduler.cli.many import change_each, counts_text, error_documents
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    EXIT_WRONG_USE,
+    Command,
+    CommandError,
+    decorated,
+    json_option,
+    print_json,
+    print_warning,
+)
 from nats_scheduler.cli.process import ProgressBar, progress_bar
 from nats_scheduler.control.changes import Author
 from nats_scheduler.control.declared import is_owner
@@ -39,10 +51,7 @@ from nats_scheduler.observe.texts import printable
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.load import ResolvedSettings
 
-# What `diff` and `apply` print of a plan: lines for people, and a document.
-#
-# Rule: of each schedule that is changed, each header is shown before and after; nothing that stays is shown.
-# Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\udcXX`.
+# -- what is printed of a plan -----------------------------------------------------------------------------------
 
 MARKS = {Action.ADD: "+", Action.REMOVE: "-"}
 """What a line begins with; all other changes have a `~`."""
@@ -127,16 +136,10 @@ def _shown(value: bytes) -> str:
     return repr(text) if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]!r}… ({len(value):,} bytes)"
 
 
-# What `diff` and `apply` share: read the files, and end the command with all that is wrong with them.
-#
-# Rule: nothing is planned from files with a problem, and a command that ends because of problems names all of them:
-# those that the files have by themselves, or else those that their streams have with them. Cost: see
-# `files.planning`.
+# -- what was asked for --------------------------------------------------------------------------------------------
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """The files that are read of a directory."""
-
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +163,8 @@ def wanted_options(command: Command) -> Command:
             )
         return command(wanted=Wanted(read, prune, take_over), **arguments)
 
-    decorated: Command = connection_options(run)
-    for option in (
-        click.option("--take-over", is_flag=True, help="Change schedules that carry the label of another owner too."),
-        click.option("--prune", is_flag=True, help="Remove schedules with the owner's label that are in no file."),
-        click.option("--owner", metavar="NAME", help="The label, X-Owner, of all schedules in the files."),
+    return decorated(
+        run,
         click.argument(
             "files",
             metavar="FILE…",
@@ -172,9 +172,11 @@ def wanted_options(command: Command) -> Command:
             required=True,
             type=click.Path(path_type=Path, exists=True, allow_dash=True),
         ),
-    ):
-        decorated = option(decorated)
-    return decorated
+        click.option("--owner", metavar="NAME", help="The label, X-Owner, of all schedules in the files."),
+        click.option("--prune", is_flag=True, help="Remove schedules with the owner's label that are in no file."),
+        click.option("--take-over", is_flag=True, help="Change schedules that carry the label of another owner too."),
+        connection_options,
+    )
 
 
 async def plan_all(access: Access, wanted: Wanted) -> list[StreamPlan]:
@@ -223,6 +225,8 @@ def _with_owner(files: list[StreamFile], owner: str | None) -> list[StreamFile]:
         raise click.UsageError(f"--owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
     return [one.owned_by(owner) for one in files]
 
+
+# -- the commands --------------------------------------------------------------------------------------------------
 
 MAX_STEPS_SHOWN = 200
 """The most changes of one stream that are shown for people."""
@@ -280,31 +284,26 @@ def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:
                     print_warning(printable(f"{change.subject}: {note}"))
         for subject, error in one.failures.items():
             CommandError(f"stream {plan.plan.stream}: {error_about(subject, error)}").show()
-        counts = [f"{number:,} {kind}" for kind, number in Counter(c.kind.value for c in one.changes.values()).items()]
-        counts += [f"{len(one.failures):,} failed"] if one.failures else []
-        if counts:
-            click.echo(f"stream {plan.plan.stream}: {', '.join(counts)}")
+        if counts := counts_text(one):
+            click.echo(f"stream {plan.plan.stream}: {counts}")
 
 
 def _document(plans: Sequence[StreamPlan], done: Sequence[Done]) -> dict[str, Any]:
     errors = [
-        {"stream": plan.plan.stream, "subject": subject, "err_code": error.code, "message": str(error)}
+        {"stream": plan.plan.stream, **error}
         for plan, one in zip(plans, done, strict=False)
-        for subject, error in one.failures.items()
+        for error in error_documents(one)
     ]
     return {"changes": [change_document(change) for one in done for change in one.changes.values()], "errors": errors}
 
 
-# `nats-scheduler diff`: what `apply` would do with these files.
-#
-# Rule: the plan is the one that `apply` carries out. The exit codes are those of `diff(1)`: 1 is a difference.
-
 EXIT_DIFFERENT = 1
+"""As of `diff(1)`."""
 
 
 @click.command("diff")
 @wanted_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def diff_command(resolved: ResolvedSettings, wanted: Wanted, as_json: bool) -> None:
     """Show what `apply` would do with files of schedules.
 

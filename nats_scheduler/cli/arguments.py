@@ -1,7 +1,8 @@
 """What commands check of their arguments before they connect: names of streams, filters, times, durations and files.
 
-Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the
-file that cannot be read.
+Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the file that
+cannot be read. `history`, `changes` and `failures` take `--since` and `--limit` in the same form.
+Cost: none. Limit: a duration of `--since` counts back from this machine's clock.
 """
 
 from __future__ import annotations
@@ -64,11 +65,6 @@ def file_content(file: Path, most: int = MAX_CONTENT_BYTES) -> bytes:
         raise click.UsageError(f"{file} has more than {most:,} bytes")
     return content
 
-
-# What the commands about the past share: `history`, `changes` and `failures`.
-#
-# Rule: all list the newest first, and take `--since` and `--limit` in the same form.
-# Cost: none. Limit: a duration counts back from this machine's clock.
 
 since_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
     "--since", metavar="TIME", help="Only what was stored since then: RFC 3339, or a duration such as 2h."

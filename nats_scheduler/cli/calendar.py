@@ -17,7 +17,7 @@ import click
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.completion import complete_calendar
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.output import CommandError, json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.jetstream.buckets import CalendarBucket, CalendarText
 from nats_scheduler.observe.texts import moment_text, printable
@@ -54,7 +54,6 @@ class Edited(NamedTuple):
     days: tuple[Days, ...]
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 name_argument = click.argument("name", shell_complete=complete_calendar)
 days_argument = click.argument("days", metavar="DAY…", nargs=-1)
 file_option = click.option(

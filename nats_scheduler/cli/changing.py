@@ -1,7 +1,8 @@
-"""What the commands that change schedules share: who changes them and why, the store, and the form of errors.
+"""What the commands that change schedules share: who changes them and why, the store, and what is printed.
 
 Rule: an operation is done by the room `control`, as for the micro service and the Python client; a command parses,
-calls it, and prints. The settings of the running sidecars apply, so that what a sidecar would reject is refused here.
+calls it, and prints a line for each change, of a dry run the same lines with `would be`. The settings of the running
+sidecars apply, so that what a sidecar would reject is refused here.
 Cost: the connection, and some requests for the settings of the sidecars.
 """
 
@@ -13,28 +14,21 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json
+from nats_scheduler.cli.output import Command, CommandError, decorated, json_option, print_json
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change, Kind
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable, time_text
-from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.schedule_store import connection_store
-from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.load import ResolvedSettings
-
-# What the commands that change schedules print for people: a line for each change.
-#
-# Rule: a dry run prints the same lines with `would be`.
 
 MAX_FIRES_SHOWN = 20
 """The most fire times of one change that are printed for people; JSON has all."""
@@ -97,7 +91,6 @@ _WORDS: Mapping[Kind, Callable[[Change, str], str]] = {
 
 
 T = TypeVar("T")
-Command = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +100,16 @@ class How:
     author: Author
     dry_run: bool
     as_json: bool
+
+
+class Operation(Protocol):
+    """Changes the schedule on one subject of a stream; raises `ScheduleError`."""
+
+    def __call__(
+        self, store: ScheduleStore, stream: str, subject: str, /, *, author: Author, dry_run: bool
+    ) -> Awaitable[Change]:
+        """Change it, or for a dry run say what would be changed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +131,7 @@ def change_options(command: Command) -> Command:
         _check_length("--reason", reason)
         return command(how=How(Author(by, reason), dry_run, as_json), **arguments)
 
-    decorated: Command = run
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return decorated(run, *_OPTIONS)
 
 
 def one_options(command: Command) -> Command:
@@ -143,14 +143,20 @@ def one_options(command: Command) -> Command:
         check_schedule(subject)
         return command(stream=stream, subject=subject, **arguments)
 
-    decorated: Command = connection_options(run)
-    decorated = click.argument("subject", shell_complete=complete_subject)(decorated)
-    return click.argument("stream", shell_complete=complete_stream)(decorated)
+    return decorated(
+        run,
+        click.argument("stream", shell_complete=complete_stream),
+        click.argument("subject", shell_complete=complete_subject),
+        connection_options,
+    )
 
 
-def change_one(resolved: ResolvedSettings, how: How, operation: Callable[[Access], Awaitable[Change]]) -> None:
+def change_one(resolved: ResolvedSettings, stream: str, subject: str, how: How, operation: Operation) -> None:
     """Change one schedule, and print what was done."""
-    change = in_store(resolved, operation)
+    change = in_store(
+        resolved,
+        lambda access: operation(access.store, stream, subject, author=how.author, dry_run=how.dry_run),
+    )
     if how.as_json:
         print_json({"dry_run": how.dry_run, **change_document(change, dry_run=how.dry_run)})
     else:
@@ -161,7 +167,7 @@ _OPTIONS: tuple[Callable[[Command], Command], ...] = (
     click.option("--reason", metavar="TEXT", default="", help="Why; it is kept with the change."),
     click.option("--by", "author", metavar="NAME", help="Who; the user of this machine unless given."),
     click.option("--dry-run", is_flag=True, help="Only say what would be done."),
-    click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+    json_option,
 )
 
 
@@ -184,18 +190,12 @@ def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]],
         session, sidecars = await with_sidecars(session, resolved)
         if not quiet:
             sidecars.print_warnings()
-        return await work(Access(store_of(session), session, sidecars))
+        return await work(Access(session.store, session, sidecars))
 
     try:
         return in_session(resolved, begin)
     except ScheduleError as error:
         raise CommandError(_error_text(error)) from None
-
-
-def store_of(session: Session) -> ScheduleStore:
-    """Return the schedules of the account of a session."""
-    clock = ServerClock(SystemClock())
-    return connection_store(session.connection, session.carrying, clock, session.settings.restrictions_on)
 
 
 def error_about(subject: str, error: ScheduleError) -> str:

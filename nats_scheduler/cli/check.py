@@ -19,6 +19,7 @@ from nats_scheduler.cli.output import (
     EXIT_FAILED,
     EXIT_WRONG_USE,
     CommandError,
+    json_option,
     print_json,
     print_warning,
     rejection_error,
@@ -54,7 +55,7 @@ def no_schedule_error(hint: str) -> CommandError:
 @click.option("-H", "--header", "headers", metavar="NAME:VALUE", multiple=True, help="A header, as for `nats pub`.")
 @click.option("--subject", metavar="SUBJECT", help="Subject that the message is published to.")
 @click.option("--stream-config", metavar="FILE", help="Stream, as for `nats stream add --config`.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     pattern: str | None,
     tz: str | None,

@@ -12,7 +12,7 @@ Limit: the first page of the server's list of streams is offered, and `MAX_SUBJE
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -53,39 +53,41 @@ def command(shell: str) -> None:
 
 def complete_stream(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the names of the account's streams that begin with what was typed."""
-    try:
-        names = asyncio.run(_stream_names(context.params))
-    except Exception:  # a prompt is no place for an error, whatever it is
-        return []
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return _offered(_stream_names, context, incomplete)
 
 
 def complete_calendar(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the names of calendars that begin with what was typed."""
-    try:
-        names = asyncio.run(_calendar_names(context.params))
-    except Exception:  # as for streams
-        return []
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return _offered(_calendar_names, context, incomplete)
 
 
 def complete_subject(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the subjects of the schedules in the stream that was typed, paused and invalid ones too."""
     found: set[str] = set()
-    with suppress(Exception):  # as for streams; what was found until the deadline is offered
+    with suppress(Exception):  # as for names; what was found until the deadline is offered
         asyncio.run(_find_subjects(context.params, incomplete, found))
     return [CompletionItem(subject) for subject in sorted(found)]
 
 
+def _offered(
+    read: Callable[[dict[str, Any]], Coroutine[Any, Any, list[str]]], context: click.Context, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names that begin with what was typed; none if they cannot be read."""
+    try:
+        names = asyncio.run(read(context.params))
+    except Exception:  # a prompt is no place for an error, whatever it is
+        return []
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+
+
 async def _find_subjects(parameters: dict[str, Any], incomplete: str, found: set[str]) -> None:
     """Add to `found` the subjects of schedules that begin with what was typed; those that were typed are left out."""
-    from nats_scheduler.cli.changing import store_of
     from nats_scheduler.cli.session import open_session
 
     stream, typed = parameters["stream"], set(parameters.get("subjects") or ())
     folder = incomplete.rpartition(".")[0]
     async with asyncio.timeout(STREAMS_DEADLINE_SECONDS), open_session(_resolved(parameters)) as session:
-        async for message in store_of(session).schedules(stream, f"{folder}.>" if folder else ">"):
+        async for message in session.store.schedules(stream, f"{folder}.>" if folder else ">"):
             if message.subject.startswith(incomplete) and message.subject not in typed:
                 found.add(message.subject)
             if len(found) == MAX_SUBJECTS:

@@ -1,8 +1,12 @@
-"""The options of `add` and `edit`: what they say of a schedule, and the headers that this means.
+"""`nats-scheduler add` and `edit`: store a schedule, or change parts of one.
 
 Rule: an option becomes one header, whose value is written as it was given; whether it is valid is decided by the code
-that reads stored messages. Only what this command itself has to compute with, such as the time of `--at`, is read here.
-Cost: none. Limit: a value is one line, as every header is.
+that reads stored messages, and what that would reject is not stored (`control.edits`). The spelling of the headers is
+decided as for Python programs (`control.spelling`). `edit` changes only what is named, byte for byte; an edit of
+another client in between is kept, or refuses this one if the operator expects a version.
+The next fire that is reported is that of the message as it is stored, by the code of the sidecar; after a dry run, that
+of the message as it would be stored now.
+Cost: some requests. Limit: a value is one line, as every header is; the days of calendars are not known here.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import click
 from nats_scheduler.cli.arguments import duration_of, file_content, instant_of
 from nats_scheduler.cli.changing import Access, How, change_options, in_store, one_options, print_change
 from nats_scheduler.cli.check import one_line, split_header
-from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError, print_json, print_warning
+from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.edits import add, edit_latest
@@ -40,7 +44,6 @@ from nats_scheduler.observe.texts import printable, span_text, time_text
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-Command = Callable[..., Any]
 Header = tuple[bytes, bytes]
 
 PATTERN_OPTIONS = "--at, --after, --every or --cron"
@@ -106,10 +109,7 @@ def definition_options(command: Command) -> Command:
         values = {name: arguments.pop(name) for name in _NAMES}
         return command(given=_given(**values), **arguments)
 
-    decorated: Command = run
-    for option in reversed(_OPTIONS):
-        decorated = option(decorated)
-    return decorated
+    return decorated(run, *_OPTIONS)
 
 
 _OPTIONS: tuple[Callable[[Command], Command], ...] = (
@@ -200,12 +200,7 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-# What `add` and `edit` report: the change, when the schedule fires next, and what may be meant otherwise.
-#
-# Rule: the next fire is that of the message as it is stored, by the code of the sidecar; after a dry run, that of the
-# message as it would be stored now.
-# Cost: a request for the message, and those for the mode of the stream.
-# Limit: the days of calendars are not known here.
+# -- what is reported ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +295,7 @@ def _document(stored: StoredSchedule, how: How) -> dict[str, object]:
     }
 
 
-# `nats-scheduler add`: store a schedule, unless it is stored already.
-#
-# Rule: see `control.edits`; the message is read first by the code that reads stored messages, and what that would
-# reject is not stored. The spelling of the headers is decided as for Python programs (`control.spelling`).
+# -- the commands --------------------------------------------------------------------------------------------------
 
 
 @click.command("add")
@@ -356,12 +348,6 @@ async def _has_sidecar(access: Access, served: Served) -> bool:
 def _wanted_add(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current | None:
     """Return the schedule as it would be stored now."""
     return read_current(StoredMessage(subject, 1, now, block, body), served)
-
-
-# `nats-scheduler edit`: change parts of a stored schedule.
-#
-# Rule: see `control.edits`; only what is named is changed, byte for byte. An edit of another client in between is
-# kept: the change is made again to what that client stored, or refused if the operator expects a version.
 
 
 @click.command("edit")

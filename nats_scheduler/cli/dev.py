@@ -1,11 +1,12 @@
 """`nats-scheduler dev`: a real nats-server with JetStream and the sidecar, to try things out.
 
-Rule: everything that this command started ends with it, in this order: the sidecar (drained), the demo, the server, the
-temporary folder.
+Rule: it ends for one of four reasons: a signal, its time is over, the server died, or the demo failed. Everything that
+it started ends with it, in this order: the sidecar (drained), the demo, the server, the temporary folder.
 The sidecar is the same as in `nats-scheduler run`, with the same settings. Only the connection is fixed, so those of
 the environment and the contexts are not read.
-Cost: a child process, and a second reading of the served streams for the lines that are printed.
-Limit: loopback, no passwords: it is for a laptop.
+Cost: a child process, and a second connection that reads the served streams for the lines that are printed.
+Limit: loopback, no passwords: it is for a laptop. While the server is not reachable, the demo's sensor writes nothing
+and no fires are shown; they are shown when it is back.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.fire_watch import (
-    FireWatch,
+from nats_scheduler.cli.demo import (
     Screen,
     Tally,
     paste_lines,
@@ -31,6 +31,7 @@ from nats_scheduler.cli.fire_watch import (
     who_fires,
     write_sensor,
 )
+from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, stream_line
 from nats_scheduler.cli.options import sidecar_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
 from nats_scheduler.cli.process import pages_of, stop_on_signals
@@ -54,13 +55,6 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-
-# One run of `nats-scheduler dev` on a running server: serve, show the fires, and end.
-#
-# Rule: it ends for one of four reasons: a signal, its time is over, the server died, or the demo failed. Every task
-# that it began has ended when `run` returns. Cost: the sidecar, and a second connection that reads the streams.
-# Limit: while the server is not reachable, the demo's sensor writes nothing and no fires are shown; they are shown
-# when it is back.
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
 """How often it is checked that the server still runs, and the wait before connecting again."""
@@ -102,7 +96,7 @@ class Trial:
         reporter = Reporter(self._metrics)
         reporter.listen(self._tally.event)
         self._sidecar = Sidecar(settings, self._clock, reporter, examine_sidecar)
-        self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, screen.stream)
+        self._watch = FireWatch(self._sidecar.served, self._clock.now(), self._fired, self._introduced)
         self._demo_is_due = plan.demo
         self._session: Session | None = None
 
@@ -187,6 +181,9 @@ class Trial:
         )
         self._screen.heading("To paste into another terminal (nats CLI 0.4.0 or later)")
         self._screen.lines(*paste_lines(self._server.url, self._plan.stream_file, server, self._clock.now()))
+
+    def _introduced(self, stream: WatchedStream) -> None:
+        self._screen.lines(stream_line(stream))
 
     def _fired(self, fires: Sequence[StoredFire]) -> None:
         for fire in fires:

@@ -15,7 +15,15 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning, wide_option
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    CommandError,
+    json_option,
+    print_json,
+    print_table,
+    print_warning,
+    wide_option,
+)
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.doctor.examination import examine, report_document
@@ -48,7 +56,7 @@ COLUMNS = ("severity", "code", "stream", "what is wrong", "why it matters", "wha
 @click.argument("stream", required=False)
 @connection_options
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(resolved: ResolvedSettings, stream: str | None, wide: bool, as_json: bool) -> None:
     """Examine an account, and say what to do about what is wrong.
 

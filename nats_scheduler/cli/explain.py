@@ -9,16 +9,15 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
-from nats_scheduler.cli.fire_table import print_next_fires
+from nats_scheduler.cli.fire_table import ending_text, print_next_fires
 from nats_scheduler.cli.next import (
     MAX_FIRES_SHOWN,
     after_option,
-    ending_text,
     fire_count_option,
     instant_of,
     syntax_option,
 )
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, rejection_error, wide_option
+from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
@@ -36,7 +35,7 @@ from nats_scheduler.schedule.patterns import Pattern
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     pattern: str, tz: str | None, syntax: str | None, after: str, count: int, wide: bool, as_json: bool
 ) -> None:

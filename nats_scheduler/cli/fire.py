@@ -1,9 +1,12 @@
-"""`nats-scheduler fire`: one fire of a schedule now, beside its own fires.
+"""`nats-scheduler fire` and `backfill`: one fire of a schedule now, or past fires that are not stored.
 
-Rule: see `control.fires`; the schedule itself is not changed.
+Rule: see `control.fires`; the schedule itself is not changed, and what is stored already is not stored again.
+Limit: fires that a consumer or a limit has removed from the stream are not known there.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 import click
 
@@ -22,15 +25,7 @@ def fire_command(resolved: ResolvedSettings, stream: str, subject: str, how: How
     It is the schedule on SUBJECT, in STREAM. The fire has the current time as its fire time; the schedule goes on.
     Exit codes: 0 done, 1 there is none, or the server refuses or is not reached, 2 wrong use or settings.
     """
-    change_one(
-        resolved, how, lambda access: fire(access.store, stream, subject, author=how.author, dry_run=how.dry_run)
-    )
-
-
-# `nats-scheduler backfill`: store past fires of a schedule that were not stored in their time.
-#
-# Rule: see `control.fires`; what is stored already is not stored again.
-# Limit: fires that a consumer or a limit has removed from the stream are not known there.
+    change_one(resolved, stream, subject, how, fire)
 
 
 @click.command("backfill")
@@ -57,10 +52,4 @@ def backfill_command(
     first, last = instant_of("--from", since), instant_of("--to", until)
     if first > last:
         raise click.UsageError(f"--from of {since!r} is later than --to of {until!r}")
-    change_one(
-        resolved,
-        how,
-        lambda access: backfill(
-            access.store, stream, subject, first, last, limit=limit, author=how.author, dry_run=how.dry_run
-        ),
-    )
+    change_one(resolved, stream, subject, how, partial(backfill, since_ns=first, until_ns=last, limit=limit))

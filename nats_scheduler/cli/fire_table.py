@@ -1,6 +1,7 @@
-"""The next fires of a schedule as a table: when, in UTC and in its zone, and what a change of the clock does to them.
+"""The next fires of a schedule as a table or a document: when, in UTC and in its zone, and when they are sent.
 
-Rule: `explain` and `info` print the same table. A column without a value is left out.
+Rule: `explain` and `info` print the same table, with what a change of the clock does to a fire; `next` prints one with
+the time until each fire, of a pattern and of a stored schedule. A column without a value is left out.
 Cost: some microseconds for each fire. Limit: a skipped time has no time in UTC, since it does not exist.
 """
 
@@ -9,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 
+import click
+
 from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.observe.documents import fire_document
 from nats_scheduler.observe.explanations import local_text
-from nats_scheduler.observe.texts import shortened
+from nats_scheduler.observe.texts import moment_text, shortened, span_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
@@ -37,6 +41,60 @@ def print_next_fires(timetable: Timetable, entries: Sequence[NextFire | SkippedT
     columns = ["day", "UTC", time_zone_of(timetable.pattern) or "", "sent (UTC)", "clock change"]
     kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
     print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
+
+
+def print_fire_times(
+    timetable: Timetable,
+    zone: str | None,
+    after: int,
+    fires: Sequence[int],
+    excepted: Sequence[tuple[int, int]] = (),
+    *,
+    wide: bool,
+) -> None:
+    """Print fires, one row each, with the time from an instant (ns) until each of them is sent.
+
+    What is `excepted`, from a first to a last fire time, has a row as well.
+    """
+    pattern = timetable.pattern
+    local = [] if zone is None else [zone]
+    delayed = ["sent (UTC)"] if timetable.jitters else []
+    rows = []
+    for fire, last in sorted([*((fire, None) for fire in fires), *excepted]):
+        shown = fire if wide else shortened(fire)
+        times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
+        sent = timetable.send_time_of(fire)
+        sent_text = format_rfc3339(sent if wide else shortened(sent)) if last is None else ""
+        times += [sent_text] if delayed else []
+        waits = _wait(sent - after) if last is None else _excepted_text(fire, last)
+        rows.append([weekday_of_text(pattern.format(fire)), *times, waits])
+    print_table(["day", "UTC", *local, *delayed, "in"], rows, optional=["day"], wide=wide)
+    click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
+
+
+def ending_text(timetable: Timetable) -> str:
+    """Return why nothing fires after the fires of a timetable."""
+    if not timetable.repeats:
+        return "it fires once"
+    if not timetable.ends_by_itself:
+        return "no further fire within five years"
+    is_bounded = timetable.pattern.base is not timetable.pattern
+    return "its policies leave no further fire" if is_bounded else "its years are over"
+
+
+def next_document(
+    timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, ends: bool
+) -> dict[str, object]:
+    """Return the document: the fires after an instant (ns), and whether nothing fires after those."""
+    pattern = timetable.pattern
+    shown = [fire_document(pattern, fire, timetable.delayed_to(fire)) for fire in fires]
+    return {
+        "pattern": pattern.text,
+        "time_zone": zone,
+        "after": format_rfc3339(after),
+        "fires": shown,
+        "ends": ends,
+    }
 
 
 def weekday_of_text(time: str) -> str:
@@ -76,3 +134,12 @@ def _skipped_row(skipped: SkippedTimes) -> list[str]:
 def _after(first: str, last: str) -> str:
     """Return the later of two local times, without its date if that is the same."""
     return last[11:] if first[:10] == last[:10] else last
+
+
+def _excepted_text(first: int, last: int) -> str:
+    return "excepted" if first == last else f"excepted, until {format_rfc3339(shortened(last))}"
+
+
+def _wait(nanoseconds: int) -> str:
+    """Return how long it takes from the stored time to the fire."""
+    return "at once" if nanoseconds <= 0 else span_text(nanoseconds)

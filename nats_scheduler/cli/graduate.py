@@ -16,7 +16,15 @@ import click
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json, print_table, print_warning, wide_option
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    CommandError,
+    json_option,
+    print_json,
+    print_table,
+    print_warning,
+    wide_option,
+)
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
@@ -61,7 +69,7 @@ class Outcome:
     help=f"Accept the consequences of this finding; may be repeated: {', '.join(FORCEABLE_FINDINGS)}.",
 )
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     resolved: ResolvedSettings, stream: str, dry_run: bool, force: tuple[str, ...], wide: bool, as_json: bool
 ) -> None:

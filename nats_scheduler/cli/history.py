@@ -9,14 +9,13 @@ million other messages. Limit: fires that are not stored any more are not shown.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.output import CommandError, json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.fires import PastFire
@@ -32,14 +31,6 @@ from nats_scheduler.settings.load import ResolvedSettings
 SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
 
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What was found, and in which stream."""
-
-    stream: str
-    found: FoundFires
-
-
 @click.command("history")
 @click.argument("stream", shell_complete=complete_stream)
 @click.argument("subject", shell_complete=complete_subject)
@@ -50,7 +41,7 @@ class Past:
     "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."
 )
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     resolved: ResolvedSettings,
     stream: str,
@@ -72,11 +63,11 @@ def command(
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
     query = FireQuery(subject, limit, instant_since(since), target)
-    past = Past(stream, in_session(resolved, lambda session: read_fires(session, stream, query)))
+    found = in_session(resolved, lambda session: read_fires(session, stream, query))
     if as_json:
-        print_json(_document(past, query))
+        print_json(_document(stream, found, query))
     else:
-        _print(past, query, wide=wide)
+        _print(found, query, wide=wide)
 
 
 async def read_fires(session: Session, stream: str, query: FireQuery) -> FoundFires:
@@ -91,10 +82,9 @@ async def read_fires(session: Session, stream: str, query: FireQuery) -> FoundFi
     return await find_fires(session.connection, session.api, state, query)
 
 
-def _document(past: Past, query: FireQuery) -> dict[str, object]:
-    found = past.found
+def _document(stream: str, found: FoundFires, query: FireQuery) -> dict[str, object]:
     return {
-        "stream": past.stream,
+        "stream": stream,
         "schedule": query.schedule,
         "searched": found.searched,
         "complete": found.is_complete,
@@ -103,8 +93,7 @@ def _document(past: Past, query: FireQuery) -> dict[str, object]:
     }
 
 
-def _print(past: Past, query: FireQuery, *, wide: bool) -> None:
-    found = past.found
+def _print(found: FoundFires, query: FireQuery, *, wide: bool) -> None:
     where = f"in {found.stream}" if found.searched == ">" else f"on {found.searched} in {found.stream}"
     if found.fires:
         print_past_fires(found.fires, wide=wide)

@@ -18,12 +18,11 @@ from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.fire_table import print_next_fires
 from nats_scheduler.cli.history import print_past_fires, read_fires
-from nats_scheduler.cli.listing import Listing, read_listing
+from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, fold, print_json, wide_option
+from nats_scheduler.cli.output import json_option, labelled_lines, print_json, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
-from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
@@ -74,15 +73,9 @@ class Story:
         return self.listing.streams[0]
 
     @property
-    def schedule(self) -> ListedSchedule | None:
-        """The schedule; if the message has both spellings of the headers, the one of the sidecar."""
-        found = [one for _, one in self.listing.schedules]
-        return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0] if found else None)
-
-    @property
     def holder(self) -> str | None:
         """The sidecar that holds the shard of the schedule; None if the server fires it, or nothing does."""
-        if self.schedule is not None and self.schedule.fired_by is not FiredBy.SIDECAR:
+        if self.listing.schedule is not None and self.listing.schedule.fired_by is not FiredBy.SIDECAR:
             return None
         name, mode, shard = self.stream.state.name, self.stream.mode, shard_of(self.subject)
         for one in self.listing.sidecars.alive:
@@ -92,7 +85,7 @@ class Story:
 
     def next_fires(self, count: int) -> list[NextFire | SkippedTimes]:
         """Return the next fires, and what is skipped between them."""
-        one = self.schedule
+        one = self.listing.schedule
         if one is None or one.next_fire is None or one.state in DONE:
             return []
         fires: list[int] = []
@@ -109,7 +102,7 @@ class Story:
 @connection_options
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(resolved: ResolvedSettings, stream: str, subject: str, count: int, wide: bool, as_json: bool) -> None:
     """Show all that is known of one schedule.
 
@@ -133,7 +126,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
     rows = (listing.schedules, listing.rejected, listing.misnamed)
     sequences = [one.sequence for found in rows for _, one in found]
     if not sequences:
-        raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
+        raise not_stored_error(stream, subject)
     message = await session.api.message(stream, seq=sequences[0])
     past = await read_fires(session, stream, FireQuery(subject, count))
     return Story(subject, listing, message, session.server.version, past)
@@ -145,7 +138,7 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
 def _print(story: Story, count: int, *, wide: bool) -> None:
     lines: list[tuple[str, str]] = [("schedule", f"{story.subject} in {story.stream.state.name}")]
     lines += _published_lines(story)
-    one = story.schedule
+    one = story.listing.schedule
     if one is not None:
         lines += _schedule_lines(story, one)
     for _, rejected in story.listing.rejected:
@@ -228,30 +221,26 @@ def _end_text(one: ListedSchedule) -> str:
     """Return when the stream removes a schedule by itself, and whether that is before its next fire."""
     if one.ends is None:
         return "never by the stream: neither max_age nor Nats-TTL ends it"
-    reason = "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
     place = ""
     if one.state is State.EXPIRING:
         place = ", BEFORE its next fire: it will not fire"
     elif one.next_fire is not None and one.state not in DONE:
         place = ", after its next fire"
-    return f"at {moment_text(one.ends)} by {reason}{place}"
+    return f"at {moment_text(one.ends)} by {end_reason(one)}{place}"
 
 
 def _print_labelled(lines: Sequence[tuple[str, str]], *, wide: bool) -> None:
     """Print labels and texts; on a terminal a long text is folded beside its label."""
-    folds = sys.stdout.isatty() and not wide
-    room = shutil.get_terminal_size().columns - LABEL_CHARS if folds else 0
-    for label, text in lines:
-        parts = fold(printable(text), room) if folds else [printable(text)]
-        for number, part in enumerate(parts):
-            click.echo(f"{label if number == 0 else '':<{LABEL_CHARS}}{part}")
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else None
+    shown = [(label, printable(text)) for label, text in lines]
+    click.echo("\n".join(labelled_lines(shown, LABEL_CHARS, room)))
 
 
 # -- JSON ------------------------------------------------------------------------------------------------------
 
 
 def _document(story: Story, count: int) -> dict[str, object]:
-    name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.schedule
+    name, mode, listing, one = story.stream.state.name, story.stream.mode, story.listing, story.listing.schedule
     entries = story.next_fires(count)
     rejected = next((found for _, found in listing.rejected), None)
     misnamed = next((found for _, found in listing.misnamed), None)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, print_table, wide_option
+from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.observe.texts import moment_text, printable
@@ -32,7 +32,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 @click.command("instances")
 @connection_options
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the sidecars of the account, and what each of them holds.
 

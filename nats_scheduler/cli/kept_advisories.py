@@ -1,7 +1,10 @@
-"""What `changes` and `failures` share: both show advisories, from the stream that keeps them.
+"""`nats-scheduler changes` and `failures`: advisories, newest first, from the stream that keeps them.
 
-Rule: both have the same arguments and options, checked before a server is asked.
-Cost: see `service.history`. Limit: the stream exists only where a sidecar keeps failures.
+Rule: what is shown is what sidecars published about problems, and what those published who changed schedules by
+commands, by the micro service or by the Python client (`service.history`). Nothing vouches for the names of the latter.
+For failures a running sidecar is asked (`service.client`); if none answers, the stream is read, with the same code.
+Cost: a few requests. Limit: the stream exists only where a sidecar keeps failures; a change by any other client, such
+as `nats pub`, and what went wrong while no sidecar had a connection, are not in it.
 """
 
 from __future__ import annotations
@@ -13,8 +16,16 @@ import click
 
 from nats_scheduler.cli.arguments import check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
-from nats_scheduler.cli.options import Command, connection_options
-from nats_scheduler.cli.output import CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.options import connection_options
+from nats_scheduler.cli.output import (
+    Command,
+    CommandError,
+    decorated,
+    json_option,
+    print_json,
+    print_table,
+    wide_option,
+)
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.control.changes import MAX_FIRES_NAMED, Kind
 from nats_scheduler.jetstream.streams import StreamState
@@ -37,6 +48,9 @@ from nats_scheduler.service.history import (
 )
 from nats_scheduler.settings.load import ResolvedSettings
 
+CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
+FAILURE_COLUMNS = ("stored (UTC)", "kind", "stream", "schedule", "what")
+
 
 def kept_options(command: Command) -> Command:
     """Give a command the arguments and options of a list of advisories: it gets `resolved`, `query`, `wide`, `as_json`.
@@ -51,18 +65,16 @@ def kept_options(command: Command) -> Command:
             raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
         return command(query=FailureQuery(stream, subject, limit, instant_since(since)), **arguments)
 
-    decorated: Command = run
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON document."),
-        wide_option,
-        limit_option(DEFAULT_FAILURES, MAX_FAILURES),
-        since_option,
-        connection_options,
-        click.argument("subject", required=False, shell_complete=complete_subject),
+    return decorated(
+        run,
         click.argument("stream", required=False, shell_complete=complete_stream),
-    ):
-        decorated = option(decorated)
-    return decorated
+        click.argument("subject", required=False, shell_complete=complete_subject),
+        connection_options,
+        since_option,
+        limit_option(DEFAULT_FAILURES, MAX_FAILURES),
+        wide_option,
+        json_option,
+    )
 
 
 async def keeping_stream(session: Session, name: str) -> StreamState:
@@ -73,17 +85,11 @@ async def keeping_stream(session: Session, name: str) -> StreamState:
     return StreamState.from_info(info)
 
 
-def print_completeness(*, is_complete: bool) -> None:
-    """Print that a list is not complete, if so, and how to get a complete one."""
+def _print_end(number: int, noun: str, nothing: str, *, is_complete: bool) -> None:
+    """Print how many rows were printed, and how to get a complete list if it is not complete."""
+    click.echo(f"{number} {noun}{'' if number == 1 else 's'}, newest first" if number else nothing)
     if not is_complete:
         click.echo("there were too many messages to read them all: --since and STREAM make the search shorter")
-
-
-# `nats-scheduler changes`: who changed schedules, when and why, newest first.
-#
-# Rule: what is shown is what those who changed schedules by commands, by the micro service or by the Python client
-# have published as advisories, as far as a stream keeps them (`service.history`). Nothing vouches for the names.
-# Cost: a few requests. Limit: a change by any other client, such as `nats pub`, is not among them.
 
 
 @click.command("changes")
@@ -100,7 +106,10 @@ def changes_command(resolved: ResolvedSettings, query: ChangeQuery, wide: bool, 
         documents = [_document(change) for change in found.changes]
         print_json({"kept_in": kept_in, "complete": found.is_complete, "changes": documents})
     else:
-        _print_changes(found, wide=wide)
+        rows = [_cells(kept) for kept in found.changes]
+        if rows:
+            print_table(CHANGE_COLUMNS, rows, optional=["sequence", "stream"], wide=wide)
+        _print_end(len(rows), "change", "no change is kept", is_complete=found.is_complete)
 
 
 async def _read_changes(session: Session, kept_in: str, query: ChangeQuery) -> FoundChanges:
@@ -109,18 +118,6 @@ async def _read_changes(session: Session, kept_in: str, query: ChangeQuery) -> F
 
 def _document(kept: KeptChange) -> dict[str, Any]:
     return {"stored": format_rfc3339(kept.stored_at), "kept_as": kept.sequence, **change_document(kept.change)}
-
-
-def _print_changes(found: FoundChanges, *, wide: bool) -> None:
-    if found.changes:
-        columns = ["when (UTC)", "stream", "schedule", "what", "by", "why", "sequence"]
-        rows = [_cells(kept) for kept in found.changes]
-        print_table(columns, rows, optional=["sequence", "stream"], wide=wide)
-        number = len(found.changes)
-        click.echo(f"{number} change{'' if number == 1 else 's'}, newest first")
-    else:
-        click.echo("no change is kept")
-    print_completeness(is_complete=found.is_complete)
 
 
 def _cells(kept: KeptChange) -> list[str]:
@@ -141,13 +138,6 @@ def _cells(kept: KeptChange) -> list[str]:
     ]
 
 
-# `nats-scheduler failures`: what went wrong with schedules, newest first.
-#
-# Rule: what is shown is what sidecars published as advisories, as far as a stream keeps it (`service.history`).
-# A running sidecar is asked (`service.client`); if none answers, that stream is read here, with the same code.
-# Cost: a few requests. Limit: what went wrong while no sidecar had a connection was not published.
-
-
 @click.command("failures")
 @kept_options
 def failures_command(resolved: ResolvedSettings, query: FailureQuery, wide: bool, as_json: bool) -> None:
@@ -163,7 +153,14 @@ def failures_command(resolved: ResolvedSettings, query: FailureQuery, wide: bool
         documents = [failure_document(failure) for failure in found.failures]
         print_json({"kept_in": kept_in, "complete": found.is_complete, "failures": documents})
     else:
-        _print_failures(found, wide=wide)
+        rows = [
+            [moment_text(one.stored_at), one.kind, one.stream, one.schedule or "", what_happened(one.body)]
+            for one in found.failures
+        ]
+        if rows:
+            print_table(FAILURE_COLUMNS, rows, wide=wide)
+        nothing = "nothing went wrong, as far as it is kept"
+        _print_end(len(rows), "failure", nothing, is_complete=found.is_complete)
 
 
 async def _read_failures(session: Session, kept_in: str, query: FailureQuery) -> FoundFailures:
@@ -171,17 +168,3 @@ async def _read_failures(session: Session, kept_in: str, query: FailureQuery) ->
     if answered is not None:
         return answered
     return await find_failures(session.connection, session.api, await keeping_stream(session, kept_in), query)
-
-
-def _print_failures(found: FoundFailures, *, wide: bool) -> None:
-    if not found.failures:
-        click.echo("nothing went wrong, as far as it is kept")
-    else:
-        rows = [
-            [moment_text(one.stored_at), one.kind, one.stream, one.schedule or "", what_happened(one.body)]
-            for one in found.failures
-        ]
-        print_table(["stored (UTC)", "kind", "stream", "schedule", "what"], rows, wide=wide)
-        number = len(found.failures)
-        click.echo(f"{number} failure{'' if number == 1 else 's'}, newest first")
-    print_completeness(is_complete=found.is_complete)

@@ -1,6 +1,9 @@
-"""What `ls` and `info` show: read from a running sidecar if one answers, else from the streams themselves.
+"""What `ls`, `info` and `next` show: read from a running sidecar if one answers, else from the streams themselves.
 
-Rule: nothing is changed. Cost: a question, or all of each stream, headers only.
+Rule: nothing is changed. A schedule fails if a sidecar that is alive says so of its sequence, unless the stream says
+that it is done; a sidecar that answers says it itself, of the others it is read from the bucket.
+Cost: a question, or all of each stream, headers only.
+Limit: sidecars share as many failing schedules as fit (`runtime.shared`); of the others only the number is known.
 """
 
 from __future__ import annotations
@@ -8,15 +11,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from nats_scheduler.cli.output import CommandError
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
-from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.buckets import read_calendars
 from nats_scheduler.jetstream.foreign_json import server_time
 from nats_scheduler.jetstream.streams import reading_progress
+from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.continuity import removes_expired
@@ -26,12 +31,6 @@ from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
-
-# The listed schedules whose fires the server refuses, as the running sidecars share it.
-#
-# Rule: a schedule fails if a sidecar that is alive says so of its sequence, unless the stream says that it is done.
-# A sidecar that answers says it itself; of the others it is read from the bucket.
-# Limit: sidecars share as many as fit (`runtime.shared`); of the others only the number is known.
 
 Row = tuple[ServedStream, ListedSchedule]
 
@@ -116,9 +115,25 @@ class Listing:
     failing: FailingSchedules
 
     @property
+    def schedule(self) -> ListedSchedule | None:
+        """The only schedule that was wanted; if its message has both spellings of the headers, the sidecar's one."""
+        found = [one for _, one in self.schedules]
+        return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0] if found else None)
+
+    @property
     def early(self) -> Sequence[tuple[ServedStream, ListedSchedule]]:
         """The schedules that end before their next fire."""
         return [row for row in self.schedules if row[1].state is State.EXPIRING]
+
+
+def not_stored_error(stream: str, subject: str) -> CommandError:
+    """Return the error that ends a command about a schedule that does not exist."""
+    return CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
+
+
+def end_reason(one: ListedSchedule) -> str:
+    """Return by what the stream removes a schedule at its end."""
+    return "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
 
 
 async def read_listing(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:

@@ -19,7 +19,7 @@ from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.listing import FailingSchedules, Listing, read_listing
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import print_json, print_table, wide_option
+from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import Kind, State
@@ -43,9 +43,7 @@ from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-# The document that `nats-scheduler ls --json` prints: everything that is known, also what the tables leave out.
-#
-# Rule: its schedules are those of `observe.documents`, with the same keys as in every other document.
+# -- JSON ----------------------------------------------------------------------------------------------------------
 
 
 def listing_document(listing: Listing, shown: Sequence[tuple[ServedStream, ListedSchedule]]) -> dict[str, object]:
@@ -93,7 +91,7 @@ KINDS = [kind.value for kind in Kind]
     "--count", metavar="N", type=click.IntRange(min=1), help="List at most N schedules: those that fire soonest."
 )
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     resolved: ResolvedSettings,
     stream: str | None,

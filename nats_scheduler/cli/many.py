@@ -1,7 +1,8 @@
-"""One change to many schedules: which ones are meant, the confirmation, the progress, and what failed.
+"""`nats-scheduler pause`, `resume` and `rm`: one change to many schedules.
 
-Rule: a wildcard is resolved and counted first, and what was counted is what is changed: schedules that are added
-meanwhile are not. A schedule that cannot be changed does not stop the others (`control.each`).
+Rule: what is done to each schedule is in `control.edits`. A wildcard is resolved and counted first, and what was
+counted is what is changed: schedules that are added meanwhile are not. A schedule that cannot be changed does not stop
+the others (`control.each`).
 Cost: as many requests as a change takes, for some schedules at a time; a wildcard reads the stream before.
 """
 
@@ -11,17 +12,17 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from nats_scheduler.cli.arguments import check_stream, file_content
-from nats_scheduler.cli.changing import Command, How, change_options, error_about, in_store, print_change
+from nats_scheduler.cli.changing import How, Operation, change_options, error_about, in_store, print_change
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, CommandError, print_json
+from nats_scheduler.cli.output import EXIT_FAILED, Command, CommandError, decorated, print_json
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current
@@ -33,9 +34,6 @@ from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.settings.load import ResolvedSettings
-
-Operation = Callable[[ScheduleStore, str], Awaitable[Change]]
-"""Changes the schedule on one subject; raises `ScheduleError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,30 +72,28 @@ def many_options(command: Command) -> Command:
         is_confirmed = yes or arguments["how"].dry_run
         return command(chosen=_chosen(stream, subjects, from_file, is_confirmed=is_confirmed), **arguments)
 
-    decorated: Command = change_options(run)
-    for option in (
-        click.option("--yes", is_flag=True, help="Change what a wildcard matches without a question."),
+    return decorated(
+        change_options(run),
+        click.argument("stream", shell_complete=complete_stream),
+        click.argument("subjects", metavar="SUBJECT…", nargs=-1, shell_complete=complete_subject),
+        connection_options,
         click.option(
             "--from-file",
             metavar="FILE",
             type=click.Path(path_type=Path, allow_dash=True),
             help="Read the subjects from a file, one a line, or from -.",
         ),
-        connection_options,
-        click.argument("subjects", metavar="SUBJECT…", nargs=-1, shell_complete=complete_subject),
-        click.argument("stream", shell_complete=complete_stream),
-    ):
-        decorated = option(decorated)
-    return decorated
+        click.option("--yes", is_flag=True, help="Change what a wildcard matches without a question."),
+    )
 
 
 def change_many(resolved: ResolvedSettings, chosen: Chosen, how: How, task: Task) -> None:
     """Change the schedules that are chosen, and print what was done; end the command with 1 if one failed."""
     if chosen.wildcards and not chosen.is_confirmed:
         subjects = _confirmed(resolved, chosen, task)
-        done = in_store(resolved, lambda access: _change(access.store, chosen.stream, subjects, task), quiet=True)
+        done = in_store(resolved, lambda access: _change(access.store, chosen.stream, subjects, task, how), quiet=True)
     else:
-        done = in_store(resolved, lambda access: _find_and_change(access.store, chosen, task))
+        done = in_store(resolved, lambda access: _find_and_change(access.store, chosen, task, how))
     if how.as_json:
         print_json(_document(done, how))
     else:
@@ -171,15 +167,15 @@ def _confirmed(resolved: ResolvedSettings, chosen: Chosen, task: Task) -> list[s
 # -- what is done ----------------------------------------------------------------------------------------------
 
 
-async def _find_and_change(store: ScheduleStore, chosen: Chosen, task: Task) -> Done:
-    return await _change(store, chosen.stream, await _find(store, chosen, task), task)
+async def _find_and_change(store: ScheduleStore, chosen: Chosen, task: Task, how: How) -> Done:
+    return await _change(store, chosen.stream, await _find(store, chosen, task), task, how)
 
 
-async def _change(store: ScheduleStore, stream: str, subjects: Sequence[str], task: Task) -> Done:
+async def _change(store: ScheduleStore, stream: str, subjects: Sequence[str], task: Task, how: How) -> Done:
     with progress_bar() as bar:
         return await change_each(
             subjects,
-            lambda subject: task.operation(store, subject),
+            lambda subject: task.operation(store, stream, subject, author=how.author, dry_run=how.dry_run),
             lambda number: bar.show(stream, number, len(subjects)),
         )
 
@@ -193,23 +189,30 @@ def _print(done: Done, stream: str, how: How) -> None:
     for subject, error in done.failures.items():
         CommandError(error_about(subject, error)).show()
     if len(done.changes) + len(done.failures) > 1:
-        kinds = Counter(change.kind.value for change in done.changes.values())
-        counts = [f"{number:,} {'would be ' if how.dry_run else ''}{kind}" for kind, number in kinds.items()]
-        counts += [f"{len(done.failures):,} failed"] if done.failures else []
-        click.echo(f"stream {stream}: {', '.join(counts)}")
+        click.echo(f"stream {stream}: {counts_text(done, dry_run=how.dry_run)}")
+
+
+def counts_text(done: Done, *, dry_run: bool = False) -> str:
+    """Return how many schedules were changed in which way, and how many could not be: `2 paused, 1 failed`."""
+    kinds = Counter(change.kind.value for change in done.changes.values())
+    counts = [f"{number:,} {'would be ' if dry_run else ''}{kind}" for kind, number in kinds.items()]
+    counts += [f"{len(done.failures):,} failed"] if done.failures else []
+    return ", ".join(counts)
+
+
+def error_documents(done: Done) -> list[dict[str, object]]:
+    """Return why schedules could not be changed, as JSON objects."""
+    return [
+        {"subject": subject, "err_code": error.code, "message": str(error)} for subject, error in done.failures.items()
+    ]
 
 
 def _document(done: Done, how: How) -> dict[str, object]:
-    errors = [
-        {"subject": subject, "err_code": error.code, "message": str(error)} for subject, error in done.failures.items()
-    ]
-    return {"dry_run": how.dry_run, "changes": [*map(change_document, done.changes.values())], "errors": errors}
+    changes = [*map(change_document, done.changes.values())]
+    return {"dry_run": how.dry_run, "changes": changes, "errors": error_documents(done)}
 
 
-# `nats-scheduler pause`: keep schedules stored and let nothing fire them, until `resume`.
-#
-# Rule: see `control.edits`; the schedule that is stored in place of the active one differs in the name of one
-# header.
+# -- the commands ----------------------------------------------------------------------------------------------
 
 
 @click.command("pause")
@@ -220,17 +223,7 @@ def pause_command(resolved: ResolvedSettings, chosen: Chosen, how: How) -> None:
     Pauses the schedules on each SUBJECT of STREAM; wildcards are allowed, and are confirmed.
     Exit codes: 0 done, 1 one could not be paused, or the server refuses or is not reached, 2 wrong use or settings.
     """
-
-    async def operation(store: ScheduleStore, subject: str) -> Change:
-        return await pause(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run)
-
-    change_many(resolved, chosen, how, Task("pause", "paused", lambda found: not found.is_paused, operation))
-
-
-# `nats-scheduler resume`: let paused schedules fire again.
-#
-# Rule: see `control.edits`; what came due while a schedule was paused is not made up, but for an `@at`, whose only
-# fire it is.
+    change_many(resolved, chosen, how, Task("pause", "paused", lambda found: not found.is_paused, pause))
 
 
 @click.command("resume")
@@ -242,16 +235,9 @@ def resume_command(resolved: ResolvedSettings, chosen: Chosen, how: How, drop: b
     Resumes the schedules on each SUBJECT of STREAM; wildcards are allowed, and are confirmed.
     Exit codes: 0 done, 1 one could not be resumed, or the server refuses or is not reached, 2 wrong use or settings.
     """
-
-    async def operation(store: ScheduleStore, subject: str) -> Change:
-        return await resume(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run, drop=drop)
-
-    change_many(resolved, chosen, how, Task("resume", "active", lambda found: found.is_paused, operation))
-
-
-# `nats-scheduler rm`: remove schedules from their stream.
-#
-# Rule: see `control.edits`; a schedule that another client has changed meanwhile is not removed.
+    change_many(
+        resolved, chosen, how, Task("resume", "active", lambda found: found.is_paused, partial(resume, drop=drop))
+    )
 
 
 @click.command("rm")
@@ -263,8 +249,4 @@ def rm_command(resolved: ResolvedSettings, chosen: Chosen, how: How) -> None:
     Fires that are stored stay stored.
     Exit codes: 0 done, 1 one could not be removed, or the server refuses or is not reached, 2 wrong use or settings.
     """
-
-    async def operation(store: ScheduleStore, subject: str) -> Change:
-        return await remove(store, chosen.stream, subject, author=how.author, dry_run=how.dry_run)
-
-    change_many(resolved, chosen, how, Task("remove", "removed", lambda _found: True, operation))
+    change_many(resolved, chosen, how, Task("remove", "removed", lambda _found: True, remove))

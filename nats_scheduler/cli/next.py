@@ -8,23 +8,22 @@ is known of a stored schedule only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import click
 from click.shell_completion import CompletionItem
 
 from nats_scheduler.cli.check import no_schedule_error, one_line
-from nats_scheduler.cli.fire_table import weekday_of_text
-from nats_scheduler.cli.output import EXIT_FAILED, print_json, print_table, rejection_error, wide_option
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
+from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import error_document, fire_document
-from nats_scheduler.observe.texts import moment_text, shortened, span_text
+from nats_scheduler.observe.documents import error_document
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.patterns import Syntax
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_FIRES_SHOWN = 10_000
 """The most fires that one call shows."""
@@ -105,7 +104,7 @@ def _complete_stream(ctx: click.Context, parameter: click.Parameter, incomplete:
 @after_option
 @fire_count_option(MAX_FIRES_SHOWN)
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def command(
     pattern: str,
     subject: str | None,
@@ -157,16 +156,6 @@ def _show_pattern(
         click.echo(f"then it ends: {ending_text(timetable)}")
 
 
-def ending_text(timetable: Timetable) -> str:
-    """Return why nothing fires after the fires of a timetable."""
-    if not timetable.repeats:
-        return "it fires once"
-    if not timetable.ends_by_itself:
-        return "no further fire within five years"
-    is_bounded = timetable.pattern.base is not timetable.pattern
-    return "its policies leave no further fire" if is_bounded else "its years are over"
-
-
 def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json: bool) -> NoReturn:
     """End the command with 1: the server would refuse the pattern or, for None, not see a schedule in it."""
     if as_json:
@@ -184,56 +173,3 @@ def instant_of(text: str) -> int:
     if not isinstance(instant, int):
         raise click.UsageError(f"--after of {instant}; expected `now` or a time such as 2026-01-31T09:00:00Z")
     return instant
-
-
-def next_document(
-    timetable: Timetable, zone: str | None, after: int, fires: Sequence[int], *, ends: bool
-) -> dict[str, object]:
-    """Return the document: the fires after an instant (ns), and whether nothing fires after those."""
-    pattern = timetable.pattern
-    shown = [fire_document(pattern, fire, timetable.delayed_to(fire)) for fire in fires]
-    return {
-        "pattern": pattern.text,
-        "time_zone": zone,
-        "after": format_rfc3339(after),
-        "fires": shown,
-        "ends": ends,
-    }
-
-
-def print_fire_times(
-    timetable: Timetable,
-    zone: str | None,
-    after: int,
-    fires: Sequence[int],
-    excepted: Sequence[tuple[int, int]] = (),
-    *,
-    wide: bool,
-) -> None:
-    """Print fires, one row each, with the time from an instant (ns) until each of them is sent.
-
-    What is `excepted`, from a first to a last fire time, has a row as well.
-    """
-    pattern = timetable.pattern
-    local = [] if zone is None else [zone]
-    delayed = ["sent (UTC)"] if timetable.jitters else []
-    rows = []
-    for fire, last in sorted([*((fire, None) for fire in fires), *excepted]):
-        shown = fire if wide else shortened(fire)
-        times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
-        sent = timetable.send_time_of(fire)
-        sent_text = format_rfc3339(sent if wide else shortened(sent)) if last is None else ""
-        times += [sent_text] if delayed else []
-        waits = _wait(sent - after) if last is None else _excepted_text(fire, last)
-        rows.append([weekday_of_text(pattern.format(fire)), *times, waits])
-    print_table(["day", "UTC", *local, *delayed, "in"], rows, optional=["day"], wide=wide)
-    click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
-
-
-def _excepted_text(first: int, last: int) -> str:
-    return "excepted" if first == last else f"excepted, until {format_rfc3339(shortened(last))}"
-
-
-def _wait(nanoseconds: int) -> str:
-    """Return how long it takes from the stored time to the fire."""
-    return "at once" if nanoseconds <= 0 else span_text(nanoseconds)

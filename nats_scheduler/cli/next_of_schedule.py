@@ -14,15 +14,14 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import check_schedule, check_stream
-from nats_scheduler.cli.listing import Listing, read_listing
-from nats_scheduler.cli.next import ending_text, next_document, print_fire_times
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
+from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.options import resolve_connection
 from nats_scheduler.cli.output import CommandError, print_json
 from nats_scheduler.cli.session import in_session
-from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.pages import Sliced
-from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
 from nats_scheduler.observe.texts import how_to_resume, moment_text, printable
@@ -67,18 +66,14 @@ def show_next_fires(
 
 
 def _schedule(listing: Listing, subject: str) -> ListedSchedule:
-    """Return the schedule; if the message has both spellings of the headers, the one of the sidecar."""
-    found = [one for _, one in listing.schedules]
-    if found:
-        return next((one for one in found if one.fired_by is FiredBy.SIDECAR), found[0])
+    if listing.schedule is not None:
+        return listing.schedule
     for _, rejected in listing.rejected:
         raise CommandError(printable(f"the schedule on {subject!r} never fires: {rejected.rejection.shortened()}"))
-    stream = listing.streams[0].state.name
-    raise CommandError(f"stream {stream} has no schedule on {printable(subject)!r}: `nats-scheduler ls` lists them")
+    raise not_stored_error(listing.streams[0].name, subject)
 
 
 def _why_it_ends(one: ListedSchedule, timetable: Timetable) -> str:
     if not timetable.repeats or one.ends is None:
         return ending_text(timetable)
-    reason = "the max_age of the stream" if one.ended_by is Ending.MAX_AGE else "its Nats-TTL"
-    return f"at {moment_text(one.ends)} it is removed by {reason}"
+    return f"at {moment_text(one.ends)} it is removed by {end_reason(one)}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
+from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated
 from nats_scheduler.settings.fields import FILE_VARIABLE, VARIABLE_PREFIX, SettingField, setting_fields
 from nats_scheduler.settings.load import ResolvedSettings, resolve_settings
 from nats_scheduler.settings.problems import SettingsError
@@ -30,8 +30,6 @@ WEB_PREFIX = "web_"
 LOG_SETTINGS = ("log_format", "log_level")
 
 SHORT_FLAGS = {"connection.servers": "-s"}
-
-Command = Callable[..., Any]
 
 
 def connection_options(command: Command) -> Command:
@@ -73,10 +71,7 @@ def sidecar_options(command: Command) -> Command:
         flags = {field.name: arguments.pop(field.name) for field in fields} | {"no_context": True}
         return command(resolved=resolve(flags, settings_file, _without_connection(os.environ)), **arguments)
 
-    decorated: Command = run
-    for option in reversed([*map(_option, fields), _settings_file_option()]):
-        decorated = option(decorated)
-    return decorated
+    return decorated(run, *map(_option, fields), _settings_file_option())
 
 
 def resolve(
@@ -110,9 +105,7 @@ def _connection_fields() -> list[SettingField]:
 
 def _declared(command: Command, fields: list[SettingField]) -> Command:
     """Give a command the flags of the settings, and those that name their sources."""
-    for option in reversed([*map(_option, fields), *_beside_the_fields()]):
-        command = option(command)
-    return command
+    return decorated(command, *map(_option, fields), *_beside_the_fields())
 
 
 def _option(field: SettingField) -> Callable[[Command], Command]:

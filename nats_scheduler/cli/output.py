@@ -3,12 +3,16 @@
 Rule: answers go to standard output, errors and warnings to standard error. With `--json` standard output has exactly
 one document; if the command fails, it has the field `error`.
 Texts from messages are printed with their control characters escaped, since a header may contain terminal commands.
-Tables are laid out in `cli.output`.
+A table is as wide as the terminal, and a cell is broken at spaces only. If it is still too wide, optional columns are
+left out and named; if it is too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with
+`--wide`, each row is one line of any length.
+Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the terminal.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -19,21 +23,26 @@ import click
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.texts import printable
 
-# Tables for people: as wide as the terminal, and never broken inside a word.
-#
-# Rule: a cell is broken at spaces only. If a table is still too wide, optional columns are left out and named; if it
-# is too wide even then, each row becomes a few lines of `column  cell`. In a pipe, and with `--wide`, each row is one
-# line of any length. Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the
-# terminal.
-
 MAX_FOLDED_ROWS = 2_000
 """The most rows that are laid out for a terminal; in a longer table each row is one line, as in a pipe."""
 
 COLUMN_GAP = "  "
 
-wide_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option(
+Command = Callable[..., Any]
+
+wide_option: Callable[[Command], Command] = click.option(
     "--wide", is_flag=True, help="Print all columns, one line a row."
 )
+json_option: Callable[[Command], Command] = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document."
+)
+
+
+def decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:
+    """Return a command with arguments and options, in the order in which its help lists them."""
+    for one in reversed(decorators):
+        command = one(command)
+    return command
 
 
 def print_table(
@@ -108,14 +117,21 @@ def _print_rows(table: Sequence[Sequence[str]], widths: Sequence[int] | None = N
 
 def _print_stacked(columns: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> None:
     """Print each row as a few lines, one for each cell that holds something."""
-    label = max(map(width_of, columns))
+    label_chars = max(map(width_of, columns)) + len(COLUMN_GAP)
     lines = []
     for row in rows:
-        for name, cell in zip(columns, row, strict=True):
-            parts = fold(cell, max(room - label - len(COLUMN_GAP), 1)) if cell else []
-            lines += [f"{name if not n else '':<{label}}{COLUMN_GAP}{part}" for n, part in enumerate(parts)]
-        lines.append("")
+        filled = [(name, cell) for name, cell in zip(columns, row, strict=True) if cell]
+        lines += [*labelled_lines(filled, label_chars, room), ""]
     click.echo("\n".join(lines[:-1]))
+
+
+def labelled_lines(texts: Iterable[tuple[str, str]], label_chars: int, room: int | None) -> list[str]:
+    """Return labels with their texts, which are folded beside them into a width; None is any width."""
+    lines = []
+    for label, text in texts:
+        parts = [text] if room is None else fold(text, max(room - label_chars, 1))
+        lines += [f"{'' if number else label:<{label_chars}}{part}" for number, part in enumerate(parts)]
+    return lines
 
 
 def fold(text: str, width: int) -> list[str]:
@@ -131,6 +147,7 @@ def fold(text: str, width: int) -> list[str]:
     return lines
 
 
+STDOUT_FD = 1
 EXIT_FAILED = 1
 """The command ran, and the outcome is bad: an invalid pattern, a server that does not answer."""
 EXIT_WRONG_USE = 2
@@ -154,6 +171,29 @@ class CommandError(click.ClickException):
 def print_warning(text: str) -> None:
     """Print a warning on standard error."""
     click.echo(f"nats-scheduler: warning: {text}", err=True)
+
+
+class Printer:
+    """Prints whole lines; when their reader is gone, `gone` is called once, and nothing is printed any more."""
+
+    def __init__(self, gone: Callable[[], None]) -> None:
+        self._gone: Callable[[], None] | None = gone
+
+    def lines(self, *lines: str) -> None:
+        """Print lines, in one write."""
+        if self._gone is None or not lines:
+            return
+        try:
+            click.echo("\n".join(lines))
+        except OSError:
+            gone, self._gone = self._gone, None
+            silence_output()
+            gone()
+
+
+def silence_output() -> None:
+    """Write nothing more to standard output: what is buffered must not fail once more when the interpreter ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT_FD)
 
 
 def print_json(document: object) -> None:

@@ -1,7 +1,11 @@
-"""What commands share that run until they are ended: the signals that end them, and the pages that sidecars serve.
+"""What commands share that run for a while: signals that end them, the pages of a sidecar, and a progress bar.
 
 Rule: each signal with which an operator, a terminal or a service manager ends a program makes the sidecar drain.
-Cost: none. Limit: SIGKILL ends everything at once; the next start repeats what was in flight.
+The bar is on standard error, and only if both outputs are terminals; nothing of it is left when the work is done. It is
+drawn without colours and with ASCII alone, and not at all if the first part of the work was all of it.
+Cost: at most ten lines a second.
+Limit: SIGKILL ends everything at once, and the next start repeats what was in flight; a bar that is behind another
+program's output is not drawn again.
 """
 
 from __future__ import annotations
@@ -56,13 +60,6 @@ def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> I
         logger().info("metrics_served", url=f"{url}/metrics")
         yield
 
-
-# A progress bar on a terminal, for work that may take longer than a second.
-#
-# Rule: the bar is on standard error, and only if both outputs are terminals: in a pipe there is none, and nothing of
-# it is left when the work is done. It is drawn without colours and with ASCII alone. The first part of the work draws
-# nothing yet if it was all of it, so that quick commands do not flicker. Cost: at most ten lines a second. Limit: a
-# bar that is behind another program's output is not drawn again.
 
 DRAW_INTERVAL_NS = 100 * MILLISECOND
 """The shortest time between two states that are drawn."""

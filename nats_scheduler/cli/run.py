@@ -1,4 +1,9 @@
-"""`nats-scheduler run`: serve message schedules beside a NATS server until a signal ends it."""
+"""`nats-scheduler run`: serve message schedules beside a NATS server until a signal ends it.
+
+Rule: a sidecar does not start from a mixture of versions: `nats-scheduler-client` has the same files under
+`nats_scheduler/`, and pip lets the last one win.
+Cost: some milliseconds, to look for the two installations.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +30,6 @@ from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.version import VERSION
-
-# Whether the files of the sidecar are all of one version: the client can be installed beside it, over the same files.
-#
-# `nats-scheduler-client` has the same files under `nats_scheduler/` as `nats-scheduler`, and pip lets the last one
-# win. If their versions differ, the program would be a mixture of both.
-#
-# The rule: a sidecar does not start from a mixture.
-# Cost: some milliseconds, to look for two folders; without the client nothing is read.
 
 SIDECAR, CLIENT = "nats-scheduler", "nats-scheduler-client"
 

@@ -1,9 +1,12 @@
-"""One command's connection to a server: connect, read what it can do, find the streams that are served.
+"""One command's connection to a server: what the server can do, the streams that are served, and the running sidecars.
 
 Rule: nothing is written. The registry is read if it exists; a command that writes to it opens it first. Every failure
-of the server or the network ends the command with 1 and one sentence.
-Cost: the client and pydantic are imported, some 200 ms; one connection and one request.
-Limit: one pass over the servers; a command does not wait for a server to come back.
+of the server or the network ends the command with 1 and one sentence. A command reports about schedules what the
+running sidecars would report, so their settings are used unless the operator gives others; if there is no sidecar, or
+the sidecars disagree, the command warns.
+Cost: the client and pydantic are imported, some 200 ms; one connection, and some requests for each instance.
+Limit: one pass over the servers; a command does not wait for a server to come back. A sidecar of a version that does
+not publish its settings is taken to have those of this command.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import known_entries
@@ -27,6 +31,8 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import is_instance, read_fleet
 from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode, ServedStream
+from nats_scheduler.runtime.schedule_store import connection_store
+from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
 from nats_scheduler.service.client import ServiceClient
 from nats_scheduler.service.port import Instance
@@ -44,6 +50,12 @@ class Session(Access):
 
     service: ServiceClient
     """Asks the running sidecars."""
+
+    @property
+    def store(self) -> ScheduleStore:
+        """The schedules of the account, to read and to change."""
+        clock = ServerClock(SystemClock())
+        return connection_store(self.connection, self.carrying, clock, self.settings.restrictions_on)
 
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""
@@ -101,12 +113,7 @@ async def open_session(settings: SidecarSettings) -> AsyncIterator[Session]:
         await connection.close()
 
 
-# The running sidecars of the account, and the settings that they use.
-#
-# Rule: a command reports about schedules what the running sidecars would report. So their settings are used unless
-# the operator gives others; if there is no sidecar, or the sidecars disagree, the command warns. Cost: some requests
-# for each instance. Limit: a sidecar of a version that does not publish its settings is taken to have those of this
-# command.
+# -- the running sidecars ------------------------------------------------------------------------------------------
 
 NONE_RUNNING = "no sidecar is running: nothing fires these"
 NOT_SERVED_YET = "no sidecar that is running serves this stream"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import click
 
 from nats_scheduler.cli.options import settings_options
-from nats_scheduler.cli.output import print_json, print_table, print_warning, wide_option
+from nats_scheduler.cli.output import json_option, print_json, print_table, print_warning, wide_option
 from nats_scheduler.settings.fields import settings_schema, shown_values
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -29,7 +29,7 @@ def schema() -> None:
 @command.command("show")
 @settings_options
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def show(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """Print every setting and its source; secrets are masked."""
     values = shown_values(resolved.settings)

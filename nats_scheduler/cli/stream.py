@@ -17,7 +17,15 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import EXIT_FAILED, EXIT_WRONG_USE, CommandError, print_json, print_table, wide_option
+from nats_scheduler.cli.output import (
+    EXIT_FAILED,
+    EXIT_WRONG_USE,
+    CommandError,
+    json_option,
+    print_json,
+    print_table,
+    wide_option,
+)
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -86,7 +94,7 @@ def command() -> None:
 @command.command("add")
 @click.argument("files", metavar="FILE…", nargs=-1, required=True)
 @connection_options
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> None:
     """Create or update streams that carry schedules.
 
@@ -113,7 +121,7 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
 @command.command("ls")
 @connection_options
 @wide_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@json_option
 def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     """List the streams that carry schedules, and what fires them.
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from nats_scheduler.cli.top_questions import Question
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
 from nats_scheduler.jetstream.foreign_json import read_object, time_of
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
@@ -66,7 +66,44 @@ NEWER_ENDPOINTS: Mapping[str, str] = {
     TIMELINE: "all that is due next",
 }
 """Endpoints that a sidecar of an older version may lack, and what is missing without them."""
+ANSWER_SECONDS = 5.0
+"""Longest wait for one answer, unless the question has another."""
+ANSWER_KEPT_SECONDS = 30.0
+"""How long the last answer is used while there is no new one."""
 ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
+
+
+@dataclass(eq=False)
+class Question:
+    """One question, and what is known of its answer."""
+
+    endpoint: str
+    """Behind the prefix of all subjects, with the id of an instance if it is asked of one."""
+    request: Mapping[str, object] = field(default_factory=dict)
+    least_pause: float = 0.0
+    """Seconds between an answer and the next request, at least."""
+    patience: float = ANSWER_SECONDS
+    """Seconds after which no answer is expected any more."""
+    answer: dict[str, Any] | None = None
+    """The last answer; None if there is none, or it is older than `ANSWER_KEPT_SECONDS`."""
+    answered_at: float = 0.0
+    """When it came, by the loop's clock."""
+    error: str = ""
+    """Why the last request had no answer."""
+    has_responders: bool | None = None
+    """Whether anything subscribes there; None if that is not known."""
+    due: float = 0.0
+    """When it is asked again, by the loop's clock."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the last request had an answer."""
+        return self.has_responders is True and not self.error
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the last request had none."""
+        return self.has_responders is False or bool(self.error)
 
 
 class Knowledge:

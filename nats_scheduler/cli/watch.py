@@ -1,8 +1,9 @@
 """`nats-scheduler watch`: the fires of one stream or of all, and what goes wrong, as it happens.
 
 Rule: a fire is shown when it is stored in its stream, whether a sidecar or the server fired it (`cli.fire_watch`). What
-goes wrong is what the sidecars publish as advisories; one that repeats another is counted (`cli.watch`). Which
-streams are served depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
+goes wrong is what the sidecars publish as advisories; one that repeats another (`KEYS`) is counted and not shown, since
+several sidecars publish the same, and a schedule that is refused each second is one fault. Which streams are served
+depends on the settings of the running sidecars, as for `ls`. Nothing is changed.
 When the connection is lost, the watch goes on through the next one; fires that were stored meanwhile are shown then,
 advisories that were published meanwhile are not.
 Cost: the streams are read from their beginning, headers only, because a fire is understood by its schedule; then each
@@ -22,9 +23,9 @@ import click
 
 from nats_scheduler.cli.arguments import check_filter, check_stream
 from nats_scheduler.cli.completion import complete_stream
-from nats_scheduler.cli.fire_watch import FireWatch, Screen, WatchedStream, fire_line
+from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, fire_line, stream_line
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.cli.output import CommandError, Printer, print_warning
 from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -40,13 +41,7 @@ from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
-# Which advisories repeat another one: the first is shown, the others are counted.
-#
-# Rule: two advisories report the same if they agree in `KEYS`: the kind, what it is about, and what tells several
-# faults of one message apart. Times do not count, so a schedule that is refused each second is one fault. `SPAN_NS`
-# after the first one the number of the others is shown, and the next one is shown again. Several sidecars publish the
-# same about one schedule, and each publishes it again when it reads the stream again. Cost: an entry for each
-# advisory of the last minute, `MAX_ENTRIES` at most. Limit: if there are more, those that came first count as over.
+# -- advisories that repeat others -----------------------------------------------------------------------------------
 
 SPAN_NS = MINUTE
 """How long an advisory that repeats another one is counted and not shown."""
@@ -122,7 +117,7 @@ class Watch:
         self._stream = stream
         self._as_json = as_json
         self._clock = SystemClock()
-        self._screen = Screen(gone=ended.set)
+        self._printer = Printer(gone=ended.set)
         self._served: dict[str, WatchedStream] = {}
         self._since = 0
         self._fires: FireWatch | None = None
@@ -220,14 +215,14 @@ class Watch:
             served = {"stream": stream.state.name, "mode": stream.mode, "served": EXPLANATIONS[stream.mode]}
             self._print([{"event": "stream", **served}])
         else:
-            self._screen.stream(stream)
+            self._printer.lines(stream_line(stream))
 
     def _fired(self, fires: Sequence[StoredFire]) -> None:
         shown = [fire for fire in fires if self._wanted(fire.schedule)]
         if self._as_json:
             self._print(map(fire_document, shown))
         else:
-            self._screen.lines(
+            self._printer.lines(
                 *(fire_line(fire, overdue=fire.send_time < max(fire.since, self._since)) for fire in shown)
             )
 
@@ -243,7 +238,7 @@ class Watch:
             self._print([{"event": "advisory", **advisory}])
         else:
             colour = None if str(advisory.get("type", "")).endswith(f".{SCHEDULE_CHANGED}") else "red"
-            self._screen.lines(click.style(advisory_line(advisory, self._clock.now()), fg=colour))
+            self._printer.lines(click.style(advisory_line(advisory, self._clock.now()), fg=colour))
 
     def _show_repeated(self, now: int | None) -> None:
         """Show how often advisories were repeated, if that is over at `now` (ns); without a time, all that were."""
@@ -252,7 +247,7 @@ class Watch:
                 self._print([{"event": "repeated", **one.about, "times": one.times}])
             else:
                 about = {**one.about, "reason": f"reported {one.times} more time{'' if one.times == 1 else 's'}"}
-                self._screen.lines(click.style(advisory_line(about, self._clock.now()), fg="red"))
+                self._printer.lines(click.style(advisory_line(about, self._clock.now()), fg="red"))
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned:
@@ -267,7 +262,7 @@ class Watch:
         return not isinstance(schedule, str) or self._wanted(schedule)
 
     def _print(self, documents: Iterable[object]) -> None:
-        self._screen.lines(*map(json.dumps, documents))
+        self._printer.lines(*map(json.dumps, documents))
 
 
 @click.command("watch")

@@ -8,7 +8,7 @@ Cost: some microseconds for each schedule.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import TypedDict
 
@@ -20,7 +20,6 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import kind_of
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
-from nats_scheduler.files.planning import StreamPlan
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.headers import decoded
@@ -28,6 +27,9 @@ from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+if TYPE_CHECKING:  # it imports what reads files, which `next` and `explain` do not need
+    from nats_scheduler.files.planning import StreamPlan
 
 
 class FireDocument(TypedDict):
@@ -522,7 +524,7 @@ class StepDocument(TypedDict):
     notes: list[str]
 
 
-def plan_document(one: StreamPlan) -> PlanDocument:
+def plan_document(one: "StreamPlan") -> PlanDocument:
     """Describe a plan without its steps."""
     plan = one.plan
     return {

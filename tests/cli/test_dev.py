@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.fire_watch import Screen, Tally, fire_line
+from nats_scheduler.cli.demo import Screen, Tally
+from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.cli.conftest import Cli

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.top_paint import CLEAR, ENTER, LEAVE
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
@@ -34,6 +33,7 @@ TO_ASK = [
 ]
 ADVISORIES = Permission("subscribe", "nats_scheduler.advisory.>", ())
 UNFINISHED = re.compile(r"\x1b[^A-Za-z]*$")
+ENTER, LEAVE, CLEAR = "\x1b[?1049h", "\x1b[?1049l", "\x1b[2J"
 
 
 def seen(terminal: Terminal, columns: int = COLUMNS, rows: int = ROWS) -> list[str]:
@@ -60,7 +60,7 @@ async def until_drawn(terminal: Terminal, columns: int, rows: int) -> None:
     """Wait until the screen is drawn for a size: its last line has the keys."""
 
     def last_line() -> bool:
-        return seen(terminal, columns, rows)[-1] == "q quit   s order: trouble"
+        return seen(terminal, columns, rows)[-1:] == ["q quit   s order: trouble"]
 
     await eventually(last_line, within_seconds=TERMINAL_SECONDS, describe=f"a screen of {columns} x {rows}")
 
@@ -246,7 +246,8 @@ async def test_no_color_is_obeyed(start_server: StartServer, tmp_path: Path, val
     terminal = await on_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value})
     try:
         await until(terminal, "^NO SIDECAR ANSWERS")
-        assert ("\x1b[0;31m" in terminal.text) == coloured
+        assert ("\x1b[31m" in terminal.text) == coloured
+        assert "\x1b[1mnats-scheduler top" in terminal.text  # bold is no colour
     finally:
         await terminal.close()
 

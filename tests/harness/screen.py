@@ -49,7 +49,7 @@ class Screen:
 
     def _do(self, command: str, numbers: str) -> None:
         if command == "H":
-            row, column = (int(number) for number in numbers.split(";"))
+            row, column = (int(number) for number in (numbers or "1;1").split(";"))
             assert 1 <= row <= self.rows
             assert 1 <= column <= self.columns
             self._row, self._column = row - 1, column - 1

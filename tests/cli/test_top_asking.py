@@ -9,15 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nats_scheduler.cli.top_questions import (
-    ANSWER_KEPT_SECONDS,
-    MAX_OPEN,
-    NoneAnswersError,
-    Question,
-    Questions,
-    RefusedError,
-    ask,
-)
+from nats_scheduler.cli.top_asking import MAX_OPEN, Questions, RefusedError, ask
+from nats_scheduler.cli.top_knowledge import ANSWER_KEPT_SECONDS, Question
+from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.service.overview import PAUSE_FACTOR
 from tests.conftest import SharedServer
@@ -86,7 +80,7 @@ async def test_that_nothing_answers_is_known_at_once_and_silence_after_the_patie
     shared_server: SharedServer,
 ) -> None:
     async with sidecar_and_user(shared_server, "a.silence") as (_sidecar, ours):
-        with pytest.raises(NoneAnswersError):
+        with pytest.raises(NoJetStreamError):
             await ask(ours.connection, Question("a.nobody"))
         with pytest.raises(RefusedError, match="no answer within 1 s"):
             await ask(ours.connection, Question("a.silence", patience=1.0))

@@ -1,93 +1,65 @@
-"""What `top` asks of the sidecars, and how often: several questions at a time, none of them more often than is cheap.
+"""How `top` asks the sidecars, and receives what they publish.
 
 Rule: a question is asked again only when its last answer is there, and after a pause that is `PAUSE_FACTOR` times as
 long as the sidecar needed: over a million schedules a list takes seconds of work, and a display is not worth that each
-second. An answer that is missing is a sentence about why, never an exception.
-Cost: a request for each question and interval.
+second. An answer that is missing is a sentence about why, never an exception. A connection that is lost is made again,
+as often as it takes.
+These permissions are enough: to publish to `nats_scheduler.v1.>`, and to subscribe to `nats_scheduler.advisory.>` and
+to the own inboxes.
+Cost: seven questions in each interval, one more for each sidecar and for each of the streams that are shown first.
+Limit: an advisory that was published while there was no connection is shown only if a stream keeps advisories.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from nats_scheduler.cli.top_knowledge import ANSWER_KEPT_SECONDS, Knowledge, Question
 from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
+    Denial,
     JetStreamError,
     NoAnswerError,
     NoJetStreamError,
     NotPermittedError,
 )
 from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.service.overview import PAUSE_FACTOR
+from nats_scheduler.settings.connection import ConnectionSettings
 
-ANSWER_SECONDS = 5.0
-"""Longest wait for one answer, unless the question has another."""
+ADVISORIES = f"{ADVISORY_PREFIX}.>"
+RECONNECT_WAIT_SECONDS = 1.0
+MAX_NAME_CHARS = 12
+"""How much of the name of a server is shown: without one it has its id, of 56 characters."""
 MAX_OPEN = 8
 """Questions that are open at once: a sidecar refuses all requests beyond 32, and others may ask too."""
 FIRST_REPEAT_SECONDS = 0.5
 """A question is asked again after so long without an answer, then after twice that pause, and so on."""
-ANSWER_KEPT_SECONDS = 30.0
-"""How long the last answer is used while there is no new one."""
 ERROR_HEADER = b"Nats-Service-Error"
-
-
-class NoneAnswersError(Exception):
-    """Nothing subscribes to the subject of a question: no sidecar runs, or those that run do not have the endpoint."""
 
 
 class RefusedError(Exception):
     """A sidecar answered with an error, or nothing that can be read, or not in time."""
 
 
-@dataclass(eq=False)
-class Question:
-    """One question, and what is known of its answer."""
-
-    endpoint: str
-    """Behind the prefix of all subjects, with the id of an instance if it is asked of one."""
-    request: Mapping[str, object] = field(default_factory=dict)
-    least_pause: float = 0.0
-    """Seconds between an answer and the next request, at least."""
-    patience: float = ANSWER_SECONDS
-    """Seconds after which no answer is expected any more."""
-    answer: dict[str, Any] | None = None
-    """The last answer; None if there is none, or it is older than `ANSWER_KEPT_SECONDS`."""
-    answered_at: float = 0.0
-    """When it came, by the loop's clock."""
-    error: str = ""
-    """Why the last request had no answer."""
-    has_responders: bool | None = None
-    """Whether anything subscribes there; None if that is not known."""
-    due: float = 0.0
-    """When it is asked again, by the loop's clock."""
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the last request had an answer."""
-        return self.has_responders is True and not self.error
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether the last request had none."""
-        return self.has_responders is False or bool(self.error)
-
-
 async def ask(connection: Connection, question: Question) -> dict[str, Any]:
-    """Return the answer to a question; raises `NoneAnswersError`, `RefusedError` or `ConnectionLostError`."""
+    """Return the answer to a question; raises `RefusedError`, `ConnectionLostError`, or `NoJetStreamError`.
+
+    The last one means that nothing subscribes there: no sidecar runs, or those that run do not have the endpoint.
+    """
     try:
         reply = await _first_reply(connection, question)
-    except ConnectionLostError:
+    except (ConnectionLostError, NoJetStreamError):
         raise
-    except NoJetStreamError:
-        raise NoneAnswersError from None
     except NoAnswerError:
         raise RefusedError(f"no answer within {question.patience:.0f} s") from None
     except NotPermittedError:
@@ -170,7 +142,7 @@ class Questions:
             question.answer = await ask(self._connection, question)
             question.answered_at = self._loop.time()
             question.error, question.has_responders = "", True
-        except NoneAnswersError:
+        except NoJetStreamError:
             question.answer, question.error, question.has_responders = None, "", False
         except RefusedError as error:
             factor = 1  # silence is no work
@@ -184,3 +156,75 @@ class Questions:
             # A bit less than the interval: the next check must not come just before it.
             question.due = now + max(self._interval * 0.9, question.least_pause, factor * (now - began))
         self._answered(question)
+
+
+class Feed:
+    """Fills the knowledge, on one connection after the other."""
+
+    def __init__(self, settings: ConnectionSettings, knowledge: Knowledge, interval: float) -> None:
+        """Prepare to ask each `interval` seconds."""
+        self._dialer = Dialer(settings)
+        self._knowledge = knowledge
+        self._interval = interval
+
+    async def connect(self) -> Connection:
+        """Connect, and receive advisories; raises `JetStreamError`."""
+        connection = await self._dialer.dial()
+        server = connection.server
+        name = server.name if len(server.name) <= MAX_NAME_CHARS else f"{server.name[:MAX_NAME_CHARS]}…"
+        self._knowledge.connected(f"{connection.url} ({name}, {server.version})")
+        connection.when_denied(self._denied)
+        connection.subscribe(ADVISORIES, lambda _to, _reply, _block, body: self._knowledge.advised(body))
+        return connection
+
+    async def once(self) -> None:
+        """Ask everything once; what follows from the first answers in a second round; raises `JetStreamError`."""
+        connection = await self.connect()
+        questions = Questions(connection, self._interval, self._knowledge.answered)
+        try:
+            questions.ask_due(self._knowledge.questions())
+            await questions.wait()
+            questions.ask_due(self._knowledge.further_questions())
+            await questions.wait()
+        finally:
+            await questions.close()
+            await connection.close()
+
+    async def keep_asking(self, connection: Connection, notify: Callable[[], None]) -> None:
+        """Ask in each interval until cancelled, and call `notify` when there is something to show."""
+        while True:
+            try:
+                await self._ask_until_lost(connection, notify)
+                self._knowledge.lost = str(connection.lost.result())
+            finally:
+                await connection.close()
+            notify()
+            connection = await self._connect_again(notify)
+
+    async def _ask_until_lost(self, connection: Connection, notify: Callable[[], None]) -> None:
+        questions = Questions(connection, self._interval, self._knowledge.answered)
+        loop = asyncio.get_running_loop()
+        try:
+            while not connection.is_lost:
+                next_round = loop.time() + self._interval
+                questions.ask_due(self._knowledge.questions())
+                questions.ask_due(self._knowledge.further_questions())
+                await questions.wait(self._interval)
+                notify()
+                await asyncio.wait((connection.lost,), timeout=max(next_round - loop.time(), 0))
+        finally:
+            await questions.close()
+
+    async def _connect_again(self, notify: Callable[[], None]) -> Connection:
+        while True:
+            try:
+                return await self.connect()
+            except JetStreamError as error:
+                self._knowledge.lost = " ".join(str(error).split())
+                notify()
+            await asyncio.sleep(RECONNECT_WAIT_SECONDS)
+
+    def _denied(self, denial: Denial) -> None:
+        """Note that advisories are not received; a request that is denied fails by itself."""
+        if not denial.publishes and denial.subject == ADVISORIES:
+            self._knowledge.denied = f"this user may not subscribe to {ADVISORIES}: failures appear late"
