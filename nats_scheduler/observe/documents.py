@@ -7,7 +7,6 @@ The types are what a JSON Schema is made of, so pydantic accepts each of them as
 Cost: some microseconds for each schedule.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -484,9 +483,7 @@ class ReportDocument(TypedDict):
     """How many findings have each severity, those that are not listed too."""
 
 
-# What applying files would do, as JSON objects: one vocabulary for the commands and for the micro service.
-#
-# Rule: values are whole; what is no UTF-8 is shown as the caller wants it.
+# What applying files would do, as JSON objects.
 
 
 class PlanDocument(TypedDict):
@@ -534,14 +531,14 @@ def plan_document(one: StreamPlan) -> PlanDocument:
     }
 
 
-def step_document(stream: str, step: Step, shown: Callable[[bytes], str] = decoded) -> StepDocument:
-    """Describe a step; `shown` returns a value as text, and by default bytes that are not UTF-8 as `\\udcXX`."""
+def step_document(stream: str, step: Step) -> StepDocument:
+    """Describe a step; bytes that are not UTF-8 are shown as `\\udcXX`."""
     return {
         "stream": stream,
         "subject": step.subject,
         "action": step.action,
         "differences": [
-            {"name": one.name, "old": list(map(shown, one.old)), "new": list(map(shown, one.new))}
+            {"name": one.name, "old": list(map(decoded, one.old)), "new": list(map(decoded, one.new))}
             for one in step.differences
         ],
         "notes": list(step.notes),

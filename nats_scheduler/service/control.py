@@ -80,8 +80,8 @@ HeaderPair = Annotated[list[str], Field(min_length=2, max_length=2)]
 """A name and a value."""
 
 
-class SignedRequest(Request):
-    """A request that says who asks for a change, and why."""
+class ChangeRequest(ScheduleRequest):
+    """A request that changes one schedule, and says who asks for it, and why."""
 
     author: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
@@ -89,10 +89,6 @@ class SignedRequest(Request):
     reason: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Why, at most 256 characters: kept with it.")
     ] = ""
-
-
-class ChangeRequest(SignedRequest, ScheduleRequest):
-    """A request that changes one schedule."""
 
     dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
 
@@ -392,7 +388,7 @@ def changing(operation: Operation[R]) -> Handler[R]:
         except ScheduleError as error:
             raise refusal_of(error, request) from None
         except TimeoutError:
-            raise refusal_of(unfinished(has_begun=has_begun), request) from None
+            raise refusal_of(_unfinished(has_begun=has_begun), request) from None
         answer: ChangeAnswer = {
             "at": format_rfc3339(deployment.now()),
             "instance": deployment.instance,
@@ -409,15 +405,11 @@ def _check_place(asked: Asked, request: ChangeRequest) -> None:
     if request.stream not in asked.deployment.streams():
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     if is_api_subject(request.subject):
-        raise ServiceError(FORBIDDEN, a_request(request.subject))
+        sentence = f"subject {shown(request.subject)}: what is published there is a request to the server"
+        raise ServiceError(FORBIDDEN, sentence)
 
 
-def a_request(subject: str) -> str:
-    """Return why nothing is published on a subject of the server's API."""
-    return f"subject {shown(subject)}: what is published there is a request to the server"
-
-
-def unfinished(*, has_begun: bool) -> ScheduleError:
+def _unfinished(*, has_begun: bool) -> ScheduleError:
     """Return the error of a change that was not finished within the limit."""
     if has_begun:
         return UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s: it may be done or not")

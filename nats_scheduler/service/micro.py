@@ -105,16 +105,12 @@ TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 429, 500, 503
 class ServiceError(Exception):
     """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""
 
-    def __init__(
-        self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = (), body: bytes = b""
-    ) -> None:
+    def __init__(self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
         self.headers = headers
         """What the answer contains beside code and sentence."""
-        self.body = body
-        """A JSON object with more than a sentence can say; most errors have none."""
 
 
 Answer = Callable[[bytes], Awaitable[bytes]]
@@ -295,7 +291,7 @@ class MicroService:
         # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.
         sentence = error.sentence.encode("utf-8", "replace")
         headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
-        self._connection.publish(_text(reply), error.body, with_headers(None, (*headers, *error.headers)))
+        self._connection.publish(_text(reply), b"", with_headers(None, (*headers, *error.headers)))
 
 
 def is_inbox(reply: bytes) -> bool:

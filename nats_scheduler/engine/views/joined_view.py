@@ -9,13 +9,11 @@ Limit: a page is one longer than its limit if the last two have the same place, 
 answer has no room for the second of them, it is on no page.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Flight
-from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.pages import Cursor, Sliced, SubjectPage
 from nats_scheduler.engine.views.timeline import Timeline
@@ -95,11 +93,6 @@ class JoinedView:
         """Add all schedules to a timeline, as `EngineView.add_to` does."""
         for view in self._views:
             yield from view.add_to(timeline, stream)
-
-    def visit_all(self, now: int) -> Iterator[Held | PausedSchedule | None]:
-        """Yield each schedule that is held or paused, as `EngineView.visit_all` does."""
-        for view in self._views:
-            yield from view.visit_all(now)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, as `EngineView.rejected_page` does."""
