@@ -7,8 +7,9 @@ The types are what a JSON Schema is made of, so pydantic accepts each of them as
 Cost: some microseconds for each schedule.
 """
 
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
+from pydantic import FailFast
 from typing_extensions import TypedDict
 
 from nats_scheduler.control.changes import Change, Kind
@@ -27,6 +28,11 @@ from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+T = TypeVar("T")
+
+Rows = Annotated[list[T], FailFast()]
+"""A list of a document: reading it ends at the first item of another form, so that it does not take long to refuse."""
 
 
 class FireDocument(TypedDict):
@@ -192,7 +198,7 @@ class MisnamedHeaderDocument(TypedDict):
 class MisnamedDocument(StoredDocument):
     """A message with such headers."""
 
-    headers: list[MisnamedHeaderDocument]
+    headers: Rows[MisnamedHeaderDocument]
 
 
 class CountsDocument(TypedDict):
@@ -413,9 +419,9 @@ class ChangeDocument(TypedDict):
     author: str
     """As the requester names it: nothing vouches for it."""
     reason: str
-    fires: list[str]
+    fires: Rows[str]
     """The fire times of the fires that were stored."""
-    notes: list[str]
+    notes: Rows[str]
     """What the requester should know of it, one sentence each."""
 
 
@@ -476,8 +482,8 @@ class ReportDocument(TypedDict):
 
     worst: str | None
     """The severity of the worst finding; null if nothing was found."""
-    findings: list[FindingDocument]
-    unlisted: list[UnlistedDocument]
+    findings: Rows[FindingDocument]
+    unlisted: Rows[UnlistedDocument]
     """Findings beyond ten of one code on one stream."""
     counts: dict[str, int]
     """How many findings have each severity, those that are not listed too."""
@@ -493,7 +499,7 @@ class PlanDocument(TypedDict):
     owner: str | None
     unchanged: int
     """Schedules that say the same already."""
-    ended: list[str]
+    ended: Rows[str]
     """The subjects of schedules that are not added because their time has passed."""
     unlisted: int
     """Schedules of the owner that are in no document, and stay because nothing is pruned."""
@@ -504,9 +510,9 @@ class DifferenceDocument(TypedDict):
 
     name: str
     """A header, `body` or `paused`."""
-    old: list[str]
+    old: Rows[str]
     """The values before; empty if there is none."""
-    new: list[str]
+    new: Rows[str]
 
 
 class StepDocument(TypedDict):
@@ -515,8 +521,8 @@ class StepDocument(TypedDict):
     stream: str
     subject: str
     action: Action
-    differences: list[DifferenceDocument]
-    notes: list[str]
+    differences: Rows[DifferenceDocument]
+    notes: Rows[str]
 
 
 def plan_document(one: StreamPlan) -> PlanDocument:

@@ -22,6 +22,7 @@ from nats_scheduler.observe.documents import (
     CheckedDocument,
     ErrorDocument,
     FireDocument,
+    Rows,
     checked_document,
     error_document,
     fire_document,
@@ -69,8 +70,8 @@ class ExplanationDocument(TypedDict):
     words: str | None
     after: str
     """When the schedule would be stored."""
-    fires: list[MarkedFireDocument]
-    skipped: list[SkippedDocument]
+    fires: Rows[MarkedFireDocument]
+    skipped: Rows[SkippedDocument]
     """What is skipped before the last of the fires."""
     ends: bool
     """Whether nothing fires after those."""

@@ -14,13 +14,9 @@ Limit: each page visits all schedules, so more than `MAX_PAGES` of them cost mor
 """
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
@@ -28,8 +24,8 @@ from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import PastFire
@@ -39,10 +35,11 @@ from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, StreamModeDocument
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
+from nats_scheduler.service.endpoint import SHORTENED
 from nats_scheduler.service.history import FailureQuery, FireQuery, FoundFailures, FoundFires, KeptFailure
 from nats_scheduler.service.micro import is_inbox
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.requester import NotAnsweredError, QuestionError, UnreadableError, ask
 from nats_scheduler.service.schemas import (
     InstanceDocument,
     InstancesAnswer,
@@ -50,6 +47,7 @@ from nats_scheduler.service.schemas import (
     RejectedAnswer,
     SchedulesAnswer,
     StreamModesAnswer,
+    read_answer,
 )
 
 # Read the documents of an answer back into what they were made of.
@@ -182,10 +180,6 @@ T = TypeVar("T")
 A = TypeVar("A")
 
 
-class UnexpectedAnswerError(ValueError):
-    """The answer is an error, or not what this version can read."""
-
-
 class ServiceClient:
     """Asks the sidecars of one registry, on one connection."""
 
@@ -201,24 +195,21 @@ class ServiceClient:
         """Return what was asked for and read back; None if there is no answer, or it cannot be read."""
         try:
             return await asking
-        except (JetStreamError, ValueError, LookupError):
+        except (QuestionError, JetStreamError, ValueError, LookupError):
             return None
 
     async def answer(self, endpoint: str, request: Mapping[str, object], answer: type[A]) -> A:
-        """Return an answer of this type; raises `UnexpectedAnswerError` for another one, and `JetStreamError`."""
+        """Return an answer of this type; raises `QuestionError`, or `JetStreamError` if the registry cannot be read."""
         if self._is_silent:
-            raise UnexpectedAnswerError(f"{endpoint}: no sidecar answers")
+            raise NotAnsweredError(f"{endpoint}: no sidecar answers")
         try:
-            body = json.dumps(request).encode()
-            reply = await self._connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=ANSWER_SECONDS)
-        except NoAnswerError:
+            given = await ask(self._connection, endpoint, request, ANSWER_SECONDS)
+        except NotAnsweredError:
             self._is_silent = True
             raise
-        given = None if reply.block else read_object(reply.body)
-        if given is None or given.get("unanswered") or _is_shortened(given):
-            raise UnexpectedAnswerError(f"{endpoint}: an error, or a part of the answer")
-        model: Any = answer
-        read: A = _adapter(model).validate_python(given, strict=True)
+        read = read_answer(answer, given)
+        if read is None or given.get("unanswered") or _is_shortened(given):
+            raise UnreadableError(f"{endpoint}: another form, or a part of the answer")
         await self._check_instance(given["instance"])
         return read
 
@@ -238,7 +229,7 @@ class ServiceClient:
             cursor = page["cursor"]
             if cursor is None:
                 return page, items
-        raise UnexpectedAnswerError(f"{endpoint}: more than {MAX_PAGES} pages")
+        raise UnreadableError(f"{endpoint}: more than {MAX_PAGES} pages")
 
     async def _page(self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int) -> Any:
         for _ in range(MAX_CATCH_UP_ATTEMPTS):
@@ -246,19 +237,14 @@ class ServiceClient:
             if page.get("read_through", through) >= through:
                 return page
             await asyncio.sleep(CATCH_UP_WAIT_SECONDS)
-        raise UnexpectedAnswerError(f"{endpoint}: sequence {through} is not read")
+        raise UnreadableError(f"{endpoint}: sequence {through} is not read")
 
     async def _check_instance(self, instance: str) -> None:
         if instance in self._ours:
             return
         if not await self._is_ours(instance):
-            raise UnexpectedAnswerError(f"{instance} is an instance of another registry")
+            raise UnreadableError(f"{instance} is an instance of another registry")
         self._ours.add(instance)
-
-
-@cache
-def _adapter(answer: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(answer)
 
 
 def _is_shortened(answer: Object) -> bool:
@@ -318,7 +304,7 @@ async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) ->
     async def read() -> FoundFires:
         answer = await client.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
-            raise UnexpectedAnswerError("not all fires")
+            raise UnreadableError("not all fires")
         oldest = None if answer["oldest_read"] is None else read_instant(answer["oldest_read"])
         fires = answer["fires"]
         searched_in = fires[0]["stream"] if fires else stream
@@ -334,7 +320,7 @@ async def ask_for_failures(client: ServiceClient, kept_in: str, query: FailureQu
     async def read() -> FoundFailures:
         answer = await client.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
         if not answer["complete"] or answer["kept_in"] != kept_in:
-            raise UnexpectedAnswerError("not all failures, or those of another stream")
+            raise UnreadableError("not all failures, or those of another stream")
         return FoundFailures([*map(read_kept_failure, answer["failures"])])
 
     return await client.found(read())

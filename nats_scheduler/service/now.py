@@ -24,6 +24,7 @@ from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
 from nats_scheduler.observe.documents import (
     RecentFireDocument,
+    Rows,
     ScheduleDocument,
     recent_fire_document,
     schedule_document,
@@ -84,16 +85,19 @@ class TimelineRequest(Request):
     ] = DEFAULT_MINUTES_AHEAD
 
 
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""A number that is added up and drawn."""
+
 MinuteDocument = TypedDict(
     "MinuteDocument",
     {
         "from": str,
-        "fires": int,
-        "duplicates": int,
-        "overdue": int,
-        "refused": int,
-        "lateness": list[int],
-        "lateness_max_nanoseconds": int,
+        "fires": Count,
+        "duplicates": Count,
+        "overdue": Count,
+        "refused": Count,
+        "lateness": Rows[Count],
+        "lateness_max_nanoseconds": Count,
     },
 )
 """What happened in one minute: `lateness` counts the fires by `bounds_seconds`, with one more for what is above."""
@@ -102,32 +106,32 @@ MinuteDocument = TypedDict(
 class ActivityAnswer(Answer):
     """What was fired in the last minutes, oldest first; the last one is the present one."""
 
-    unanswered: list[str]
+    unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
-    bounds_seconds: list[float]
+    bounds_seconds: Rows[float]
     """The upper bounds of the lateness that is counted together."""
-    minutes: list[MinuteDocument]
+    minutes: Rows[MinuteDocument]
 
 
 class RecentFiresAnswer(Answer):
     """The last fires, newest first."""
 
-    unanswered: list[str]
+    unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
-    fires: list[RecentFireDocument]
+    fires: Rows[RecentFireDocument]
 
 
-MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": int})
+MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": Count})
 """How many fires come due in one minute."""
 
 
 class TimelineAnswer(Answer):
     """The fires that come due in the next minutes; in the first one, those of what is left of it."""
 
-    minutes: list[MinuteAheadDocument]
+    minutes: Rows[MinuteAheadDocument]
     complete: bool
     """Whether all schedules were counted: their streams are read, and their patterns were not too many."""
-    soonest: list[ScheduleDocument]
+    soonest: Rows[ScheduleDocument]
     """The schedules that fire next."""
 
 

@@ -14,7 +14,7 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, past_fire_document
+from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.endpoint import FRAME_BYTES, Asked, Document, encode_items, shown, with_items
 from nats_scheduler.service.history import (
@@ -84,7 +84,7 @@ class FiresAnswer(Answer):
     """Whether all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
     oldest_read: str | None
     """When the oldest message that was read was stored; null if none was."""
-    fires: list[PastFireDocument]
+    fires: Rows[PastFireDocument]
 
 
 class FailuresAnswer(Answer):
@@ -94,7 +94,7 @@ class FailuresAnswer(Answer):
     """The stream that keeps it."""
     complete: bool
     """Whether all failures up to the limit are here."""
-    failures: list[FailureDocument]
+    failures: Rows[FailureDocument]
 
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:

@@ -18,7 +18,14 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import CheckedDocument, ErrorDocument, FireDocument, error_document, fire_document
+from nats_scheduler.observe.documents import (
+    CheckedDocument,
+    ErrorDocument,
+    FireDocument,
+    Rows,
+    error_document,
+    fire_document,
+)
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
     DEFAULT_SUBJECT,
@@ -116,9 +123,9 @@ class NextAnswer(Answer):
     """Whether nothing fires after those."""
     error: ErrorDocument | None
     """Why the server would refuse the pattern; null as well if it is none, and the message an ordinary one."""
-    excepted: list[ExceptedDocument]
+    excepted: Rows[ExceptedDocument]
     """What `X-Except` leaves out before the last of the fires; of a schedule only."""
-    fires: list[FireDocument]
+    fires: Rows[FireDocument]
 
 
 class CheckAnswer(Answer, CheckedDocument):
@@ -126,7 +133,7 @@ class CheckAnswer(Answer, CheckedDocument):
 
     valid: bool
     """Whether it is a schedule or a cancel."""
-    warnings: list[str]
+    warnings: Rows[str]
 
 
 class ExplainAnswer(Answer, ExplanationDocument):

@@ -66,7 +66,9 @@ INSTANCE = {
     "unable": [{"stream": MARKUP, "reason": MARKUP}],
     "holds": [{"stream": MARKUP, "mode": MARKUP, "shards": [HUGE, -1, 3, 3]}],
 }
-MINUTE = {"from": AT["at"], "fires": HUGE, "lateness": [HUGE, -1], "lateness_max_nanoseconds": HUGE, "refused": MARKUP}
+COUNTS = ("fires", "duplicates", "overdue", "refused", "lateness_max_nanoseconds")
+MINUTE = {"from": MARKUP, **dict.fromkeys(COUNTS, 2**63 - 1), "lateness": [2**63 - 1, 0]}
+MINUTES = [MINUTE, {**MINUTE, "from": AT["at"]}, {**MINUTE, "from": "9999-12-31T23:59:59Z"}]
 PLAUSIBLE: dict[str, Any] = {
     "health.get": {**AT, "ready": False, "reasons": [MARKUP], "notes": [MARKUP]},
     "streams.list": {**AT, "unanswered": [MARKUP], "cursor": MARKUP, "streams": [STREAM, STREAM]},
@@ -99,11 +101,15 @@ PLAUSIBLE: dict[str, Any] = {
         "fires": [FIRE, FIRE],
     },
     "instances.list": {**AT, "cursor": MARKUP, "instances": [INSTANCE, INSTANCE]},
-    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": [MINUTE, MINUTE]},
-    "timeline.list": {**AT, "minutes": [MINUTE], "complete": False, "soonest": [SCHEDULE]},
+    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": MINUTES},
+    "timeline.list": {**AT, "minutes": MINUTES, "complete": False, "soonest": [SCHEDULE]},
     "findings.list": {
         **AT,
+        "worst": MARKUP,
         "counts": {"error": HUGE},
+        "unlisted": [{"code": MARKUP, "stream": MARKUP, "number": HUGE}],
+        "unexamined": [dict.fromkeys(("what", "why", "stream"), MARKUP)],
+        "omitted": HUGE,
         "findings": [dict.fromkeys(("severity", "code", "stream", "subject", "what", "why", "command"), MARKUP)],
     },
     "fires.recent": {
