@@ -9,7 +9,7 @@ Cost: some microseconds for each schedule.
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import FailFast
+from pydantic import FailFast, Field
 from typing_extensions import TypedDict
 
 from nats_scheduler.control.changes import Change, Kind
@@ -34,6 +34,12 @@ T = TypeVar("T")
 Rows = Annotated[list[T], FailFast()]
 """A list of a document: reading it ends at the first item of another form, so that it does not take long to refuse."""
 
+Number = Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)]
+"""A number as a server has it, of 64 bits: JSON has others, and not everything can be done with them."""
+
+Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+"""A number that is added up and drawn."""
+
 
 class FireDocument(TypedDict):
     """A fire time."""
@@ -41,7 +47,7 @@ class FireDocument(TypedDict):
     utc: str
     local: str
     """In the time zone of the schedule."""
-    nanoseconds: int
+    nanoseconds: Number
     """Since the Unix epoch."""
     sent: str | None
     """When it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
@@ -69,9 +75,9 @@ class DefinitionDocument(TypedDict):
 class ErrorDocument(TypedDict):
     """Why the server refuses, or would refuse: its own error, and the header that is wrong."""
 
-    code: int
+    code: Number
     """The HTTP-like status."""
-    err_code: int
+    err_code: Number
     description: str
     header: str
     value: str
@@ -81,7 +87,7 @@ class ErrorDocument(TypedDict):
 class FailingDocument(TypedDict):
     """Why the server refuses the fires of a schedule, and since when."""
 
-    err_code: int
+    err_code: Number
     description: str
     since: str
 
@@ -98,7 +104,7 @@ class StoredDocument(TypedDict):
 
     stream: str
     subject: str
-    sequence: int
+    sequence: Number
     stored: str
 
 
@@ -134,15 +140,15 @@ class PastFireDocument(TypedDict):
     stream: str
     """The stream that holds it: another one than that of its schedule if the schedule has an `X-Target`."""
     schedule: str
-    schedule_sequence: int | None
+    schedule_sequence: Number | None
     """Null if the server fired it."""
     target: str
-    sequence: int
+    sequence: Number
     """Its own."""
     fire_time: str | None
     """Null if it is unknown."""
     stored: str
-    lateness_nanoseconds: int | None
+    lateness_nanoseconds: Number | None
     next_fire: str | None
     """Null if it was the last fire."""
     fired_by: str
@@ -155,11 +161,11 @@ class RecentFireDocument(TypedDict):
     stream: str
     schedule: str
     target: str
-    sequence: int
+    sequence: Number
     """Of the generated message."""
     fire_time: str
     stored: str
-    lateness_nanoseconds: int
+    lateness_nanoseconds: Number
     overdue: bool
     """Whether it was due before the instance could fire it, so that its lateness says nothing."""
 
@@ -169,7 +175,7 @@ class FailureDocument(TypedDict):
 
     kind: str
     stored: str
-    sequence: int
+    sequence: Number
     """In the stream that keeps advisories."""
     stream: str
     schedule: str | None
@@ -204,9 +210,9 @@ class MisnamedDocument(StoredDocument):
 class CountsDocument(TypedDict):
     """How many schedules there are, by state and by kind; what there is none of is not named."""
 
-    total: int
-    states: dict[str, int]
-    kinds: dict[str, int]
+    total: Number
+    states: dict[str, Number]
+    kinds: dict[str, Number]
 
 
 class CheckedScheduleDocument(DefinitionDocument):
@@ -220,7 +226,7 @@ class GeneratedDocument(TypedDict):
     """The schedule that a fire came from."""
 
     schedule: str
-    sequence: int
+    sequence: Number
 
 
 class CheckedDocument(TypedDict):
@@ -410,9 +416,9 @@ class ChangeDocument(TypedDict):
     stream: str
     subject: str
     """Of the schedule."""
-    sequence_before: int | None
+    sequence_before: Number | None
     """Of the schedule message before; null if there was none."""
-    sequence: int | None
+    sequence: Number | None
     """Of the schedule message now; null if there is none."""
     changed: str | None
     """When it was done, by the server's clock; null if nothing was done."""
@@ -466,7 +472,7 @@ class UnlistedDocument(TypedDict):
 
     code: str
     stream: str | None
-    number: int
+    number: Number
 
 
 class UnexaminedDocument(TypedDict):
@@ -485,7 +491,7 @@ class ReportDocument(TypedDict):
     findings: Rows[FindingDocument]
     unlisted: Rows[UnlistedDocument]
     """Findings beyond ten of one code on one stream."""
-    counts: dict[str, int]
+    counts: dict[str, Number]
     """How many findings have each severity, those that are not listed too."""
 
 
@@ -497,11 +503,11 @@ class PlanDocument(TypedDict):
 
     stream: str
     owner: str | None
-    unchanged: int
+    unchanged: Number
     """Schedules that say the same already."""
     ended: Rows[str]
     """The subjects of schedules that are not added because their time has passed."""
-    unlisted: int
+    unlisted: Number
     """Schedules of the owner that are in no document, and stay because nothing is pruned."""
 
 

@@ -22,6 +22,7 @@ from nats_scheduler.observe.documents import (
     CheckedDocument,
     ErrorDocument,
     FireDocument,
+    Number,
     Rows,
     checked_document,
     error_document,
@@ -38,7 +39,7 @@ class MarkedFireDocument(FireDocument):
 
     clock_change: str | None
     """`moved`, `first_of_two` or `second_of_two`."""
-    clock_shift_seconds: int | None
+    clock_shift_seconds: Number | None
     """By how much the clock goes forward at that change; negative if it goes back."""
 
 

@@ -23,6 +23,7 @@ from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integ
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
 from nats_scheduler.observe.documents import (
+    Count,
     RecentFireDocument,
     Rows,
     ScheduleDocument,
@@ -84,9 +85,6 @@ class TimelineRequest(Request):
         Field(ge=1, le=MAX_MINUTES_AHEAD, description="How many minutes; the first is the rest of the present one."),
     ] = DEFAULT_MINUTES_AHEAD
 
-
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-"""A number that is added up and drawn."""
 
 MinuteDocument = TypedDict(
     "MinuteDocument",

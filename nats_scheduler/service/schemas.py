@@ -30,6 +30,7 @@ from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
     CountsDocument,
     MisnamedDocument,
+    Number,
     RejectedDocument,
     ReportDocument,
     Rows,
@@ -219,7 +220,7 @@ class FlightDocument(TypedDict):
 
     stage: str
     """A stage of `engine/holding/flight.py`, such as `in flight` or `backing off`."""
-    attempts: int
+    attempts: Number
     """How often publishing or reading failed so far."""
     may_be_stored: bool
     """Whether the fire was sent, and its outcome is not known."""
@@ -266,10 +267,10 @@ class StreamDocument(TypedDict):
     unread: str | None
     """Why what the server itself fires was not read for this answer, so that `schedules` and `next` are null."""
     schedules: CountsDocument | None
-    failing: int
+    failing: Number
     """How many schedules fail, those included that no holder names."""
-    rejected: int
-    misnamed: int
+    rejected: Number
+    misnamed: Number
     next: ScheduleDocument | None
     """The schedule that fires next."""
     holders: Rows[str]
@@ -297,7 +298,7 @@ class SchedulesAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
     unanswered: Rows[str]
     cursor: str | None
@@ -309,7 +310,7 @@ class RejectedAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
     cursor: str | None
     rejected: Rows[RejectedDocument]
@@ -320,7 +321,7 @@ class MisnamedAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
     cursor: str | None
     misnamed: Rows[MisnamedDocument]
@@ -329,16 +330,16 @@ class MisnamedAnswer(Answer):
 class FailingReasonDocument(TypedDict):
     """Schedules that the server refuses for one reason."""
 
-    err_code: int
+    err_code: Number
     description: str
-    schedules: Rows[list[int]]
+    schedules: Rows[Annotated[list[Annotated[Number, Field(gt=0)]], Field(min_length=2, max_length=2)]]
     """Sequence, and since when it fails in nanoseconds since the Unix epoch."""
 
 
 class StreamFailingDocument(TypedDict):
     """The schedules of one stream that fail, as far as the instance that answers fires them."""
 
-    total: int
+    total: Number
     reasons: Rows[FailingReasonDocument]
 
 
@@ -355,7 +356,7 @@ class HoldsDocument(TypedDict):
 
     stream: str
     mode: str
-    shards: Rows[int]
+    shards: Rows[Number]
 
 
 class UnableDocument(TypedDict):
@@ -372,7 +373,7 @@ class InstanceDocument(TypedDict):
     state: Literal["alive", "silent", "gone"]
     since: str | None
     last_heartbeat: str | None
-    age_nanoseconds: int | None
+    age_nanoseconds: Number | None
     serves: list[str] | None
     unable: Rows[UnableDocument]
     holds: Rows[HoldsDocument]
@@ -390,5 +391,5 @@ class FindingsAnswer(Answer, ReportDocument):
 
     unexamined: Rows[UnexaminedDocument]
     """What a running sidecar does not examine, or could not."""
-    omitted: int
+    omitted: Number
     """How many findings are left out because the answer would be too long."""
