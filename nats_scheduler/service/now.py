@@ -7,7 +7,7 @@ Cost: a sample of the counts, about a microsecond for each stream; one request t
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -19,7 +19,7 @@ from nats_scheduler.engine.views.pages import NO_FIRE
 from nats_scheduler.engine.views.timeline import Timeline
 from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer, time_of
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
 from nats_scheduler.observe.documents import (
@@ -38,7 +38,7 @@ from nats_scheduler.service.endpoint import (
     Asked,
     Document,
     Views,
-    ask_others,
+    ask_each,
     encode_items,
     shown,
     with_items,
@@ -134,13 +134,13 @@ class TimelineAnswer(Answer):
 
 
 _BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
-_COUNTS = ("fires", "duplicates", "overdue", "refused")
 
 
 async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
-    answers = await ask_others(asked, "activity.list", request.model_dump())
+    others = asked.deployment.other_instances()
+    answers = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
     unanswered = answers.unanswered
     for instance, answer in answers.by_instance.items():
@@ -195,22 +195,17 @@ def minute_document(minute: Minute) -> MinuteDocument:
     }
 
 
-def read_minutes(answer: Object) -> dict[int, Minute] | None:
-    """Read the answer of an instance, by the start of each minute; None if its counts cannot be added to ours."""
-    bounds, listed = answer.get("bounds_seconds"), answer.get("minutes")
-    if bounds != list(LATENESS_BUCKETS_SECONDS) or not isinstance(listed, list):
+def read_minutes(answer: ActivityAnswer) -> dict[int, Minute] | None:
+    """Return the minutes of another instance by their start (ns); None if its counts cannot be added to ours."""
+    if answer["bounds_seconds"] != list(LATENESS_BUCKETS_SECONDS):
         return None
-    found = [_minute(inner(one)) for one in listed]
-    return {one.start: one for one in found if one is not None}
-
-
-def _minute(document: Object) -> Minute | None:
-    start, lateness = time_of(document.get("from")), document.get("lateness")
-    if start is None or not isinstance(lateness, list) or len(lateness) != _BUCKETS:
-        return None
-    fires, duplicates, overdue, refused = (count_of(document.get(key)) for key in _COUNTS)
-    latest = count_of(document.get("lateness_max_nanoseconds"))
-    return Minute(start, fires, duplicates, overdue, refused, tuple(map(count_of, lateness)), latest)
+    found: dict[int, Minute] = {}
+    for one in answer["minutes"]:
+        start = time_of(one["from"])
+        if start is not None and len(one["lateness"]) == _BUCKETS:
+            counts = one["fires"], one["duplicates"], one["overdue"], one["refused"]
+            found[start] = Minute(start, *counts, tuple(one["lateness"]), one["lateness_max_nanoseconds"])
+    return found
 
 
 # The endpoint about the last fires of all schedules: what the instances keep of what they fired.
@@ -221,12 +216,11 @@ def _minute(document: Object) -> Minute | None:
 # Cost: a look at the last `MAX_RECENT_FIRES` fires, about a millisecond; one request to each other instance.
 # Limit: a restart loses it; a busy stream takes the place of others.
 
-_TEXTS = ("stream", "schedule", "target", "fire_time", "stored")
-
 
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
-    answers = await ask_others(asked, "fires.recent", request.model_dump())
+    others = asked.deployment.other_instances()
+    answers = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.deployment.activity.recent, request)
     of_all = merged([own, *map(read_fires, answers.by_instance.values())])
     return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
@@ -286,23 +280,9 @@ def _age(fire: RecentFireDocument) -> tuple[int, int]:
     return -stored, -fire["sequence"]
 
 
-def read_fires(answer: Object) -> Iterator[RecentFireDocument]:
-    """Read the fires of another instance; what none of ours can have written is passed over."""
-    listed = answer.get("fires")
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in _TEXTS):
-            continue
-        if isinstance(parse_rfc3339(one["stored"]), int) and isinstance(parse_rfc3339(one["fire_time"]), int):
-            yield {
-                "stream": one["stream"],
-                "schedule": one["schedule"],
-                "target": one["target"],
-                "sequence": integer(one.get("sequence")),
-                "fire_time": one["fire_time"],
-                "stored": one["stored"],
-                "lateness_nanoseconds": integer(one.get("lateness_nanoseconds")),
-                "overdue": one.get("overdue") is True,
-            }
+def read_fires(answer: RecentFiresAnswer) -> list[RecentFireDocument]:
+    """Return the fires of another instance that have times."""
+    return [one for one in answer["fires"] if None not in (time_of(one["stored"]), time_of(one["fire_time"]))]
 
 
 # The endpoint about the next minutes: how many fires come due in each of them, and which schedules fire next.

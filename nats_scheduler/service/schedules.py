@@ -6,7 +6,6 @@ is in flight, what the server refuses) is asked of the holder, within `HOLDER_DE
 holder did not answer.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.pages import Cursor, Sliced, SubjectPage, read_cursor
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
-from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -25,6 +23,7 @@ from nats_scheduler.service.endpoint import (
     FRAME_BYTES,
     Asked,
     Document,
+    ask_each,
     encode_items,
     name_cursor,
     read_name_cursor,
@@ -105,33 +104,24 @@ def _document(total: int, rows: Sequence[tuple[int, Failing]]) -> StreamFailingD
 
 async def failing_elsewhere(asked: Asked, streams: Collection[str]) -> Failures:
     """Ask the other holders of these streams for what fails."""
-    me = asked.deployment.instance
-    holders = sorted({holder for name in streams for holder in asked.deployment.holders(name)} - {me})
+    holders = {holder for name in streams for holder in asked.deployment.holders(name)}
     request = {"stream": next(iter(streams)) if len(streams) == 1 else None}
-    answers = await asyncio.gather(*(asked.ask(holder, "failing.list", request) for holder in holders))
-    failures = Failures()
-    for holder, answer in zip(holders, answers, strict=True):
-        if answer is None:
-            failures.unanswered.append(holder)
-        for name, known in inner(inner(answer).get("streams")).items():
+    answers = await ask_each(asked, holders, "failing.list", FailingAnswer, request)
+    failures = Failures(unanswered=answers.unanswered)
+    for answer in answers.by_instance.values():
+        for name, known in answer["streams"].items():
             if name in streams:
-                failures.totals[name] = failures.totals.get(name, 0) + count_of(inner(known).get("total"))
-                failures.schedules.setdefault(name, {}).update(_rows(inner(known)))
+                failures.totals[name] = failures.totals.get(name, 0) + known["total"]
+                failures.schedules.setdefault(name, {}).update(_rows(known))
     return failures
 
 
-def _rows(known: Object) -> Iterator[tuple[int, Failing]]:
-    """Read what an instance says of one stream; what none of ours can have written is passed over."""
-    for reason in map(inner, _listed(known.get("reasons"))):
-        code, said = integer(reason.get("err_code")), reason.get("description")
-        description = said[:MAX_KEPT_CHARS] if isinstance(said, str) else ""
-        for row in _listed(reason.get("schedules")):
-            if isinstance(row, list) and len(row) == 2 and integer(row[0]) > 0 and integer(row[1]) > 0:
-                yield row[0], Failing(code, description, row[1])
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _rows(known: StreamFailingDocument) -> Iterator[tuple[int, Failing]]:
+    """Return what an instance says of one stream, by sequence."""
+    for reason in known["reasons"]:
+        description = reason["description"][:MAX_KEPT_CHARS]
+        for sequence, since in reason["schedules"]:
+            yield sequence, Failing(reason["err_code"], description, since)
 
 
 def known_of(failures: Failures, stream: str) -> Mapping[int, Failing]:
@@ -223,10 +213,8 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
     holder = _holder(asked, request, known)
     if holder is None or holder == asked.deployment.instance:
         return _known(asked, request, known)
-    answer = await asked.ask(holder, "schedules.get", request.model_dump())
-    if answer is not None and answer.keys() == ScheduleAnswer.__annotations__.keys():
-        return answer
-    return _known(asked, request, known)
+    answer = await asked.ask(holder, "schedules.get", ScheduleAnswer, request.model_dump())
+    return _known(asked, request, known) if answer is None else answer
 
 
 async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:

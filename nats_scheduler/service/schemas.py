@@ -28,6 +28,7 @@ from nats_scheduler.engine.views.figures import Kind, State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
+    Count,
     CountsDocument,
     MisnamedDocument,
     Number,
@@ -85,7 +86,12 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-LATER_KEYS: Mapping[str, Callable[[], object]] = {"unread": lambda: None, "sent": lambda: None, "policies": dict}
+LATER_KEYS: Mapping[str, Callable[[], object]] = {
+    "complete": bool,
+    "policies": dict,
+    "sent": lambda: None,
+    "unread": lambda: None,
+}
 """Keys of documents that older sidecars do not have, and what makes what stands for them."""
 
 MAX_FAULTS = 64
@@ -339,7 +345,7 @@ class FailingReasonDocument(TypedDict):
 class StreamFailingDocument(TypedDict):
     """The schedules of one stream that fail, as far as the instance that answers fires them."""
 
-    total: Number
+    total: Count
     reasons: Rows[FailingReasonDocument]
 
 
