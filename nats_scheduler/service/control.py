@@ -45,7 +45,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
 from nats_scheduler.service.micro import (
     BAD_REQUEST,
@@ -390,8 +390,7 @@ def changing(operation: Operation[R]) -> Handler[R]:
         except TimeoutError:
             raise refusal_of(_unfinished(has_begun=has_begun), request) from None
         answer: ChangeAnswer = {
-            "at": format_rfc3339(deployment.now()),
-            "instance": deployment.instance,
+            **asked.head(),
             "dry_run": request.dry_run,
             **change_document(change, dry_run=request.dry_run),
         }

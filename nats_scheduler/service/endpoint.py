@@ -21,9 +21,10 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import read_object
-from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, Questions, ServiceError
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment, Known
-from nats_scheduler.service.schemas import read_older_answer
+from nats_scheduler.service.schemas import Answer, read_older_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Reused, Turns
 
@@ -61,8 +62,19 @@ class Asked:
 
     @property
     def room(self) -> int:
-        """The longest answer (bytes): what the server takes, less what is around the items of a page."""
-        return self.connection.server.max_payload
+        """The most bytes of all items of an answer: what the server takes, less `FRAME_BYTES`."""
+        return self.connection.server.max_payload - FRAME_BYTES
+
+    def head(self, at: int | None = None) -> Answer:
+        """Return what begins an answer; `at` is its time by the server's clock (ns), None for now."""
+        instant = self.deployment.now() if at is None else at
+        return {"at": format_rfc3339(instant), "instance": self.deployment.instance}
+
+    async def encoded(
+        self, rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int | None = None
+    ) -> list[bytes]:
+        """Encode as many rows, from the first on, as there is `room` for (bytes), between fires."""
+        return await self.turns.run(encode_items(rows, document_of, self.room if room is None else room))
 
     def stream(self, name: str) -> AskedStream:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
@@ -114,7 +126,7 @@ class Endpoint(Generic[R]):
         """Return the subject on which all sidecars answer."""
         return f"{self.prefix}.{self.name}"
 
-    def answering(self, asked: Asked, handle: Handler[R]) -> Answer:
+    def answering(self, asked: Asked, handle: Handler[R]) -> Responder:
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.observe.documents import FindingDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
-    encode_items,
     name_cursor,
     read_name_cursor,
     with_items,
@@ -33,11 +30,9 @@ async def list_instances(asked: Asked, request: InstancesRequest) -> Document:
         raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
     found = sorted((one for one in fleet.instances if one.name > after), key=lambda one: one.name)
     wanted = found[: request.limit]
-    room = asked.room - FRAME_BYTES
-    items = await asked.turns.run(encode_items(wanted, lambda one: instance_document(one, fleet.at), room))
+    items = await asked.encoded(wanted, lambda one: instance_document(one, fleet.at))
     answer = {
-        "at": format_rfc3339(fleet.at),
-        "instance": asked.deployment.instance,
+        **asked.head(fleet.at),
         "cursor": name_cursor(wanted[len(items) - 1].name) if len(items) < len(found) else None,
     }
     return with_items(answer, "instances", items)
@@ -67,8 +62,7 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
     """Return whether this instance is ready, and why not."""
     reasons = asked.deployment.not_ready()
     answer: HealthAnswer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "ready": not reasons,
         "reasons": reasons[:MAX_REASONS],
         "notes": asked.deployment.notes()[:MAX_REASONS],
@@ -86,22 +80,17 @@ T = TypeVar("T")
 async def list_findings(asked: Asked, _request: NoKeys) -> Document:
     """Return what is wrong, worst first, as many findings as fit into an answer."""
     examination = await asked.deployment.examination(asked.turns)
-    report, room = examination.report, asked.room - FRAME_BYTES
+    report, room = examination.report, asked.room
     head = {
-        "at": format_rfc3339(examination.at),
-        "instance": asked.deployment.instance,
+        **asked.head(examination.at),
         "worst": report["worst"],
         "unlisted": _fitting(report["unlisted"], room // 4),
         "counts": report["counts"],
         "unexamined": _fitting(examination.unexamined, room // 4),
     }
     left = room - len(json.dumps(head))
-    items = await asked.turns.run(encode_items(report["findings"], _as_it_is, left))
+    items = await asked.encoded(report["findings"], dict, left)
     return with_items({**head, "omitted": len(report["findings"]) - len(items)}, "findings", items)
-
-
-def _as_it_is(finding: FindingDocument) -> FindingDocument:
-    return finding
 
 
 def _fitting(rows: Sequence[T], room: int) -> Sequence[T]:

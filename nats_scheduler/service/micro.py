@@ -113,7 +113,7 @@ class ServiceError(Exception):
         """What the answer contains beside code and sentence."""
 
 
-Answer = Callable[[bytes], Awaitable[bytes]]
+Responder = Callable[[bytes], Awaitable[bytes]]
 """Answers the body of a request; raises `ServiceError`."""
 
 
@@ -132,8 +132,8 @@ class Served:
     name: str
     subject: str
     places: Places
-    answer: Answer
-    answer_alone: Answer | None = None
+    answer: Responder
+    answer_alone: Responder | None = None
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What discovery shows of it."""
@@ -251,7 +251,7 @@ class MicroService:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def _asked(self, one: Served, answer: Answer, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+    def _asked(self, one: Served, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
         counted, places = self._statistics[one.name], one.places
@@ -267,7 +267,7 @@ class MicroService:
             places.taken += 1
             self._tasks.create_task(self._work(counted, places, answer, reply, body))
 
-    async def _work(self, counted: Statistics, places: Places, answer: Answer, reply: bytes, body: bytes) -> None:
+    async def _work(self, counted: Statistics, places: Places, answer: Responder, reply: bytes, body: bytes) -> None:
         began = self._loop.time()
         try:
             answered = await answer(body)

@@ -7,8 +7,8 @@ Cost: a sample of the counts, about a microsecond for each stream; one request t
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Generator, Iterable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -34,13 +34,11 @@ from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
     Views,
     ask_each,
-    encode_items,
-    shown,
+    not_served,
     with_items,
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
@@ -160,7 +158,7 @@ async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Documen
 def _check_stream(asked: Asked, stream: str | None) -> None:
     if stream is None or stream in asked.deployment.streams() or asked.deployment.activity.is_known(stream):
         return
-    raise ServiceError(NOT_FOUND, f"stream {shown(stream)} is not served: one that streams.list names is expected")
+    raise ServiceError(NOT_FOUND, not_served(stream))
 
 
 async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
@@ -172,13 +170,11 @@ async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
 async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
     """Return the answer; if it would be too long, the oldest minutes are missing."""
     head = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "unanswered": unanswered,
         "bounds_seconds": LATENESS_BUCKETS_SECONDS,
     }
-    newest_first = encode_items(reversed(minutes), minute_document, asked.room - FRAME_BYTES)
-    items = await asked.turns.run(newest_first)
+    items = await asked.encoded(reversed(minutes), minute_document)
     return with_items(head, "minutes", reversed(items))
 
 
@@ -258,15 +254,10 @@ def merged(parts: Iterable[Iterable[RecentFireDocument]]) -> list[RecentFireDocu
 
 async def _recent_answer(asked: Asked, fires: list[RecentFireDocument], unanswered: list[str]) -> Document:
     head = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "unanswered": unanswered,
     }
-    return with_items(head, "fires", await asked.turns.run(encode_items(fires, _same, asked.room - FRAME_BYTES)))
-
-
-def _same(document: RecentFireDocument) -> Mapping[str, Any]:
-    return document
+    return with_items(head, "fires", await asked.encoded(fires, dict))
 
 
 def _identity(fire: RecentFireDocument) -> tuple[str, int]:
@@ -321,15 +312,14 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
         for number, count in enumerate(timeline.counts)
     ]
     head = {
-        "at": format_rfc3339(timeline.now),
-        "instance": deployment.instance,
+        **asked.head(timeline.now),
         "minutes": minutes,
         "complete": timeline.is_complete and None not in views.values(),
     }
-    room = asked.room - FRAME_BYTES - sum(len(str(one)) for one in minutes)
+    room = asked.room - sum(len(str(one)) for one in minutes)
     soonest = [found for one in timeline.soonest if (found := _schedule(asked, views, *one)) is not None]
     soonest.sort(key=_fire_time)
-    return with_items(head, "soonest", await asked.turns.run(encode_items(soonest, lambda one: one, room)))
+    return with_items(head, "soonest", await asked.encoded(soonest, dict, room))
 
 
 def _fire_time(schedule: ScheduleDocument) -> tuple[int, str]:

@@ -16,7 +16,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.endpoint import FRAME_BYTES, Asked, Document, encode_items, shown, with_items
+from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
 from nats_scheduler.service.history import (
     DEFAULT_FAILURES,
     DEFAULT_FIRES,
@@ -101,9 +101,7 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
     served = asked.deployment.streams().get(request.stream)
     if served is None:
-        raise ServiceError(
-            NOT_FOUND, f"stream {shown(request.stream)} is not served: one that streams.list names is expected"
-        )
+        raise ServiceError(NOT_FOUND, not_served(request.stream))
     query = FireQuery(request.subject, request.limit, time_of(request.since), request.target)
     try:
         state = await _stream(asked, request.stream)
@@ -112,11 +110,9 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
         found = await find_fires(asked.connection, asked.api, state, query, rules)
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, str(error)) from None
-    documents = encode_items(found.fires, lambda fire: past_fire_document(found.stream, fire), asked.room - FRAME_BYTES)
-    items = await asked.turns.run(documents)
+    items = await asked.encoded(found.fires, lambda fire: past_fire_document(found.stream, fire))
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "stream": request.stream,
         "schedule": request.subject,
         "searched": found.searched,
@@ -136,10 +132,9 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
         found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, str(error)) from None
-    items = await asked.turns.run(encode_items(found.failures, failure_document, asked.room - FRAME_BYTES))
+    items = await asked.encoded(found.failures, failure_document)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "kept_in": kept_in,
         "complete": found.is_complete and len(items) == len(found.failures),
     }

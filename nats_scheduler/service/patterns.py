@@ -40,7 +40,7 @@ from nats_scheduler.observe.explanations import (
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.endpoint import FRAME_BYTES, Asked, Document, encode_items, shown, with_items
+from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Request
 
@@ -173,8 +173,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
 
 def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str, object]:
     return {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "pattern": pattern,
         "time_zone": zone,
         "after": format_rfc3339(after),
@@ -189,13 +188,13 @@ async def _next(
     work: Generator[None, None, tuple[list[int], bool]],
 ) -> Document:
     fires, ends = await asked.turns.run(work)
-    room, pattern = asked.room - FRAME_BYTES, timetable.pattern
+    room, pattern = asked.room, timetable.pattern
 
     def document(fire: int) -> FireDocument:
         return fire_document(pattern, fire, timetable.delayed_to(fire))
 
     rows, left = await asked.turns.run(excepted_among(timetable, after, fires, room // EXCEPTED_PART // ROW_BYTES))
-    items = await asked.turns.run(encode_items(left, document, room - len(rows) * ROW_BYTES))
+    items = await asked.encoded(left, document, room - len(rows) * ROW_BYTES)
     ends = ends and len(items) == len(fires)
     shown = [excepted_document(row) for row in rows if row[0] < left[len(items) - 1]]
     head = {**_head(asked, pattern.text, zone, after), "ends": ends, "error": None, "excepted": shown}
@@ -259,8 +258,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         reading = read_message(block, subject, now, rules, DIALECTS)
         warnings = warnings_about(block, reading, rules, now)
     answer: CheckAnswer = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         "valid": is_valid(reading),
         **reading_document(reading, now),
         "warnings": warnings,
@@ -274,8 +272,7 @@ async def explain(asked: Asked, request: ExplainRequest) -> Document:
     one_line("pattern", request.pattern)
     one_line("time_zone", request.time_zone or "")
     answer: ExplainAnswer = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         **explanation_document(request.pattern, request.time_zone, now, request.count),
     }
     return answer

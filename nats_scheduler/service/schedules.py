@@ -18,13 +18,10 @@ from nats_scheduler.engine.views.pages import Cursor, Sliced, SubjectPage, read_
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
     ask_each,
-    encode_items,
     name_cursor,
     read_name_cursor,
     shown,
@@ -69,7 +66,7 @@ class Failures:
 async def list_alone(asked: Asked, request: FailingRequest) -> Document:
     """Return the failing schedules that this instance fires, of one stream or of all."""
     deployment = asked.deployment
-    streams, left, room = deployment.streams(), MAX_NAMED, asked.room - FRAME_BYTES
+    streams, left, room = deployment.streams(), MAX_NAMED, asked.room
     found: dict[str, StreamFailingDocument] = {}
     is_complete = True
     for name in sorted(streams):
@@ -84,8 +81,7 @@ async def list_alone(asked: Asked, request: FailingRequest) -> Document:
         left -= len(rows)
         found[name] = document
     answer: FailingAnswer = {
-        "at": format_rfc3339(deployment.now()),
-        "instance": deployment.instance,
+        **asked.head(),
         "complete": is_complete,
         "streams": found,
     }
@@ -146,14 +142,13 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     page = await asked.turns.do(
         known.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
     )
-    mode, room = str(stream.mode), asked.room - FRAME_BYTES
-    items = await asked.turns.run(encode_items(page.schedules, lambda one: schedule_document(name, mode, one), room))
+    mode = str(stream.mode)
+    items = await asked.encoded(page.schedules, lambda one: schedule_document(name, mode, one))
     following = page.following
     if len(items) < len(page.schedules):
         following = Cursor(*soonest_first(page.schedules[len(items) - 1]))
     head = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         "stream": name,
         "mode": mode,
         "read_through": known.read_through,
@@ -196,11 +191,10 @@ async def _messages(
     document_of: Callable[[T], Mapping[str, Any]],
 ) -> Document:
     page = await asked.turns.do(work)
-    items = await asked.turns.run(encode_items(page.messages, document_of, asked.room - FRAME_BYTES))
+    items = await asked.encoded(page.messages, document_of)
     is_last = page.is_last and len(items) == len(page.messages)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         **head,
         "cursor": None if is_last or not items else name_cursor(page.messages[len(items) - 1].subject),
     }
@@ -239,8 +233,7 @@ def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnsw
     holder, flight = _holder(asked, request, known), view.flight(subject)
     is_by_sidecar = listed is None or listed.fired_by is FiredBy.SIDECAR
     return {
-        "at": format_rfc3339(now),
-        "instance": deployment.instance,
+        **asked.head(now),
         "holder": holder,
         "holder_answered": holder == deployment.instance or not is_by_sidecar,
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),

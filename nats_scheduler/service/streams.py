@@ -11,13 +11,10 @@ from nats_scheduler.engine.views.joined_view import JoinedView
 from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
     encode_item,
-    encode_items,
     name_cursor,
     read_name_cursor,
     with_items,
@@ -34,19 +31,18 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     after = read_name_cursor(request.cursor)
     names = [name for name in sorted(deployment.streams()) if name > after]
     failures = await failing_elsewhere(asked, names[: request.limit])
-    left, items = asked.room - FRAME_BYTES, list[bytes]()
+    left, items = asked.room, list[bytes]()
     last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
     for name in names[: request.limit]:
         document = await _described(asked, name, failures, until)
-        item = encode_item(document, asked.room - FRAME_BYTES) if document is not None else b""
+        item = encode_item(document, asked.room) if document is not None else b""
         left -= len(item) + 2
         if left < 0 and items:
             break
         last = name
         items += [item] if item else []
     answer = {
-        "at": format_rfc3339(deployment.now()),
-        "instance": deployment.instance,
+        **asked.head(),
         "unanswered": failures.unanswered,
         "cursor": name_cursor(last) if names and last < names[-1] else None,
     }
@@ -104,10 +100,9 @@ async def list_modes(asked: Asked, request: StreamsRequest) -> Document:
         found = [one for one in await asked.deployment.stream_modes() if one["stream"] > after]
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
-    items = await asked.turns.run(encode_items(found[: request.limit], dict, asked.room - FRAME_BYTES))
+    items = await asked.encoded(found[: request.limit], dict)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "cursor": name_cursor(found[len(items) - 1]["stream"]) if len(items) < len(found) else None,
     }
     return with_items(answer, "streams", items)
