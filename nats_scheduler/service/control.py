@@ -7,6 +7,8 @@ The rules:
 - An operation waits for the server most of the time. It begins in a moment without fires, and some time after the one
   before (`service.turns`), so it delays none.
 - It ends within `CHANGE_LIMIT_SECONDS`. What it has done by then is not known, and it can be asked for again.
+- A body is a text, or base64 for one that is not UTF-8. Headers are a list, because their order and repeated names
+  count.
 
 Cost: three to five requests to the server for each change, and the advisory; about a millisecond of the process. A
 backfill also reads what `fires.list` reads, so one that has to read very much ends at the limit.
@@ -23,7 +25,6 @@ from typing import Annotated, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from nats_scheduler.control import edits, fires
-from nats_scheduler.control import edits as switch
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -56,14 +57,8 @@ from nats_scheduler.service.micro import (
     UNPROCESSABLE,
     ServiceError,
 )
-from nats_scheduler.service.past import as_time
 from nats_scheduler.service.patterns import header
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest
-
-# The requests and answers of the endpoints that change schedules; the rules are those of `service.schemas`.
-#
-# A body is a text, or base64 for one that is not UTF-8. Headers are a list, because their order and repeated names
-# count.
+from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, as_time
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -269,12 +264,12 @@ Operation = Callable[[ScheduleStore, R, Author], Awaitable[Change]]
 async def pause(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
     """Pause a schedule."""
     stream, subject = request.stream, request.subject
-    return await switch.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
+    return await edits.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
 
 
 async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -> Change:
     """Resume a schedule."""
-    return await switch.resume(
+    return await edits.resume(
         store,
         request.stream,
         request.subject,

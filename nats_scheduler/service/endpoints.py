@@ -154,7 +154,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
 )
 
 
-# The endpoints that change schedules; everything else about endpoints is as `service.endpoints` says.
+# -- endpoints that change schedules ---------------------------------------------------------------------------------
 
 
 def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation[R]) -> Endpoint[R]:

@@ -1,6 +1,8 @@
-"""The endpoint about the instances of the account: who is there, and who holds what.
+"""The endpoints about instances: who is there and holds what, whether one is ready, and what is wrong (the doctor).
 
-Cost: two requests to the server for each instance, one for each stream.
+The rule: what is wrong is the doctor's report, as far as this sidecar can examine it by itself.
+Cost: for a list, two requests to the server for each instance, one for each stream; for what is wrong, see
+`doctor.sidecar`: a request within five minutes after an examination costs nothing.
 """
 
 import json
@@ -52,8 +54,6 @@ def instance_document(one: Instance, at: int) -> InstanceDocument:
     }
 
 
-# The endpoint about the health of one instance: any one of them, or the one that is named.
-
 MAX_REASONS = 100
 """Reasons that are listed: one for each stream that is not ready, and there may be thousands of streams."""
 
@@ -69,10 +69,6 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
     }
     return answer
 
-
-# The endpoint about what is wrong: the doctor's report, as far as this sidecar can examine it by itself.
-#
-# Cost: see `doctor.sidecar`; a request within five minutes after an examination costs nothing.
 
 T = TypeVar("T")
 

@@ -1,9 +1,17 @@
-"""The endpoint about the last hour: how many fires were stored in each minute, and how late, by all instances.
+"""The endpoints about now: what fired in each minute of the last hour, what fired last, and what comes due next.
 
-The rule: a fire is counted by the instance that fired it, so the counts of all instances add up.
-What an instance counted is lost with it: a restart loses its hour.
+The rules:
 
-Cost: a sample of the counts, about a microsecond for each stream; one request to each other instance.
+- A fire is counted by the instance that fired it, so the counts of all instances add up. The last fires are those that
+  each instance read back, of all streams together, so that a page can show what fires right now without reading any
+  stream. A restart loses both.
+- Every instance holds all schedules, so the one that answers what comes due asks no other.
+
+Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
+millisecond; one request to each other instance. What comes due takes a visit of each schedule, in slices: about half a
+second for a million (`engine.views.timeline`), and then not for each request (`service.turns`).
+Limit: a busy stream takes the place of others among the last fires. The minutes that come may be some seconds old, and
+`at` says when they were counted; an interval that the server rounds is counted as its pattern says.
 """
 
 import asyncio
@@ -44,8 +52,6 @@ from nats_scheduler.service.endpoint import (
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Request, SubjectFilter
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
-
-# The requests and answers of the endpoints about what happens around now; the rules are those of `service.schemas`.
 
 DEFAULT_RECENT_FIRES = 50
 MAX_RECENT_FIRES_LISTED = 200
@@ -204,13 +210,7 @@ def read_minutes(answer: ActivityAnswer) -> dict[int, Minute] | None:
     return found
 
 
-# The endpoint about the last fires of all schedules: what the instances keep of what they fired.
-#
-# The rule: the stream itself is the history of a schedule (`fires.list`). This is what an instance read back last, of
-# all streams together, so that a page can show what fires right now without reading any stream.
-#
-# Cost: a look at the last `MAX_RECENT_FIRES` fires, about a millisecond; one request to each other instance.
-# Limit: a restart loses it; a busy stream takes the place of others.
+# -- the last fires -------------------------------------------------------------------------------------------------
 
 
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
@@ -276,14 +276,7 @@ def read_fires(answer: RecentFiresAnswer) -> list[RecentFireDocument]:
     return [one for one in answer["fires"] if None not in (time_of(one["stored"]), time_of(one["fire_time"]))]
 
 
-# The endpoint about the next minutes: how many fires come due in each of them, and which schedules fire next.
-#
-# The rule: every instance holds all schedules, so the one that answers asks no other.
-#
-# Cost: a visit of each schedule, in slices: about half a second for a million (`engine.views.timeline`), and then not
-# for each request (`service.turns`). So the minutes may be some seconds old, and `at` says when they were counted; the
-# schedules are as they are now. What the server itself fires is read for it (`service.server_schedules`). Limit: an
-# interval that the server rounds is counted as its pattern says.
+# -- the next minutes -----------------------------------------------------------------------------------------------
 
 MAX_SOONEST = 20
 """Schedules that are named."""

@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
 from nats_scheduler.service.history import (
     DEFAULT_FAILURES,
@@ -29,17 +29,7 @@ from nats_scheduler.service.history import (
     find_fires,
 )
 from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter
-
-# The requests and answers of the endpoints about the past; the rules are those of `service.schemas`.
-
-
-def as_time(text: str | None) -> str | None:
-    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
-    if text is not None and not isinstance(parse_rfc3339(text), int):
-        raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
-    return text
-
+from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter, as_time
 
 Since = Annotated[
     str | None,

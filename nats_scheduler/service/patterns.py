@@ -44,10 +44,6 @@ from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Request
 
-# The requests and answers about patterns and messages that need not be stored: fire times, checks, explanations.
-#
-# The rules are those of `service.schemas`.
-
 DEFAULT_FIRES = 5
 MAX_FIRES = 1_000
 """Fire times in one answer."""

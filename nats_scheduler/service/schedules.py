@@ -1,9 +1,10 @@
-"""The endpoints about schedules: pages of them, of messages that are no valid ones, and one of them.
+"""The endpoints about schedules: pages of them, of messages that are no valid ones, of failing ones, and one of them.
 
 The rule: every instance holds all schedules that sidecars fire of a stream, and reads the others when it is asked
-(`service.server_schedules`), so each answers. What only the holder of a shard knows (what
-is in flight, what the server refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a
-holder did not answer.
+(`service.server_schedules`), so each answers. What only the holder of a shard knows (what is in flight, what the server
+refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a holder did not answer.
+Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
+answer says if these are not all.
 """
 
 import json
@@ -38,14 +39,6 @@ from nats_scheduler.service.schemas import (
     SchedulesRequest,
     StreamFailingDocument,
 )
-
-# The schedules whose fires the server refuses: what one instance knows, and what all holders of a stream know.
-#
-# The rule: an instance knows it of the schedules that it fires, and of no others. So a list asks the other holders,
-# all at once, each within `HOLDER_DEADLINE_SECONDS`, and names those that did not answer.
-#
-# Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
-# answer says if these are not all.
 
 MAX_NAMED = 1_000
 """Failing schedules that an instance names in one answer; the streams of one request share this number."""

@@ -39,6 +39,7 @@ from nats_scheduler.observe.documents import (
     StreamModeDocument,
     UnexaminedDocument,
 )
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 DEFAULT_PAGE_LENGTH = 100
 
@@ -66,6 +67,13 @@ SubjectFilter = Annotated[
 TargetFilter = Annotated[
     str | None, AfterValidator(_subject_filter), Field(description="Only these targets; wildcards are allowed.")
 ]
+
+
+def as_time(text: str | None) -> str | None:
+    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
+    if text is not None and not isinstance(parse_rfc3339(text), int):
+        raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
+    return text
 
 
 T = TypeVar("T")

@@ -1,8 +1,11 @@
-"""The endpoint about the streams that are served: their modes, counts by state, and what fires next.
+"""The endpoints about streams: what is held of those that are served, and who fires those that carry schedules.
 
-Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What is counted of many
-schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What the server itself
-fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
+The rule: who fires a stream is looked up when it is asked, also if no sidecar serves it.
+Cost: for what is held, two visits of each schedule of the streams on the page, in slices: seconds for a million. What
+is counted of many schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What
+the server itself fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most. For who fires, the
+server's list of streams, and up to one request to it for each stream; at most twice a second, however many ask.
+Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s anyway.
 """
 
 import asyncio
@@ -82,14 +85,6 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
         "next": None if following is None else schedule_document(name, stream.mode, following),
         "holders": sorted(asked.deployment.holders(name)),
     }
-
-
-# The endpoint about all streams of the account that carry schedules: who fires them.
-#
-# The rule: they are looked up when it is asked, also those that no sidecar serves; `streams.list` is about what is
-# held. Cost: the server's list of streams, and up to one request to it for each stream; at most twice a second,
-# however many ask. Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s
-# anyway.
 
 
 async def list_modes(asked: Asked, request: StreamsRequest) -> Document:

@@ -4,7 +4,7 @@ The rules: two readers who look at the same thing cause one request. An answer i
 `PAUSE_FACTOR` times as long as the sidecar needed for it: a page is not worth that a sidecar works for it all the time.
 After that a reader waits for the next one, but no longer than `PATIENCE_SECONDS`, and else gets the one before. An
 answer that does not have the form of the schema counts as none: another version, or another program, sent it.
-The page has a connection of its own (`Link`), and is one of the programs for which `service.requester` asks.
+The page has a connection of its own (`Link`), and is one of the programs for which `service.client.ask` asks.
 Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropped first; one connection, and a dial
 every second while there is none.
 """
@@ -21,11 +21,7 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.foreign_json import Object, time_of
 from nats_scheduler.observe.log import logger
-from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
-from nats_scheduler.service.overview import PAUSE_FACTOR
-from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
-from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
-from nats_scheduler.service.requester import (
+from nats_scheduler.service.client import (
     NotConnectedError,
     NothingSubscribesError,
     QuestionError,
@@ -33,6 +29,10 @@ from nats_scheduler.service.requester import (
     UnreadableError,
     ask,
 )
+from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
+from nats_scheduler.service.overview import PAUSE_FACTOR
+from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
     FindingsAnswer,
     HealthAnswer,

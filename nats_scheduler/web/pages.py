@@ -30,7 +30,7 @@ from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
 from nats_scheduler.web.rendering import form_values, query_values, render, templates
 from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
 
-# Which instance fires which of the 64 parts of each stream.
+# -- which instance fires which shards of each stream ----------------------------------------------------------------
 
 SHARDS = 64
 COLUMNS = 32

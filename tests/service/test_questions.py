@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
-from nats_scheduler.service.requester import (
+from nats_scheduler.service.client import (
     NotAnsweredError,
     NotConnectedError,
     NothingSubscribesError,
