@@ -23,8 +23,9 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import AnsweredInstances, ask_for_instances, read_instant
+from nats_scheduler.service.client import AnsweredInstances, ask_for_instances
 from nats_scheduler.service.instances import instance_document
+from nats_scheduler.service.read_back import read_instant
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.settings.load import ResolvedSettings
 

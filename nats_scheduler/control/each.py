@@ -7,9 +7,8 @@ Limit: if the server does not answer `MAX_UNANSWERED` times, the rest is not tri
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from nats_scheduler.control.changes import Change
 from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
@@ -45,16 +44,11 @@ class Each:
         subjects: Sequence[str],
         operation: Callable[[str], Awaitable[Change]],
         notify: Callable[[int], None] = lambda _number: None,
-        goes_on: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`operation` changes the schedule on one subject; `notify` is called with how many are done.
-
-        Once `goes_on` returns False no other one is begun, and those that were not are not in `done`.
-        """
+        """`operation` changes the schedule on one subject; `notify` is called with how many are done."""
         self._subjects = subjects
         self._operation = operation
         self._notify = notify
-        self._goes_on = goes_on
         self._left = iter(subjects)
         self._done = Done()
 
@@ -68,16 +62,11 @@ class Each:
         """What became of those that were tried, in the order of the subjects."""
         return self._done.in_order(self._subjects)
 
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether the server does not answer, so that the rest is not tried."""
-        return self._done.unanswered >= MAX_UNANSWERED
-
     async def work(self) -> None:
         """Change one after the other until none is left; several workers may run at the same time."""
         done = self._done
-        while self._goes_on() and (subject := next(self._left, None)) is not None:
-            if self.is_unanswered:
+        while (subject := next(self._left, None)) is not None:
+            if done.unanswered >= MAX_UNANSWERED:
                 done.failures[subject] = NoAnswerError("it was not tried, because the server does not answer")
                 continue
             try:
@@ -86,21 +75,3 @@ class Each:
                 done.failures[subject] = error
                 done.unanswered += isinstance(error, NoAnswerError | UnknownOutcomeError)
             self._notify(len(done.changes) + len(done.failures))
-
-
-# Work as a generator that yields after each unit, so that a program with a loop can do other things in between.
-#
-# Rule: a unit takes some tens of microseconds, and so does what a caller of `finished` cannot interrupt at all: it is
-# for programs that have nothing else to do.
-
-T = TypeVar("T")
-
-
-def finished(work: Generator[None, None, T]) -> T:
-    """Do all units of a work at once, and return its result."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as done:
-            result: T = done.value
-            return result

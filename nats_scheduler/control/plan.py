@@ -17,7 +17,7 @@ Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import NamedTuple
@@ -137,8 +137,8 @@ def planning(
     prune: bool = False,
     takes_over: bool = False,
     kept: frozenset[str] = frozenset(),
-) -> Generator[None, None, Plan]:
-    """Compare what is declared with what is stored, by subject; yield after each schedule.
+) -> Plan:
+    """Compare what is declared with what is stored, by subject.
 
     `stored` has the last message on each subject that is declared; with an owner, those of all schedules.
     `kept` are subjects that another file declares. `now` is the server's time (ns).
@@ -154,8 +154,7 @@ def planning(
             ended.append(one.subject)
         else:
             unchanged += 1
-        yield
-    unlisted = yield from _unlisted(stored, served, owner, kept.union(one.subject for one in declared))
+    unlisted = _unlisted(stored, served, owner, kept.union(one.subject for one in declared))
     if prune:
         steps += [
             Step(Action.REMOVE, one.subject, one.sequence, one.message.block, one.message.body or b"", one)
@@ -325,7 +324,7 @@ def _values(block: bytes) -> dict[bytes, list[bytes]]:
 
 def _unlisted(
     stored: Mapping[str, StoredMessage], served: Served, owner: str | None, listed: frozenset[str]
-) -> Generator[None, None, list[Current]]:
+) -> list[Current]:
     """Return the schedules with the label of the owner that no file declares."""
     unlisted: list[Current] = []
     if owner is None:
@@ -334,7 +333,6 @@ def _unlisted(
         found = None if subject in listed else read_current(message, served)
         if found is not None and found.owner == owner:
             unlisted.append(found)
-        yield
     return unlisted
 
 

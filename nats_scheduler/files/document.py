@@ -31,8 +31,6 @@ class Document:
     value: Any
     node: Any = field(default=None, repr=False)
     """The same as a node of PyYAML, for the lines; None if it is of no text."""
-    at: Path = ()
-    """Where it is in what it is a part of, such as a request."""
     _values: dict[int, dict[str | int, Any]] = field(default_factory=dict, repr=False, compare=False)
     """The values of each map that was asked for, by the map's id: a map may have thousands of keys, all wrong."""
 
@@ -93,4 +91,4 @@ class Problem(NamedTuple):
 
 def place_in(file: str, document: Document, path: Path) -> Place:
     """Return where a value is, or the nearest one around it."""
-    return Place(file, document.line(path), (*document.at, *path))
+    return Place(file, document.line(path), path)

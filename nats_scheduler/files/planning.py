@@ -2,22 +2,17 @@
 
 Rule: the documents of one stream and one owner are planned together. All problems that streams have with the files are
 returned, each with its place; nothing may be done if there is one.
-How what is stored is read, and how long work is done, is the caller's (`Means`): a program that has nothing else to do
-reads and works at once (`AtOnce`).
-Cost: with `AtOnce` all schedules of a stream are read if its files have an owner, or more than
-`MAX_SUBJECTS_READ_ALONE` subjects; otherwise, and for each subject that has no schedule yet, one request for each
-subject.
+Cost: all schedules of a stream are read if its files have an owner, or more than `MAX_SUBJECTS_READ_ALONE` subjects;
+otherwise, and for each subject that has no schedule yet, one request for each subject.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
 
 from nats_scheduler.control.declared import Declared
-from nats_scheduler.control.each import finished
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.plan import Fault, Plan, planning
 from nats_scheduler.control.port import Served
@@ -30,23 +25,6 @@ MAX_SUBJECTS_READ_ALONE = 64
 """Up to so many subjects of a stream are asked for one by one."""
 
 MAX_READS_AT_ONCE = 64
-
-T = TypeVar("T")
-
-
-class Means(Protocol):
-    """How a plan reads what is stored, and does work that takes long."""
-
-    async def stored(self, stream: str, owner: str | None, subjects: Sequence[str]) -> dict[str, StoredMessage]:
-        """Return the last message on each of these subjects, and with an owner those of all schedules with its label.
-
-        It may return more, and raises as `ScheduleStore` does.
-        """
-        ...
-
-    async def run(self, work: Generator[None, None, T]) -> T:
-        """Do work that yields after each unit of it, and return its result."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +56,19 @@ class _Group:
             yield Problem(file.place(index, fault.header), self.stream, fault.subject, fault.text, fault.code)
 
 
-class AtOnce:
-    """The means of a program that has nothing else to do."""
-
-    def __init__(self, store: ScheduleStore) -> None:
-        self._store = store
-
-    async def stored(self, stream: str, owner: str | None, subjects: Sequence[str]) -> dict[str, StoredMessage]:
-        """Return the last message on each of these subjects, and with an owner all schedules of the stream."""
-        stored: dict[str, StoredMessage] = {}
-        if owner is not None or len(subjects) > MAX_SUBJECTS_READ_ALONE:
-            stored = {message.subject: message async for message in self._store.schedules(stream, ">")}
-        missing = [subject for subject in subjects if subject not in stored]
-        for start in range(0, len(missing), MAX_READS_AT_ONCE):
-            stored |= await last_messages(self._store, stream, missing[start : start + MAX_READS_AT_ONCE])
-        return stored
-
-    async def run(self, work: Generator[None, None, T]) -> T:
-        """Do all of it."""
-        return finished(work)
-
-
-async def last_messages(store: ScheduleStore, stream: str, subjects: Sequence[str]) -> dict[str, StoredMessage]:
-    """Return the last message on each of a few subjects, with as many requests at the same time."""
-    found = await asyncio.gather(*(store.last(stream, subject) for subject in subjects))
-    return {message.subject: message for message in found if message is not None}
+async def _stored(
+    store: ScheduleStore, stream: str, owner: str | None, subjects: Sequence[str]
+) -> dict[str, StoredMessage]:
+    """Return the last message on each of these subjects, and with an owner all schedules of the stream."""
+    stored: dict[str, StoredMessage] = {}
+    if owner is not None or len(subjects) > MAX_SUBJECTS_READ_ALONE:
+        stored = {message.subject: message async for message in store.schedules(stream, ">")}
+    missing = [subject for subject in subjects if subject not in stored]
+    for start in range(0, len(missing), MAX_READS_AT_ONCE):
+        some = missing[start : start + MAX_READS_AT_ONCE]
+        found = await asyncio.gather(*(store.last(stream, subject) for subject in some))
+        stored |= {message.subject: message for message in found if message is not None}
+    return stored
 
 
 def with_owner(files: Sequence[StreamFile], owner: str | None, *, prune: bool) -> list[StreamFile]:
@@ -119,14 +85,12 @@ async def plan_files(
     *,
     prune: bool = False,
     takes_over: bool = False,
-    means: Means | None = None,
 ) -> tuple[list[StreamPlan], list[Problem]]:
     """Return what has to be done in each stream, and what is wrong.
 
     With `prune`, schedules with the owner's label that are in no file are removed; with `takes_over`, those with the
-    label of another owner are changed too. `means` are those of `AtOnce` unless others are given.
+    label of another owner are changed too.
     """
-    means = means or AtOnce(store)
     groups = _grouped(files)
     plans: list[StreamPlan] = []
     problems: list[Problem] = []
@@ -138,9 +102,9 @@ async def plan_files(
             continue
         others = [other for other in groups if other.stream == group.stream and other is not group]
         declared = group.declared
-        work = planning(
+        plan = planning(
             declared,
-            await means.stored(group.stream, group.owner, [one.subject for one in declared]),
+            await _stored(store, group.stream, group.owner, [one.subject for one in declared]),
             served,
             now=store.now(),
             owner=group.owner,
@@ -148,7 +112,6 @@ async def plan_files(
             takes_over=takes_over,
             kept=frozenset(one.subject for other in others for one in other.declared),
         )
-        plan = await means.run(work)
         problems += group.problems(plan.faults)
         plans.append(StreamPlan(served, group.owner, plan))
     return plans, problems

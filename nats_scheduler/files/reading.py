@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 import re
 from base64 import b64decode
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -27,7 +27,6 @@ from nats_scheduler.control.declared import (
     policy_key,
     reserved_names,
 )
-from nats_scheduler.control.each import finished
 from nats_scheduler.files.document import MAX_DEPTH, Document, Path, Place, Problem, TextError, place_in
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
@@ -109,32 +108,12 @@ def read_files(texts: Sequence[tuple[str, bytes]]) -> tuple[list[StreamFile], li
         if not documents:
             problems.append(Problem(Place(name, None), "", "", "is empty: expected stream and schedules"))
         for document in documents:
-            one, wrong = finished(_reading(name, document))
+            reading = _Reading(name, document)
+            one = reading.stream_file()
             found += [] if one is None else [one]
-            problems += sorted(wrong, key=lambda problem: problem.place.line or 0)
+            problems += sorted(reading.problems, key=lambda problem: problem.place.line or 0)
     problems += _declared_twice(found)
     return found, problems
-
-
-def values_reading(values: Sequence[Any], key: str) -> Generator[None, None, tuple[list[StreamFile], list[Problem]]]:
-    """Read documents that are the values of a key, as `read_files` reads files; yield after each schedule."""
-    found: list[StreamFile] = []
-    problems: list[Problem] = []
-    for number, value in enumerate(values):
-        one, wrong = yield from _reading("", Document(value, at=(key, number)))
-        found += [] if one is None else [one]
-        problems += wrong
-        yield
-    for problem in _declared_twice(found):
-        problems.append(problem)
-        yield
-    return found, problems
-
-
-def _reading(file: str, document: Document) -> Generator[None, None, tuple[StreamFile | None, list[Problem]]]:
-    reading = _Reading(file, document)
-    found = yield from reading.stream_file()
-    return found, reading.problems
 
 
 class _Reading:
@@ -145,8 +124,8 @@ class _Reading:
         self._document = document
         self.problems: list[Problem] = []
 
-    def stream_file(self) -> Generator[None, None, StreamFile | None]:
-        """Return what the document declares, None if it has problems; yield after each schedule."""
+    def stream_file(self) -> StreamFile | None:
+        """Return what the document declares, None if it has problems."""
         if not isinstance(self._document.value, dict):
             self._add((), f"a document: expected {_EXPECTED['a document']}")
             return None
@@ -162,7 +141,6 @@ class _Reading:
         for index, one in enumerate(schedules):
             found = self._declared(one, ("schedules", index), dialect)
             declared += [] if found is None else [found]
-            yield
         if whole is None or self.problems:
             return None
         return StreamFile(self._file, whole.stream, whole.owner, tuple(declared), self._document)

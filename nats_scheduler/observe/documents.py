@@ -8,7 +8,7 @@ Cost: some microseconds for each schedule.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typing_extensions import TypedDict
 
@@ -30,6 +30,28 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 if TYPE_CHECKING:  # it imports what reads files, which `next` and `explain` do not need
     from nats_scheduler.files.planning import StreamPlan
+T = TypeVar("T")
+
+
+class Within:
+    """Limits a value where a document is read: what pydantic is asked for, without an import of it."""
+
+    def __init__(self, **limits: Any) -> None:
+        self._limits = limits
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Return the schema with the limits."""
+        return {**handler(source), **self._limits}
+
+
+Rows = Annotated[list[T], Within(fail_fast=True)]
+"""A list of a document: reading it ends at the first item of another form, so that it does not take long to refuse."""
+
+Number = Annotated[int, Within(ge=-(1 << 63), lt=1 << 64)]
+"""A number as a server has it, of 64 bits: JSON has others, and not everything can be done with them."""
+
+Count = Annotated[int, Within(ge=0, lt=1 << 63)]
+"""A number that is added up and drawn."""
 
 
 class FireDocument(TypedDict):
@@ -38,7 +60,7 @@ class FireDocument(TypedDict):
     utc: str
     local: str
     """In the time zone of the schedule."""
-    nanoseconds: int
+    nanoseconds: Number
     """Since the Unix epoch."""
     sent: str | None
     """When it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
@@ -66,9 +88,9 @@ class DefinitionDocument(TypedDict):
 class ErrorDocument(TypedDict):
     """Why the server refuses, or would refuse: its own error, and the header that is wrong."""
 
-    code: int
+    code: Number
     """The HTTP-like status."""
-    err_code: int
+    err_code: Number
     description: str
     header: str
     value: str
@@ -78,7 +100,7 @@ class ErrorDocument(TypedDict):
 class FailingDocument(TypedDict):
     """Why the server refuses the fires of a schedule, and since when."""
 
-    err_code: int
+    err_code: Number
     description: str
     since: str
 
@@ -95,7 +117,7 @@ class StoredDocument(TypedDict):
 
     stream: str
     subject: str
-    sequence: int
+    sequence: Number
     stored: str
 
 
@@ -131,15 +153,15 @@ class PastFireDocument(TypedDict):
     stream: str
     """The stream that holds it: another one than that of its schedule if the schedule has an `X-Target`."""
     schedule: str
-    schedule_sequence: int | None
+    schedule_sequence: Number | None
     """Null if the server fired it."""
     target: str
-    sequence: int
+    sequence: Number
     """Its own."""
     fire_time: str | None
     """Null if it is unknown."""
     stored: str
-    lateness_nanoseconds: int | None
+    lateness_nanoseconds: Number | None
     next_fire: str | None
     """Null if it was the last fire."""
     fired_by: str
@@ -152,11 +174,11 @@ class RecentFireDocument(TypedDict):
     stream: str
     schedule: str
     target: str
-    sequence: int
+    sequence: Number
     """Of the generated message."""
     fire_time: str
     stored: str
-    lateness_nanoseconds: int
+    lateness_nanoseconds: Number
     overdue: bool
     """Whether it was due before the instance could fire it, so that its lateness says nothing."""
 
@@ -166,7 +188,7 @@ class FailureDocument(TypedDict):
 
     kind: str
     stored: str
-    sequence: int
+    sequence: Number
     """In the stream that keeps advisories."""
     stream: str
     schedule: str | None
@@ -195,15 +217,15 @@ class MisnamedHeaderDocument(TypedDict):
 class MisnamedDocument(StoredDocument):
     """A message with such headers."""
 
-    headers: list[MisnamedHeaderDocument]
+    headers: Rows[MisnamedHeaderDocument]
 
 
 class CountsDocument(TypedDict):
     """How many schedules there are, by state and by kind; what there is none of is not named."""
 
-    total: int
-    states: dict[str, int]
-    kinds: dict[str, int]
+    total: Number
+    states: dict[str, Number]
+    kinds: dict[str, Number]
 
 
 class CheckedScheduleDocument(DefinitionDocument):
@@ -217,7 +239,7 @@ class GeneratedDocument(TypedDict):
     """The schedule that a fire came from."""
 
     schedule: str
-    sequence: int
+    sequence: Number
 
 
 class CheckedDocument(TypedDict):
@@ -407,18 +429,18 @@ class ChangeDocument(TypedDict):
     stream: str
     subject: str
     """Of the schedule."""
-    sequence_before: int | None
+    sequence_before: Number | None
     """Of the schedule message before; null if there was none."""
-    sequence: int | None
+    sequence: Number | None
     """Of the schedule message now; null if there is none."""
     changed: str | None
     """When it was done, by the server's clock; null if nothing was done."""
     author: str
     """As the requester names it: nothing vouches for it."""
     reason: str
-    fires: list[str]
+    fires: Rows[str]
     """The fire times of the fires that were stored."""
-    notes: list[str]
+    notes: Rows[str]
     """What the requester should know of it, one sentence each."""
 
 
@@ -463,7 +485,7 @@ class UnlistedDocument(TypedDict):
 
     code: str
     stream: str | None
-    number: int
+    number: Number
 
 
 class UnexaminedDocument(TypedDict):
@@ -479,16 +501,14 @@ class ReportDocument(TypedDict):
 
     worst: str | None
     """The severity of the worst finding; null if nothing was found."""
-    findings: list[FindingDocument]
-    unlisted: list[UnlistedDocument]
+    findings: Rows[FindingDocument]
+    unlisted: Rows[UnlistedDocument]
     """Findings beyond ten of one code on one stream."""
-    counts: dict[str, int]
+    counts: dict[str, Number]
     """How many findings have each severity, those that are not listed too."""
 
 
-# What applying files would do, as JSON objects: one vocabulary for the commands and for the micro service.
-#
-# Rule: values are whole; what is no UTF-8 is shown as the caller wants it.
+# What applying files would do, as JSON objects.
 
 
 class PlanDocument(TypedDict):
@@ -496,11 +516,11 @@ class PlanDocument(TypedDict):
 
     stream: str
     owner: str | None
-    unchanged: int
+    unchanged: Number
     """Schedules that say the same already."""
-    ended: list[str]
+    ended: Rows[str]
     """The subjects of schedules that are not added because their time has passed."""
-    unlisted: int
+    unlisted: Number
     """Schedules of the owner that are in no document, and stay because nothing is pruned."""
 
 
@@ -509,9 +529,9 @@ class DifferenceDocument(TypedDict):
 
     name: str
     """A header, `body` or `paused`."""
-    old: list[str]
+    old: Rows[str]
     """The values before; empty if there is none."""
-    new: list[str]
+    new: Rows[str]
 
 
 class StepDocument(TypedDict):
@@ -520,8 +540,8 @@ class StepDocument(TypedDict):
     stream: str
     subject: str
     action: Action
-    differences: list[DifferenceDocument]
-    notes: list[str]
+    differences: Rows[DifferenceDocument]
+    notes: Rows[str]
 
 
 def plan_document(one: "StreamPlan") -> PlanDocument:
@@ -536,14 +556,14 @@ def plan_document(one: "StreamPlan") -> PlanDocument:
     }
 
 
-def step_document(stream: str, step: Step, shown: Callable[[bytes], str] = decoded) -> StepDocument:
-    """Describe a step; `shown` returns a value as text, and by default bytes that are not UTF-8 as `\\udcXX`."""
+def step_document(stream: str, step: Step) -> StepDocument:
+    """Describe a step; bytes that are not UTF-8 are shown as `\\udcXX`."""
     return {
         "stream": stream,
         "subject": step.subject,
         "action": step.action,
         "differences": [
-            {"name": one.name, "old": list(map(shown, one.old)), "new": list(map(shown, one.new))}
+            {"name": one.name, "old": list(map(decoded, one.old)), "new": list(map(decoded, one.new))}
             for one in step.differences
         ],
         "notes": list(step.notes),

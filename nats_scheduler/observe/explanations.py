@@ -22,6 +22,8 @@ from nats_scheduler.observe.documents import (
     CheckedDocument,
     ErrorDocument,
     FireDocument,
+    Number,
+    Rows,
     checked_document,
     error_document,
     fire_document,
@@ -37,7 +39,7 @@ class MarkedFireDocument(FireDocument):
 
     clock_change: str | None
     """`moved`, `first_of_two` or `second_of_two`."""
-    clock_shift_seconds: int | None
+    clock_shift_seconds: Number | None
     """By how much the clock goes forward at that change; negative if it goes back."""
 
 
@@ -69,8 +71,8 @@ class ExplanationDocument(TypedDict):
     words: str | None
     after: str
     """When the schedule would be stored."""
-    fires: list[MarkedFireDocument]
-    skipped: list[SkippedDocument]
+    fires: Rows[MarkedFireDocument]
+    skipped: Rows[SkippedDocument]
     """What is skipped before the last of the fires."""
     ends: bool
     """Whether nothing fires after those."""

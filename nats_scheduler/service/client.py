@@ -1,13 +1,15 @@
-"""Ask a running sidecar, for a command that would else read what is stored itself.
+"""Ask a running sidecar: one question for any program (`ask`), and what a command would else read itself.
 
-The rules: what comes back is what reading would give, so that a command prints the same. If anything is missing (no
-sidecar answers, it refuses, another version answers something else, an item was shortened, the user may not ask), the
-answer is None and the command reads. An answer counts only if it comes from an instance of the registry that the
-command reads: another JetStream domain of the account may have sidecars, and streams of the same names.
-A sidecar that lists schedules has to have read what was stored when the command began, so that one that was just
-published is listed.
+The rules for commands (`ServiceClient`):
 
-After a request that was not answered in time nothing is asked any more: a command waits for that only once.
+- What comes back is what reading would give, so that a command prints the same. If anything is missing (no sidecar
+  answers, it refuses, another version answers something else, an item was shortened, the user may not ask), the answer
+  is None and the command reads.
+- An answer counts only if it comes from an instance of the registry that the command reads: another JetStream domain of
+  the account may have sidecars, and streams of the same names.
+- A sidecar that lists schedules has to have read what was stored when the command began, so that one that was just
+  published is listed.
+- After a request that was not answered in time nothing is asked any more: a command waits for that only once.
 
 Cost: a request for each question, one for each 1,000 schedules, and one for each instance that answers.
 Limit: each page visits all schedules, so more than `MAX_PAGES` of them cost more than reading the stream.
@@ -17,32 +19,35 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
-
-from nats_scheduler.engine.events import Ending, HeadersMisnamed
-from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
-from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, FiredBy, ListedSchedule, Query
+from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import (
+    ConnectionLostError,
+    JetStreamError,
+    NoAnswerError,
+    NoJetStreamError,
+    NotPermittedError,
+    UnsendableError,
+)
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.fires import PastFire
-from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
-from nats_scheduler.message.reading import Misnamed
-from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, StreamModeDocument
-from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
-from nats_scheduler.service.history import FailureQuery, FireQuery, FoundFailures, FoundFires, KeptFailure
-from nats_scheduler.service.micro import is_inbox
+from nats_scheduler.service.history import FailureQuery, FireQuery, FoundFailures, FoundFires
+from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.read_back import (
+    read_instant,
+    read_kept_failure,
+    read_misnamed,
+    read_past_fire,
+    read_rejected,
+    read_schedule,
+)
 from nats_scheduler.service.schemas import (
     InstanceDocument,
     InstancesAnswer,
@@ -50,123 +55,71 @@ from nats_scheduler.service.schemas import (
     RejectedAnswer,
     SchedulesAnswer,
     StreamModesAnswer,
+    read_answer,
 )
 
-# Read the documents of an answer back into what they were made of.
-#
-# The rule: what is read back is equal to what the sidecar described, so that a command prints the same, whether it
-# asked or read. Each function raises `ValueError`, `KeyError` or `TypeError` for a document that no sidecar of this
-# version writes.
+
+class QuestionError(Exception):
+    """A request has no answer; the text is a sentence for people."""
 
 
-def read_schedule(document: Any) -> ListedSchedule:
-    """Read a document of a schedule."""
-    pattern, ends = _pattern(document), document["ends"]
-    policies = _policies(document, pattern)
-    terms, pattern = _terms(document, policies), with_policies(pattern, policies)
-    failing, fire = document["failing"], document["next_fire"]
-    return ListedSchedule(
-        document["subject"],
-        document["sequence"],
-        read_instant(document["stored"]),
-        pattern,
-        terms,
-        None if fire is None else int(fire["nanoseconds"]),
-        State(document["state"]),
-        FiredBy(document["fired_by"]),
-        None if ends is None else read_instant(ends["utc"]),
-        None if ends is None else Ending[str(ends["reason"]).upper()],
-        None
-        if failing is None
-        else Failing(failing["err_code"], failing["description"], read_instant(failing["since"])),
-    )
+class NotConnectedError(QuestionError):
+    """There is no connection to NATS."""
 
 
-def read_rejected(document: Any) -> Rejected:
-    """Read a document of a rejected schedule."""
-    error = document["error"]
-    codes = error["err_code"], error["description"], error["header"], error["value"], error["reason"], error["code"]
-    return Rejected(
-        document["subject"],
-        document["sequence"],
-        Rejection(*codes),
-        read_instant(document["stored"]),
-        _dialect(document),
-        document["pattern"] or "",
-        document["target"] or "",
-    )
+class NothingSubscribesError(QuestionError):
+    """Nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
 
 
-def read_misnamed(document: Any) -> HeadersMisnamed:
-    """Read a document of a message with misnamed headers."""
-    headers = tuple(Misnamed(one["header"], one["reason"]) for one in document["headers"])
-    return HeadersMisnamed(document["subject"], document["sequence"], read_instant(document["stored"]), headers)
+class NotAnsweredError(QuestionError):
+    """No answer came in time."""
 
 
-def read_past_fire(document: PastFireDocument) -> PastFire:
-    """Read a document of a fire that is stored."""
-    fire_time, next_fire = document["fire_time"], document["next_fire"]
-    return PastFire(
-        document["schedule"],
-        document["schedule_sequence"],
-        document["target"],
-        document["sequence"],
-        None if fire_time is None else read_instant(fire_time),
-        read_instant(document["stored"]),
-        None if next_fire is None else read_instant(next_fire),
-        document["fired_by"] == "server",
-        was_requested=document["fired_by"] == "request",
-    )
+class RefusedError(QuestionError):
+    """A sidecar answered with an error of the micro service, or the request cannot be sent."""
+
+    def __init__(self, code: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
-def read_kept_failure(document: FailureDocument) -> KeptFailure:
-    """Read a document of what went wrong."""
-    return KeptFailure(
-        document["kind"],
-        document["sequence"],
-        read_instant(document["stored"]),
-        document["stream"],
-        document["schedule"],
-        document["advisory"],
-    )
+class UnreadableError(QuestionError):
+    """The answer has another form: a sidecar of another version, or another program, sent it."""
+
+    def __init__(self, sentence: str = "the sidecar answers in a form that this version cannot read") -> None:
+        super().__init__(sentence)
 
 
-def _pattern(document: Any) -> Pattern:
-    syntax = syntax_of(document["policies"]) if _dialect(document) is PORTABLE else None
-    pattern = parse_pattern(document["pattern"], document["time_zone"], syntax)
-    if pattern is None or isinstance(pattern, InvalidPattern | InvalidTimeZone):
-        raise ValueError(f"pattern of {document['pattern']!r}")
-    return pattern
+async def ask(
+    connection: Connection, endpoint: str, request: Mapping[str, object], seconds: float, user: str = "this user"
+) -> Object:
+    """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `QuestionError`.
+
+    No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing.
+    """
+    try:
+        reply = await connection.request(f"{SUBJECTS}.{endpoint}", json.dumps(request).encode(), deadline=seconds)
+    except NoJetStreamError:
+        raise NothingSubscribesError("nothing subscribes to its requests") from None
+    except NoAnswerError:
+        raise NotAnsweredError(f"no sidecar answered within {seconds:.0f} s") from None
+    except NotPermittedError:
+        raise RefusedError(FORBIDDEN, f"{user} may not publish to {SUBJECTS}.{endpoint}") from None
+    except ConnectionLostError as error:
+        raise NotConnectedError(str(error)) from None
+    except UnsendableError:
+        raise RefusedError(BAD_REQUEST, "the request is too long for the server") from None
+    except JetStreamError as error:
+        raise NotAnsweredError(str(error)) from None
+    if reply.block:
+        raise RefusedError(*error_of(reply.block))
+    answer = read_object(reply.body)
+    if answer is None:
+        raise UnreadableError("something answers in place of a sidecar, with what is no JSON object")
+    return answer
 
 
-def _policies(document: Any, pattern: Pattern) -> Policies:
-    dialect = _dialect(document)
-    fields = {dialect.schedule + b"-" + name.encode(): value for name, value in document["policies"].items()}
-    if document["fired_by"] != FiredBy.SIDECAR:
-        return ignored_policies(fields, dialect)
-    policies = read_policies(fields, dialect, pattern)
-    if isinstance(policies, Rejection):
-        raise ValueError(str(policies))
-    return policies
-
-
-def _terms(document: Any, policies: Policies) -> Terms:
-    is_rolled_up = document["rollup"] is not None
-    texts = document["target"], document["source"], document["ttl"] or ""
-    return Terms(_dialect(document), *texts, is_rolled_up, policies)
-
-
-def _dialect(document: Any) -> Dialect:
-    return {one.name: one for one in DIALECTS}[document["dialect"]]
-
-
-def read_instant(text: str) -> int:
-    """Read a time, in nanoseconds since the Unix epoch."""
-    instant = parse_rfc3339(text)
-    if not isinstance(instant, int):
-        raise ValueError(f"time of {text!r}")
-    return instant
-
+# -- for commands ------------------------------------------------------------------------------------------------
 
 ANSWER_SECONDS = 5.0
 """Longest wait for one answer."""
@@ -180,10 +133,6 @@ CATCH_UP_WAIT_SECONDS = 0.05
 
 T = TypeVar("T")
 A = TypeVar("A")
-
-
-class UnexpectedAnswerError(ValueError):
-    """The answer is an error, or not what this version can read."""
 
 
 class ServiceClient:
@@ -201,24 +150,21 @@ class ServiceClient:
         """Return what was asked for and read back; None if there is no answer, or it cannot be read."""
         try:
             return await asking
-        except (JetStreamError, ValueError, LookupError):
+        except (QuestionError, JetStreamError, ValueError, LookupError):
             return None
 
     async def answer(self, endpoint: str, request: Mapping[str, object], answer: type[A]) -> A:
-        """Return an answer of this type; raises `UnexpectedAnswerError` for another one, and `JetStreamError`."""
+        """Return an answer of this type; raises `QuestionError`, or `JetStreamError` if the registry cannot be read."""
         if self._is_silent:
-            raise UnexpectedAnswerError(f"{endpoint}: no sidecar answers")
+            raise NotAnsweredError(f"{endpoint}: no sidecar answers")
         try:
-            body = json.dumps(request).encode()
-            reply = await self._connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=ANSWER_SECONDS)
-        except NoAnswerError:
+            given = await ask(self._connection, endpoint, request, ANSWER_SECONDS)
+        except NotAnsweredError:
             self._is_silent = True
             raise
-        given = None if reply.block else read_object(reply.body)
-        if given is None or given.get("unanswered") or _is_shortened(given):
-            raise UnexpectedAnswerError(f"{endpoint}: an error, or a part of the answer")
-        model: Any = answer
-        read: A = _adapter(model).validate_python(given, strict=True)
+        read = read_answer(answer, given)
+        if read is None or given.get("unanswered") or _is_shortened(given):
+            raise UnreadableError(f"{endpoint}: another form, or a part of the answer")
         await self._check_instance(given["instance"])
         return read
 
@@ -238,7 +184,7 @@ class ServiceClient:
             cursor = page["cursor"]
             if cursor is None:
                 return page, items
-        raise UnexpectedAnswerError(f"{endpoint}: more than {MAX_PAGES} pages")
+        raise UnreadableError(f"{endpoint}: more than {MAX_PAGES} pages")
 
     async def _page(self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int) -> Any:
         for _ in range(MAX_CATCH_UP_ATTEMPTS):
@@ -246,19 +192,14 @@ class ServiceClient:
             if page.get("read_through", through) >= through:
                 return page
             await asyncio.sleep(CATCH_UP_WAIT_SECONDS)
-        raise UnexpectedAnswerError(f"{endpoint}: sequence {through} is not read")
+        raise UnreadableError(f"{endpoint}: sequence {through} is not read")
 
     async def _check_instance(self, instance: str) -> None:
         if instance in self._ours:
             return
         if not await self._is_ours(instance):
-            raise UnexpectedAnswerError(f"{instance} is an instance of another registry")
+            raise UnreadableError(f"{instance} is an instance of another registry")
         self._ours.add(instance)
-
-
-@cache
-def _adapter(answer: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(answer)
 
 
 def _is_shortened(answer: Object) -> bool:
@@ -318,7 +259,7 @@ async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) ->
     async def read() -> FoundFires:
         answer = await client.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
-            raise UnexpectedAnswerError("not all fires")
+            raise UnreadableError("not all fires")
         oldest = None if answer["oldest_read"] is None else read_instant(answer["oldest_read"])
         fires = answer["fires"]
         searched_in = fires[0]["stream"] if fires else stream
@@ -334,7 +275,7 @@ async def ask_for_failures(client: ServiceClient, kept_in: str, query: FailureQu
     async def read() -> FoundFailures:
         answer = await client.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
         if not answer["complete"] or answer["kept_in"] != kept_in:
-            raise UnexpectedAnswerError("not all failures, or those of another stream")
+            raise UnreadableError("not all failures, or those of another stream")
         return FoundFailures([*map(read_kept_failure, answer["failures"])])
 
     return await client.found(read())

@@ -7,6 +7,8 @@ The rules:
 - An operation waits for the server most of the time. It begins in a moment without fires, and some time after the one
   before (`service.turns`), so it delays none.
 - It ends within `CHANGE_LIMIT_SECONDS`. What it has done by then is not known, and it can be asked for again.
+- A body is a text, or base64 for one that is not UTF-8. Headers are a list, because their order and repeated names
+  count.
 
 Cost: three to five requests to the server for each change, and the advisory; about a millisecond of the process. A
 backfill also reads what `fires.list` reads, so one that has to read very much ends at the limit.
@@ -23,7 +25,6 @@ from typing import Annotated, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from nats_scheduler.control import edits, fires
-from nats_scheduler.control import edits as switch
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -45,7 +46,7 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
 from nats_scheduler.service.micro import (
     BAD_REQUEST,
@@ -56,14 +57,8 @@ from nats_scheduler.service.micro import (
     UNPROCESSABLE,
     ServiceError,
 )
-from nats_scheduler.service.past import as_time
 from nats_scheduler.service.patterns import header
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest
-
-# The requests and answers of the endpoints that change schedules; the rules are those of `service.schemas`.
-#
-# A body is a text, or base64 for one that is not UTF-8. Headers are a list, because their order and repeated names
-# count.
+from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, as_time
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -80,8 +75,8 @@ HeaderPair = Annotated[list[str], Field(min_length=2, max_length=2)]
 """A name and a value."""
 
 
-class SignedRequest(Request):
-    """A request that says who asks for a change, and why."""
+class ChangeRequest(ScheduleRequest):
+    """A request that changes one schedule, and says who asks for it, and why."""
 
     author: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Who asks for it, at most 256 characters: kept with it.")
@@ -89,10 +84,6 @@ class SignedRequest(Request):
     reason: Annotated[
         str, Field(max_length=MAX_AUTHOR_CHARS, description="Why, at most 256 characters: kept with it.")
     ] = ""
-
-
-class ChangeRequest(SignedRequest, ScheduleRequest):
-    """A request that changes one schedule."""
 
     dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
 
@@ -273,12 +264,12 @@ Operation = Callable[[ScheduleStore, R, Author], Awaitable[Change]]
 async def pause(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
     """Pause a schedule."""
     stream, subject = request.stream, request.subject
-    return await switch.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
+    return await edits.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
 
 
 async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -> Change:
     """Resume a schedule."""
-    return await switch.resume(
+    return await edits.resume(
         store,
         request.stream,
         request.subject,
@@ -392,10 +383,9 @@ def changing(operation: Operation[R]) -> Handler[R]:
         except ScheduleError as error:
             raise refusal_of(error, request) from None
         except TimeoutError:
-            raise refusal_of(unfinished(has_begun=has_begun), request) from None
+            raise refusal_of(_unfinished(has_begun=has_begun), request) from None
         answer: ChangeAnswer = {
-            "at": format_rfc3339(deployment.now()),
-            "instance": deployment.instance,
+            **asked.head(),
             "dry_run": request.dry_run,
             **change_document(change, dry_run=request.dry_run),
         }
@@ -409,15 +399,11 @@ def _check_place(asked: Asked, request: ChangeRequest) -> None:
     if request.stream not in asked.deployment.streams():
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     if is_api_subject(request.subject):
-        raise ServiceError(FORBIDDEN, a_request(request.subject))
+        sentence = f"subject {shown(request.subject)}: what is published there is a request to the server"
+        raise ServiceError(FORBIDDEN, sentence)
 
 
-def a_request(subject: str) -> str:
-    """Return why nothing is published on a subject of the server's API."""
-    return f"subject {shown(subject)}: what is published there is a request to the server"
-
-
-def unfinished(*, has_begun: bool) -> ScheduleError:
+def _unfinished(*, has_begun: bool) -> ScheduleError:
     """Return the error of a change that was not finished within the limit."""
     if has_begun:
         return UnknownOutcomeError(f"not finished within {CHANGE_LIMIT_SECONDS:.0f} s: it may be done or not")

@@ -19,9 +19,11 @@ from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Answer, Questions, ServiceError
+from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment, Known
+from nats_scheduler.service.schemas import Answer, read_older_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Reused, Turns
 
@@ -35,6 +37,7 @@ MAX_SHOWN_CHARS = 100
 """How much of a wrong value an error shows."""
 
 R = TypeVar("R", bound=BaseModel)
+T = TypeVar("T")
 
 Views = Mapping[str, EngineView | JoinedView | None]
 """What is known of some streams; None of one that is not read to its end."""
@@ -58,8 +61,19 @@ class Asked:
 
     @property
     def room(self) -> int:
-        """The longest answer (bytes): what the server takes, less what is around the items of a page."""
-        return self.connection.server.max_payload
+        """The most bytes of all items of an answer: what the server takes, less `FRAME_BYTES`."""
+        return self.connection.server.max_payload - FRAME_BYTES
+
+    def head(self, at: int | None = None) -> Answer:
+        """Return what begins an answer; `at` is its time by the server's clock (ns), None for now."""
+        instant = self.deployment.now() if at is None else at
+        return {"at": format_rfc3339(instant), "instance": self.deployment.instance}
+
+    async def encoded(
+        self, rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int | None = None
+    ) -> list[bytes]:
+        """Encode as many rows, from the first on, as there is `room` for (bytes), between fires."""
+        return await self.turns.run(encode_items(rows, document_of, self.room if room is None else room))
 
     def stream(self, name: str) -> AskedStream:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
@@ -77,10 +91,11 @@ class Asked:
         """
         return await self.stream(name).known(within)
 
-    async def ask(self, instance: str, endpoint: str, request: Mapping[str, object]) -> Object | None:
-        """Return what another instance answers, None if it does not answer with an object in time."""
+    async def ask(self, instance: str, endpoint: str, form: type[T], request: Mapping[str, object]) -> T | None:
+        """Return what another instance answers, None if it does not answer in this form and in time."""
         questions = self.connection.one(Questions)
-        return await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode())
+        answer = await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode())
+        return None if answer is None else read_older_answer(form, answer)
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]
@@ -110,7 +125,7 @@ class Endpoint(Generic[R]):
         """Return the subject on which all sidecars answer."""
         return f"{self.prefix}.{self.name}"
 
-    def answering(self, asked: Asked, handle: Handler[R]) -> Answer:
+    def answering(self, asked: Asked, handle: Handler[R]) -> Responder:
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:
@@ -188,8 +203,6 @@ def read_name_cursor(text: str | None) -> str:
 #
 # Cost: some microseconds for each item.
 
-T = TypeVar("T")
-
 ITEMS_PER_UNIT = 4
 """Items that are described and encoded in one unit of work, some tens of microseconds each."""
 
@@ -242,26 +255,29 @@ def _shortened(value: Any) -> Any:
     return value
 
 
-# Ask every other instance the same, for an answer that is put together from what each of them knows.
+# Ask other instances the same, for an answer that is put together from what each of them knows.
 #
 # The rule: all are asked at once, each within `HOLDER_DEADLINE_SECONDS`, and an answer names those that did not
-# answer. An instance of an older version, which does not have the endpoint, counts as one that did not answer.
+# answer. An instance of an older version, which does not have the endpoint, counts as one that did not answer, and so
+# does one whose answer has another form.
 
 
 @dataclass
-class Answers:
-    """What the other instances answer."""
+class Answers(Generic[T]):
+    """What other instances answer."""
 
-    by_instance: dict[str, Object] = field(default_factory=dict)
+    by_instance: dict[str, T] = field(default_factory=dict)
     unanswered: list[str] = field(default_factory=list)
     """Those that do not answer."""
 
 
-async def ask_others(asked: Asked, endpoint: str, request: Mapping[str, object]) -> Answers:
-    """Ask all other instances that may be alive."""
-    others = sorted(asked.deployment.other_instances())
-    found = await asyncio.gather(*(asked.ask(other, endpoint, request) for other in others))
-    answers = Answers()
+async def ask_each(
+    asked: Asked, instances: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
+) -> Answers[T]:
+    """Ask these instances, but for this one."""
+    others = sorted(set(instances) - {asked.deployment.instance})
+    found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
+    answers = Answers[T]()
     for other, answer in zip(others, found, strict=True):
         if answer is None:
             answers.unanswered.append(other)

@@ -7,12 +7,10 @@ from typing import Any
 
 from nats_scheduler.service import (
     control,
-    file_schemas,
     instances,
     now,
     past,
     patterns,
-    schedule_files,
     schedules,
     schemas,
     streams,
@@ -156,7 +154,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
 )
 
 
-# The endpoints that change schedules; everything else about endpoints is as `service.endpoints` says.
+# -- endpoints that change schedules ---------------------------------------------------------------------------------
 
 
 def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation[R]) -> Endpoint[R]:
@@ -205,32 +203,5 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "Remove a schedule, with its older versions.",
         control.VersionRequest,
         control.remove,
-    ),
-    Endpoint(
-        "schedules.export",
-        "Schedules of a stream as a document, with their bodies.",
-        file_schemas.ExportRequest,
-        file_schemas.ExportAnswer,
-        schedule_files.export,
-        prefix=CONTROL_SUBJECTS,
-        admit=admit,
-    ),
-    Endpoint(
-        "schedules.diff",
-        "Compare documents of schedules with their streams, and change nothing.",
-        file_schemas.DiffRequest,
-        file_schemas.DiffAnswer,
-        schedule_files.diff,
-        prefix=CONTROL_SUBJECTS,
-        admit=admit,
-    ),
-    Endpoint(
-        "schedules.apply",
-        "Make the schedules of streams those of documents; again, it does what is left.",
-        file_schemas.ApplyRequest,
-        file_schemas.ApplyAnswer,
-        schedule_files.apply,
-        prefix=CONTROL_SUBJECTS,
-        admit=admit,
     ),
 )

@@ -1,13 +1,16 @@
-"""The past fires of one schedule, newest first, read from its stream.
+"""The past, newest first: the fires of one schedule, read from its stream, and the advisories that a stream keeps.
 
-The rule: what is returned is what is stored. Nothing is written down about fires beside the fires themselves.
+The rule: what is returned is what is stored. Nothing is written down about fires beside the fires themselves. A message
+that is no advisory is passed over: any client that may publish there can store one, so that none of them is a proof.
 Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
 that is not stored any more has no target: then the caller names one, or all subjects are searched.
 A target that is in another stream is searched there.
 
 Cost: see `jetstream.stretches`; at most `MAX_MESSAGES_READ` messages are read for one answer, and other work of the
 event loop goes on after each `MESSAGES_PER_TURN` of them.
-Limit: fires that were stored on an earlier target of the schedule are found only if that one is named.
+Limit: fires that were stored on an earlier target of the schedule are found only if that one is named. The stream keeps
+`failures_per_schedule` changes of each schedule, as of each kind of failure; a change that was made by another tool,
+such as the `nats` CLI, is not recorded.
 """
 
 from __future__ import annotations
@@ -180,12 +183,7 @@ async def _stored_schedule(
     return StoredSchedule(sequence, timetable, terms)
 
 
-# What went wrong, newest first, read from the stream that keeps the advisories.
-#
-# The rule: what is returned is what sidecars published. A message that is no advisory is passed over: any client that
-# may publish there can store one. So is the advisory of a change, where nothing went wrong (`service.history`).
-# Cost: see `jetstream.stretches`; the server filters by stream and schedule, and the stream is small. Limit: at most
-# `MAX_MESSAGES_READ` messages are read for one answer.
+# -- what went wrong ------------------------------------------------------------------------------------------------
 
 DEFAULT_FAILURES = 20
 """Failures of one answer, unless the caller wants another number."""
@@ -331,12 +329,7 @@ def read_failure(message: StoredMessage) -> KeptFailure | None:
     return KeptFailure(kind, message.sequence, message.stored_at, stream, about, body)
 
 
-# Who changed which schedule, when and why, newest first, read from the stream that keeps the advisories.
-#
-# The rule: what is returned is what was published by whatever changed schedules. Any client that may publish there
-# can write such an advisory, so this is no proof. Cost: as `service.history`: the server filters by stream and
-# schedule. Limit: the stream keeps so many changes of each schedule as of each kind of failure
-# (`failures_per_schedule`). A change that was made by another tool, such as the `nats` CLI, is not recorded.
+# -- who changed which schedule, when and why -----------------------------------------------------------------------
 
 ChangeQuery = FailureQuery
 """Which changes are wanted: the same can be asked as of failures."""

@@ -1,6 +1,8 @@
-"""The endpoint about the instances of the account: who is there, and who holds what.
+"""The endpoints about instances: who is there and holds what, whether one is ready, and what is wrong (the doctor).
 
-Cost: two requests to the server for each instance, one for each stream.
+The rule: what is wrong is the doctor's report, as far as this sidecar can examine it by itself.
+Cost: for a list, two requests to the server for each instance, one for each stream; for what is wrong, see
+`doctor.sidecar`: a request within five minutes after an examination costs nothing.
 """
 
 import json
@@ -8,13 +10,10 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.observe.documents import FindingDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
-    encode_items,
     name_cursor,
     read_name_cursor,
     with_items,
@@ -33,11 +32,9 @@ async def list_instances(asked: Asked, request: InstancesRequest) -> Document:
         raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
     found = sorted((one for one in fleet.instances if one.name > after), key=lambda one: one.name)
     wanted = found[: request.limit]
-    room = asked.room - FRAME_BYTES
-    items = await asked.turns.run(encode_items(wanted, lambda one: instance_document(one, fleet.at), room))
+    items = await asked.encoded(wanted, lambda one: instance_document(one, fleet.at))
     answer = {
-        "at": format_rfc3339(fleet.at),
-        "instance": asked.deployment.instance,
+        **asked.head(fleet.at),
         "cursor": name_cursor(wanted[len(items) - 1].name) if len(items) < len(found) else None,
     }
     return with_items(answer, "instances", items)
@@ -57,8 +54,6 @@ def instance_document(one: Instance, at: int) -> InstanceDocument:
     }
 
 
-# The endpoint about the health of one instance: any one of them, or the one that is named.
-
 MAX_REASONS = 100
 """Reasons that are listed: one for each stream that is not ready, and there may be thousands of streams."""
 
@@ -67,8 +62,7 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
     """Return whether this instance is ready, and why not."""
     reasons = asked.deployment.not_ready()
     answer: HealthAnswer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "ready": not reasons,
         "reasons": reasons[:MAX_REASONS],
         "notes": asked.deployment.notes()[:MAX_REASONS],
@@ -76,32 +70,23 @@ async def get(asked: Asked, _request: NoKeys) -> Document:
     return answer
 
 
-# The endpoint about what is wrong: the doctor's report, as far as this sidecar can examine it by itself.
-#
-# Cost: see `doctor.sidecar`; a request within five minutes after an examination costs nothing.
-
 T = TypeVar("T")
 
 
 async def list_findings(asked: Asked, _request: NoKeys) -> Document:
     """Return what is wrong, worst first, as many findings as fit into an answer."""
     examination = await asked.deployment.examination(asked.turns)
-    report, room = examination.report, asked.room - FRAME_BYTES
+    report, room = examination.report, asked.room
     head = {
-        "at": format_rfc3339(examination.at),
-        "instance": asked.deployment.instance,
+        **asked.head(examination.at),
         "worst": report["worst"],
         "unlisted": _fitting(report["unlisted"], room // 4),
         "counts": report["counts"],
         "unexamined": _fitting(examination.unexamined, room // 4),
     }
     left = room - len(json.dumps(head))
-    items = await asked.turns.run(encode_items(report["findings"], _as_it_is, left))
+    items = await asked.encoded(report["findings"], dict, left)
     return with_items({**head, "omitted": len(report["findings"]) - len(items)}, "findings", items)
-
-
-def _as_it_is(finding: FindingDocument) -> FindingDocument:
-    return finding
 
 
 def _fitting(rows: Sequence[T], room: int) -> Sequence[T]:

@@ -105,19 +105,15 @@ TOO_MANY_REQUESTS, INTERNAL_ERROR, UNAVAILABLE = 429, 500, 503
 class ServiceError(Exception):
     """A request is answered with an error: a code as of HTTP, and a sentence with the value and what is expected."""
 
-    def __init__(
-        self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = (), body: bytes = b""
-    ) -> None:
+    def __init__(self, code: int, sentence: str, headers: Sequence[tuple[bytes, bytes]] = ()) -> None:
         super().__init__(sentence)
         self.code = code
         self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
         self.headers = headers
         """What the answer contains beside code and sentence."""
-        self.body = body
-        """A JSON object with more than a sentence can say; most errors have none."""
 
 
-Answer = Callable[[bytes], Awaitable[bytes]]
+Responder = Callable[[bytes], Awaitable[bytes]]
 """Answers the body of a request; raises `ServiceError`."""
 
 
@@ -136,8 +132,8 @@ class Served:
     name: str
     subject: str
     places: Places
-    answer: Answer
-    answer_alone: Answer | None = None
+    answer: Responder
+    answer_alone: Responder | None = None
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What discovery shows of it."""
@@ -255,7 +251,7 @@ class MicroService:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def _asked(self, one: Served, answer: Answer, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+    def _asked(self, one: Served, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
         counted, places = self._statistics[one.name], one.places
@@ -271,7 +267,7 @@ class MicroService:
             places.taken += 1
             self._tasks.create_task(self._work(counted, places, answer, reply, body))
 
-    async def _work(self, counted: Statistics, places: Places, answer: Answer, reply: bytes, body: bytes) -> None:
+    async def _work(self, counted: Statistics, places: Places, answer: Responder, reply: bytes, body: bytes) -> None:
         began = self._loop.time()
         try:
             answered = await answer(body)
@@ -295,7 +291,7 @@ class MicroService:
         # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.
         sentence = error.sentence.encode("utf-8", "replace")
         headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
-        self._connection.publish(_text(reply), error.body, with_headers(None, (*headers, *error.headers)))
+        self._connection.publish(_text(reply), b"", with_headers(None, (*headers, *error.headers)))
 
 
 def is_inbox(reply: bytes) -> bool:

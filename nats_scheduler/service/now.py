@@ -1,14 +1,22 @@
-"""The endpoint about the last hour: how many fires were stored in each minute, and how late, by all instances.
+"""The endpoints about now: what fired in each minute of the last hour, what fired last, and what comes due next.
 
-The rule: a fire is counted by the instance that fired it, so the counts of all instances add up.
-What an instance counted is lost with it: a restart loses its hour.
+The rules:
 
-Cost: a sample of the counts, about a microsecond for each stream; one request to each other instance.
+- A fire is counted by the instance that fired it, so the counts of all instances add up. The last fires are those that
+  each instance read back, of all streams together, so that a page can show what fires right now without reading any
+  stream. A restart loses both.
+- Every instance holds all schedules, so the one that answers what comes due asks no other.
+
+Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
+millisecond; one request to each other instance. What comes due takes a visit of each schedule, in slices: about half a
+second for a million (`engine.views.timeline`), and then not for each request (`service.turns`).
+Limit: a busy stream takes the place of others among the last fires. The minutes that come may be some seconds old, and
+`at` says when they were counted; an interval that the server rounds is counted as its pattern says.
 """
 
 import asyncio
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Generator, Iterable, Sequence
+from typing import Annotated
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -18,11 +26,13 @@ from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
 from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer, time_of
+from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
 from nats_scheduler.observe.documents import (
+    Count,
     RecentFireDocument,
+    Rows,
     ScheduleDocument,
     recent_fire_document,
     schedule_document,
@@ -31,20 +41,16 @@ from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
     Views,
-    ask_others,
-    encode_items,
-    shown,
+    ask_each,
+    not_served,
     with_items,
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Request, SubjectFilter
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
-
-# The requests and answers of the endpoints about what happens around now; the rules are those of `service.schemas`.
 
 DEFAULT_RECENT_FIRES = 50
 MAX_RECENT_FIRES_LISTED = 200
@@ -87,12 +93,12 @@ MinuteDocument = TypedDict(
     "MinuteDocument",
     {
         "from": str,
-        "fires": int,
-        "duplicates": int,
-        "overdue": int,
-        "refused": int,
-        "lateness": list[int],
-        "lateness_max_nanoseconds": int,
+        "fires": Count,
+        "duplicates": Count,
+        "overdue": Count,
+        "refused": Count,
+        "lateness": Rows[Count],
+        "lateness_max_nanoseconds": Count,
     },
 )
 """What happened in one minute: `lateness` counts the fires by `bounds_seconds`, with one more for what is above."""
@@ -101,43 +107,43 @@ MinuteDocument = TypedDict(
 class ActivityAnswer(Answer):
     """What was fired in the last minutes, oldest first; the last one is the present one."""
 
-    unanswered: list[str]
+    unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
-    bounds_seconds: list[float]
+    bounds_seconds: Rows[float]
     """The upper bounds of the lateness that is counted together."""
-    minutes: list[MinuteDocument]
+    minutes: Rows[MinuteDocument]
 
 
 class RecentFiresAnswer(Answer):
     """The last fires, newest first."""
 
-    unanswered: list[str]
+    unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
-    fires: list[RecentFireDocument]
+    fires: Rows[RecentFireDocument]
 
 
-MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": int})
+MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": Count})
 """How many fires come due in one minute."""
 
 
 class TimelineAnswer(Answer):
     """The fires that come due in the next minutes; in the first one, those of what is left of it."""
 
-    minutes: list[MinuteAheadDocument]
+    minutes: Rows[MinuteAheadDocument]
     complete: bool
     """Whether all schedules were counted: their streams are read, and their patterns were not too many."""
-    soonest: list[ScheduleDocument]
+    soonest: Rows[ScheduleDocument]
     """The schedules that fire next."""
 
 
 _BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
-_COUNTS = ("fires", "duplicates", "overdue", "refused")
 
 
 async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
-    answers = await ask_others(asked, "activity.list", request.model_dump())
+    others = asked.deployment.other_instances()
+    answers = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
     unanswered = answers.unanswered
     for instance, answer in answers.by_instance.items():
@@ -157,7 +163,7 @@ async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Documen
 def _check_stream(asked: Asked, stream: str | None) -> None:
     if stream is None or stream in asked.deployment.streams() or asked.deployment.activity.is_known(stream):
         return
-    raise ServiceError(NOT_FOUND, f"stream {shown(stream)} is not served: one that streams.list names is expected")
+    raise ServiceError(NOT_FOUND, not_served(stream))
 
 
 async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
@@ -169,13 +175,11 @@ async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
 async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
     """Return the answer; if it would be too long, the oldest minutes are missing."""
     head = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "unanswered": unanswered,
         "bounds_seconds": LATENESS_BUCKETS_SECONDS,
     }
-    newest_first = encode_items(reversed(minutes), minute_document, asked.room - FRAME_BYTES)
-    items = await asked.turns.run(newest_first)
+    items = await asked.encoded(reversed(minutes), minute_document)
     return with_items(head, "minutes", reversed(items))
 
 
@@ -192,38 +196,26 @@ def minute_document(minute: Minute) -> MinuteDocument:
     }
 
 
-def read_minutes(answer: Object) -> dict[int, Minute] | None:
-    """Read the answer of an instance, by the start of each minute; None if its counts cannot be added to ours."""
-    bounds, listed = answer.get("bounds_seconds"), answer.get("minutes")
-    if bounds != list(LATENESS_BUCKETS_SECONDS) or not isinstance(listed, list):
+def read_minutes(answer: ActivityAnswer) -> dict[int, Minute] | None:
+    """Return the minutes of another instance by their start (ns); None if its counts cannot be added to ours."""
+    if answer["bounds_seconds"] != list(LATENESS_BUCKETS_SECONDS):
         return None
-    found = [_minute(inner(one)) for one in listed]
-    return {one.start: one for one in found if one is not None}
+    found: dict[int, Minute] = {}
+    for one in answer["minutes"]:
+        start = time_of(one["from"])
+        if start is not None and len(one["lateness"]) == _BUCKETS:
+            counts = one["fires"], one["duplicates"], one["overdue"], one["refused"]
+            found[start] = Minute(start, *counts, tuple(one["lateness"]), one["lateness_max_nanoseconds"])
+    return found
 
 
-def _minute(document: Object) -> Minute | None:
-    start, lateness = time_of(document.get("from")), document.get("lateness")
-    if start is None or not isinstance(lateness, list) or len(lateness) != _BUCKETS:
-        return None
-    fires, duplicates, overdue, refused = (count_of(document.get(key)) for key in _COUNTS)
-    latest = count_of(document.get("lateness_max_nanoseconds"))
-    return Minute(start, fires, duplicates, overdue, refused, tuple(map(count_of, lateness)), latest)
-
-
-# The endpoint about the last fires of all schedules: what the instances keep of what they fired.
-#
-# The rule: the stream itself is the history of a schedule (`fires.list`). This is what an instance read back last, of
-# all streams together, so that a page can show what fires right now without reading any stream.
-#
-# Cost: a look at the last `MAX_RECENT_FIRES` fires, about a millisecond; one request to each other instance.
-# Limit: a restart loses it; a busy stream takes the place of others.
-
-_TEXTS = ("stream", "schedule", "target", "fire_time", "stored")
+# -- the last fires -------------------------------------------------------------------------------------------------
 
 
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
-    answers = await ask_others(asked, "fires.recent", request.model_dump())
+    others = asked.deployment.other_instances()
+    answers = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.deployment.activity.recent, request)
     of_all = merged([own, *map(read_fires, answers.by_instance.values())])
     return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
@@ -261,15 +253,10 @@ def merged(parts: Iterable[Iterable[RecentFireDocument]]) -> list[RecentFireDocu
 
 async def _recent_answer(asked: Asked, fires: list[RecentFireDocument], unanswered: list[str]) -> Document:
     head = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "unanswered": unanswered,
     }
-    return with_items(head, "fires", await asked.turns.run(encode_items(fires, _same, asked.room - FRAME_BYTES)))
-
-
-def _same(document: RecentFireDocument) -> Mapping[str, Any]:
-    return document
+    return with_items(head, "fires", await asked.encoded(fires, dict))
 
 
 def _identity(fire: RecentFireDocument) -> tuple[str, int]:
@@ -283,33 +270,12 @@ def _age(fire: RecentFireDocument) -> tuple[int, int]:
     return -stored, -fire["sequence"]
 
 
-def read_fires(answer: Object) -> Iterator[RecentFireDocument]:
-    """Read the fires of another instance; what none of ours can have written is passed over."""
-    listed = answer.get("fires")
-    for one in listed if isinstance(listed, list) else ():
-        if not isinstance(one, dict) or not all(isinstance(one.get(key), str) for key in _TEXTS):
-            continue
-        if isinstance(parse_rfc3339(one["stored"]), int) and isinstance(parse_rfc3339(one["fire_time"]), int):
-            yield {
-                "stream": one["stream"],
-                "schedule": one["schedule"],
-                "target": one["target"],
-                "sequence": integer(one.get("sequence")),
-                "fire_time": one["fire_time"],
-                "stored": one["stored"],
-                "lateness_nanoseconds": integer(one.get("lateness_nanoseconds")),
-                "overdue": one.get("overdue") is True,
-            }
+def read_fires(answer: RecentFiresAnswer) -> list[RecentFireDocument]:
+    """Return the fires of another instance that have times."""
+    return [one for one in answer["fires"] if None not in (time_of(one["stored"]), time_of(one["fire_time"]))]
 
 
-# The endpoint about the next minutes: how many fires come due in each of them, and which schedules fire next.
-#
-# The rule: every instance holds all schedules, so the one that answers asks no other.
-#
-# Cost: a visit of each schedule, in slices: about half a second for a million (`engine.views.figures`), and then not
-# for each request (`service.turns`). So the minutes may be some seconds old, and `at` says when they were counted; the
-# schedules are as they are now. What the server itself fires is read for it (`service.server_schedules`). Limit: an
-# interval that the server rounds is counted as its pattern says.
+# -- the next minutes -----------------------------------------------------------------------------------------------
 
 MAX_SOONEST = 20
 """Schedules that are named."""
@@ -338,15 +304,14 @@ async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
         for number, count in enumerate(timeline.counts)
     ]
     head = {
-        "at": format_rfc3339(timeline.now),
-        "instance": deployment.instance,
+        **asked.head(timeline.now),
         "minutes": minutes,
         "complete": timeline.is_complete and None not in views.values(),
     }
-    room = asked.room - FRAME_BYTES - sum(len(str(one)) for one in minutes)
+    room = asked.room - sum(len(str(one)) for one in minutes)
     soonest = [found for one in timeline.soonest if (found := _schedule(asked, views, *one)) is not None]
     soonest.sort(key=_fire_time)
-    return with_items(head, "soonest", await asked.turns.run(encode_items(soonest, lambda one: one, room)))
+    return with_items(head, "soonest", await asked.encoded(soonest, dict, room))
 
 
 def _fire_time(schedule: ScheduleDocument) -> tuple[int, str]:

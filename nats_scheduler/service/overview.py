@@ -203,20 +203,10 @@ class RecentFire:
 
 
 @dataclass(frozen=True, slots=True)
-class MinuteAhead:
-    """How many fires come due in a minute."""
-
-    start: int
-    fires: int
-
-
-@dataclass(frozen=True, slots=True)
 class Ahead:
-    """What comes due in the next minutes."""
+    """What fires next."""
 
     at: int
-    minutes: Sequence[MinuteAhead]
-    is_complete: bool
     soonest: Sequence[Due]
 
 
@@ -229,29 +219,6 @@ class Failure:
     stream: str
     schedule: str | None
     advisory: Object
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that the doctor found."""
-
-    severity: str
-    code: str
-    stream: str | None
-    subject: str | None
-    what: str
-    why: str
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """What the doctor found, worst first."""
-
-    at: int
-    findings: Sequence[Finding]
-    counts: Mapping[str, int]
-    """How many there are of each severity, those that are not listed too."""
 
 
 # -- lists and values ------------------------------------------------------------------------------------------------
@@ -392,13 +359,8 @@ def read_ahead(answer: Object) -> Ahead | None:
     at = time_of(answer.get("at"))
     if at is None:
         return None
-    minutes = [
-        MinuteAhead(start, count_of(one.get("fires")))
-        for one in objects_of(answer.get("minutes"), MAX_MINUTES)
-        if (start := time_of(one.get("from"))) is not None
-    ]
     soonest = [due for one in objects_of(answer.get("soonest")) if (due := read_due(one)) is not None]
-    return Ahead(at, minutes, answer.get("complete") is True, soonest)
+    return Ahead(at, soonest)
 
 
 def read_failures(answer: Object) -> list[Failure]:
@@ -414,22 +376,3 @@ def read_failures(answer: Object) -> list[Failure]:
         for one in objects_of(answer.get("failures"))
         if (stored_at := time_of(one.get("stored"))) is not None
     ]
-
-
-def read_findings(answer: Object) -> Findings | None:
-    """Read `findings.list`; None if it does not say when the doctor examined the account."""
-    at = time_of(answer.get("at"))
-    if at is None:
-        return None
-    found = [
-        Finding(
-            text_of(one.get("severity")),
-            text_of(one.get("code")),
-            _some_text(one.get("stream")),
-            _some_text(one.get("subject")),
-            *(text_of(one.get(key)) for key in ("what", "why", "command")),
-        )
-        for one in objects_of(answer.get("findings"))
-        if text_of(one.get("code"))
-    ]
-    return Findings(at, found, _counts(answer.get("counts")))

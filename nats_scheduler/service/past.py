@@ -14,9 +14,9 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, past_fire_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.endpoint import FRAME_BYTES, Asked, Document, encode_items, shown, with_items
+from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
 from nats_scheduler.service.history import (
     DEFAULT_FAILURES,
     DEFAULT_FIRES,
@@ -29,17 +29,7 @@ from nats_scheduler.service.history import (
     find_fires,
 )
 from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter
-
-# The requests and answers of the endpoints about the past; the rules are those of `service.schemas`.
-
-
-def as_time(text: str | None) -> str | None:
-    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
-    if text is not None and not isinstance(parse_rfc3339(text), int):
-        raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
-    return text
-
+from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter, as_time
 
 Since = Annotated[
     str | None,
@@ -84,7 +74,7 @@ class FiresAnswer(Answer):
     """Whether all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
     oldest_read: str | None
     """When the oldest message that was read was stored; null if none was."""
-    fires: list[PastFireDocument]
+    fires: Rows[PastFireDocument]
 
 
 class FailuresAnswer(Answer):
@@ -94,16 +84,14 @@ class FailuresAnswer(Answer):
     """The stream that keeps it."""
     complete: bool
     """Whether all failures up to the limit are here."""
-    failures: list[FailureDocument]
+    failures: Rows[FailureDocument]
 
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
     served = asked.deployment.streams().get(request.stream)
     if served is None:
-        raise ServiceError(
-            NOT_FOUND, f"stream {shown(request.stream)} is not served: one that streams.list names is expected"
-        )
+        raise ServiceError(NOT_FOUND, not_served(request.stream))
     query = FireQuery(request.subject, request.limit, time_of(request.since), request.target)
     try:
         state = await _stream(asked, request.stream)
@@ -112,11 +100,9 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
         found = await find_fires(asked.connection, asked.api, state, query, rules)
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, str(error)) from None
-    documents = encode_items(found.fires, lambda fire: past_fire_document(found.stream, fire), asked.room - FRAME_BYTES)
-    items = await asked.turns.run(documents)
+    items = await asked.encoded(found.fires, lambda fire: past_fire_document(found.stream, fire))
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "stream": request.stream,
         "schedule": request.subject,
         "searched": found.searched,
@@ -136,10 +122,9 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
         found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, str(error)) from None
-    items = await asked.turns.run(encode_items(found.failures, failure_document, asked.room - FRAME_BYTES))
+    items = await asked.encoded(found.failures, failure_document)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "kept_in": kept_in,
         "complete": found.is_complete and len(items) == len(found.failures),
     }

@@ -18,7 +18,14 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.observe.documents import CheckedDocument, ErrorDocument, FireDocument, error_document, fire_document
+from nats_scheduler.observe.documents import (
+    CheckedDocument,
+    ErrorDocument,
+    FireDocument,
+    Rows,
+    error_document,
+    fire_document,
+)
 from nats_scheduler.observe.explanations import (
     ANY_STREAM_RULES,
     DEFAULT_SUBJECT,
@@ -33,13 +40,9 @@ from nats_scheduler.observe.explanations import (
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
-from nats_scheduler.service.endpoint import FRAME_BYTES, Asked, Document, encode_items, shown, with_items
+from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Request
-
-# The requests and answers about patterns and messages that need not be stored: fire times, checks, explanations.
-#
-# The rules are those of `service.schemas`.
 
 DEFAULT_FIRES = 5
 MAX_FIRES = 1_000
@@ -116,9 +119,9 @@ class NextAnswer(Answer):
     """Whether nothing fires after those."""
     error: ErrorDocument | None
     """Why the server would refuse the pattern; null as well if it is none, and the message an ordinary one."""
-    excepted: list[ExceptedDocument]
+    excepted: Rows[ExceptedDocument]
     """What `X-Except` leaves out before the last of the fires; of a schedule only."""
-    fires: list[FireDocument]
+    fires: Rows[FireDocument]
 
 
 class CheckAnswer(Answer, CheckedDocument):
@@ -126,7 +129,7 @@ class CheckAnswer(Answer, CheckedDocument):
 
     valid: bool
     """Whether it is a schedule or a cancel."""
-    warnings: list[str]
+    warnings: Rows[str]
 
 
 class ExplainAnswer(Answer, ExplanationDocument):
@@ -166,8 +169,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
 
 def _head(asked: Asked, pattern: str, zone: str | None, after: int) -> dict[str, object]:
     return {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "pattern": pattern,
         "time_zone": zone,
         "after": format_rfc3339(after),
@@ -182,13 +184,13 @@ async def _next(
     work: Generator[None, None, tuple[list[int], bool]],
 ) -> Document:
     fires, ends = await asked.turns.run(work)
-    room, pattern = asked.room - FRAME_BYTES, timetable.pattern
+    room, pattern = asked.room, timetable.pattern
 
     def document(fire: int) -> FireDocument:
         return fire_document(pattern, fire, timetable.delayed_to(fire))
 
     rows, left = await asked.turns.run(excepted_among(timetable, after, fires, room // EXCEPTED_PART // ROW_BYTES))
-    items = await asked.turns.run(encode_items(left, document, room - len(rows) * ROW_BYTES))
+    items = await asked.encoded(left, document, room - len(rows) * ROW_BYTES)
     ends = ends and len(items) == len(fires)
     shown = [excepted_document(row) for row in rows if row[0] < left[len(items) - 1]]
     head = {**_head(asked, pattern.text, zone, after), "ends": ends, "error": None, "excepted": shown}
@@ -252,8 +254,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         reading = read_message(block, subject, now, rules, DIALECTS)
         warnings = warnings_about(block, reading, rules, now)
     answer: CheckAnswer = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         "valid": is_valid(reading),
         **reading_document(reading, now),
         "warnings": warnings,
@@ -267,8 +268,7 @@ async def explain(asked: Asked, request: ExplainRequest) -> Document:
     one_line("pattern", request.pattern)
     one_line("time_zone", request.time_zone or "")
     answer: ExplainAnswer = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         **explanation_document(request.pattern, request.time_zone, now, request.count),
     }
     return answer

@@ -1,12 +1,12 @@
-"""The endpoints about schedules: pages of them, of messages that are no valid ones, and one of them.
+"""The endpoints about schedules: pages of them, of messages that are no valid ones, of failing ones, and one of them.
 
 The rule: every instance holds all schedules that sidecars fire of a stream, and reads the others when it is asked
-(`service.server_schedules`), so each answers. What only the holder of a shard knows (what
-is in flight, what the server refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a
-holder did not answer.
+(`service.server_schedules`), so each answers. What only the holder of a shard knows (what is in flight, what the server
+refuses) is asked of the holder, within `HOLDER_DEADLINE_SECONDS`; an answer says if a holder did not answer.
+Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
+answer says if these are not all.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,15 +17,12 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.pages import Cursor, Sliced, SubjectPage, read_cursor
 from nats_scheduler.engine.views.view import FiredBy, Query, soonest_first
-from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.documents import misnamed_document, rejected_document, schedule_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
-    encode_items,
+    ask_each,
     name_cursor,
     read_name_cursor,
     shown,
@@ -42,14 +39,6 @@ from nats_scheduler.service.schemas import (
     SchedulesRequest,
     StreamFailingDocument,
 )
-
-# The schedules whose fires the server refuses: what one instance knows, and what all holders of a stream know.
-#
-# The rule: an instance knows it of the schedules that it fires, and of no others. So a list asks the other holders,
-# all at once, each within `HOLDER_DEADLINE_SECONDS`, and names those that did not answer.
-#
-# Limit: an instance names `MAX_NAMED` of its failing schedules, those that fail longest, and the number of all; its
-# answer says if these are not all.
 
 MAX_NAMED = 1_000
 """Failing schedules that an instance names in one answer; the streams of one request share this number."""
@@ -70,7 +59,7 @@ class Failures:
 async def list_alone(asked: Asked, request: FailingRequest) -> Document:
     """Return the failing schedules that this instance fires, of one stream or of all."""
     deployment = asked.deployment
-    streams, left, room = deployment.streams(), MAX_NAMED, asked.room - FRAME_BYTES
+    streams, left, room = deployment.streams(), MAX_NAMED, asked.room
     found: dict[str, StreamFailingDocument] = {}
     is_complete = True
     for name in sorted(streams):
@@ -85,8 +74,7 @@ async def list_alone(asked: Asked, request: FailingRequest) -> Document:
         left -= len(rows)
         found[name] = document
     answer: FailingAnswer = {
-        "at": format_rfc3339(deployment.now()),
-        "instance": deployment.instance,
+        **asked.head(),
         "complete": is_complete,
         "streams": found,
     }
@@ -105,33 +93,24 @@ def _document(total: int, rows: Sequence[tuple[int, Failing]]) -> StreamFailingD
 
 async def failing_elsewhere(asked: Asked, streams: Collection[str]) -> Failures:
     """Ask the other holders of these streams for what fails."""
-    me = asked.deployment.instance
-    holders = sorted({holder for name in streams for holder in asked.deployment.holders(name)} - {me})
+    holders = {holder for name in streams for holder in asked.deployment.holders(name)}
     request = {"stream": next(iter(streams)) if len(streams) == 1 else None}
-    answers = await asyncio.gather(*(asked.ask(holder, "failing.list", request) for holder in holders))
-    failures = Failures()
-    for holder, answer in zip(holders, answers, strict=True):
-        if answer is None:
-            failures.unanswered.append(holder)
-        for name, known in inner(inner(answer).get("streams")).items():
+    answers = await ask_each(asked, holders, "failing.list", FailingAnswer, request)
+    failures = Failures(unanswered=answers.unanswered)
+    for answer in answers.by_instance.values():
+        for name, known in answer["streams"].items():
             if name in streams:
-                failures.totals[name] = failures.totals.get(name, 0) + count_of(inner(known).get("total"))
-                failures.schedules.setdefault(name, {}).update(_rows(inner(known)))
+                failures.totals[name] = failures.totals.get(name, 0) + known["total"]
+                failures.schedules.setdefault(name, {}).update(_rows(known))
     return failures
 
 
-def _rows(known: Object) -> Iterator[tuple[int, Failing]]:
-    """Read what an instance says of one stream; what none of ours can have written is passed over."""
-    for reason in map(inner, _listed(known.get("reasons"))):
-        code, said = integer(reason.get("err_code")), reason.get("description")
-        description = said[:MAX_KEPT_CHARS] if isinstance(said, str) else ""
-        for row in _listed(reason.get("schedules")):
-            if isinstance(row, list) and len(row) == 2 and integer(row[0]) > 0 and integer(row[1]) > 0:
-                yield row[0], Failing(code, description, row[1])
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def _rows(known: StreamFailingDocument) -> Iterator[tuple[int, Failing]]:
+    """Return what an instance says of one stream, by sequence."""
+    for reason in known["reasons"]:
+        description = reason["description"][:MAX_KEPT_CHARS]
+        for sequence, since in reason["schedules"]:
+            yield sequence, Failing(reason["err_code"], description, since)
 
 
 def known_of(failures: Failures, stream: str) -> Mapping[int, Failing]:
@@ -156,14 +135,13 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     page = await asked.turns.do(
         known.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
     )
-    mode, room = str(stream.mode), asked.room - FRAME_BYTES
-    items = await asked.turns.run(encode_items(page.schedules, lambda one: schedule_document(name, mode, one), room))
+    mode = str(stream.mode)
+    items = await asked.encoded(page.schedules, lambda one: schedule_document(name, mode, one))
     following = page.following
     if len(items) < len(page.schedules):
         following = Cursor(*soonest_first(page.schedules[len(items) - 1]))
     head = {
-        "at": format_rfc3339(now),
-        "instance": asked.deployment.instance,
+        **asked.head(now),
         "stream": name,
         "mode": mode,
         "read_through": known.read_through,
@@ -206,11 +184,10 @@ async def _messages(
     document_of: Callable[[T], Mapping[str, Any]],
 ) -> Document:
     page = await asked.turns.do(work)
-    items = await asked.turns.run(encode_items(page.messages, document_of, asked.room - FRAME_BYTES))
+    items = await asked.encoded(page.messages, document_of)
     is_last = page.is_last and len(items) == len(page.messages)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         **head,
         "cursor": None if is_last or not items else name_cursor(page.messages[len(items) - 1].subject),
     }
@@ -223,10 +200,8 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
     holder = _holder(asked, request, known)
     if holder is None or holder == asked.deployment.instance:
         return _known(asked, request, known)
-    answer = await asked.ask(holder, "schedules.get", request.model_dump())
-    if answer is not None and answer.keys() == ScheduleAnswer.__annotations__.keys():
-        return answer
-    return _known(asked, request, known)
+    answer = await asked.ask(holder, "schedules.get", ScheduleAnswer, request.model_dump())
+    return _known(asked, request, known) if answer is None else answer
 
 
 async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:
@@ -251,8 +226,7 @@ def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnsw
     holder, flight = _holder(asked, request, known), view.flight(subject)
     is_by_sidecar = listed is None or listed.fired_by is FiredBy.SIDECAR
     return {
-        "at": format_rfc3339(now),
-        "instance": deployment.instance,
+        **asked.head(now),
         "holder": holder,
         "holder_answered": holder == deployment.instance or not is_by_sidecar,
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),

@@ -2,31 +2,44 @@
 
 The rules: every key of a request has a description, because that is the documentation. A request with an unknown key is
 refused, so that a misspelt filter does not list everything. Answers are made of the documents of `observe.documents`;
-new keys may be added to them, so a requester must ignore keys that it does not know.
+new keys may be added to them, so a requester must ignore keys that it does not know. A program reads an answer
+by its model: any client may answer in place of a sidecar.
+
+Cost: some microseconds for each item that is read.
 """
 
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NotRequired,  # not that of typing: pydantic refuses it before Python 3.12
-)
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from typing_extensions import TypedDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+)
+from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
 from nats_scheduler.engine.views.figures import Kind, State
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import (
+    Count,
     CountsDocument,
     MisnamedDocument,
+    Number,
     RejectedDocument,
     ReportDocument,
+    Rows,
     ScheduleDocument,
     StreamModeDocument,
     UnexaminedDocument,
 )
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 DEFAULT_PAGE_LENGTH = 100
 
@@ -54,6 +67,81 @@ SubjectFilter = Annotated[
 TargetFilter = Annotated[
     str | None, AfterValidator(_subject_filter), Field(description="Only these targets; wildcards are allowed.")
 ]
+
+
+def as_time(text: str | None) -> str | None:
+    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
+    if text is not None and not isinstance(parse_rfc3339(text), int):
+        raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
+    return text
+
+
+T = TypeVar("T")
+
+
+def read_answer(form: type[T], answer: object) -> T | None:
+    """Return an answer as its model `form` says, without keys that are not in it; None if it has another form."""
+    model: Any = form
+    try:
+        found: T = _adapter(model).validate_python(answer, strict=True)
+    except ValidationError:
+        return None
+    return found
+
+
+@cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
+
+
+LATER_KEYS: Mapping[str, Callable[[], object]] = {
+    "complete": bool,
+    "policies": dict,
+    "sent": lambda: None,
+    "unread": lambda: None,
+}
+"""Keys of documents that older sidecars do not have, and what makes what stands for them."""
+
+MAX_FAULTS = 64
+"""An answer of an older sidecar has fewer, since a list is read up to its first fault only."""
+
+
+def read_older_answer(form: type[T], answer: object) -> T | None:
+    """Return an answer as `read_answer` does, also one without `LATER_KEYS`: they are added to it."""
+    found = read_answer(form, answer)
+    for _ in LATER_KEYS:
+        if found is not None or not _completed(form, answer):
+            break
+        found = read_answer(form, answer)
+    return found
+
+
+def _completed(form: Any, answer: object) -> bool:
+    """Add the later keys that the first rows of an answer lack; return False if anything else is wrong with it."""
+    try:
+        _adapter(form).validate_python(answer, strict=True)
+    except ValidationError as error:
+        if error.error_count() > MAX_FAULTS:
+            return False
+        places = [one["loc"] for one in error.errors(include_url=False, include_input=False)]
+        if not all(place and place[-1] in LATER_KEYS for place in places):
+            return False
+        for place in places:
+            _add_later_key(answer, place)
+    return True
+
+
+def _add_later_key(value: Any, place: Sequence[int | str]) -> None:
+    """Add the later key at a place, there and in all other rows of the lists on the way."""
+    key, *further = place
+    if isinstance(key, int):
+        for row in value:
+            _add_later_key(row, further)
+    elif isinstance(value, dict):
+        if further:
+            _add_later_key(value.get(key), further)
+        else:
+            value.setdefault(key, LATER_KEYS[key]())
 
 
 class Request(BaseModel):
@@ -136,7 +224,7 @@ class HealthAnswer(TypedDict):
     at: str
     instance: str
     ready: bool
-    reasons: list[str]
+    reasons: Rows[str]
     notes: NotRequired[list[str]]
     """What an operator should know although it is ready; a sidecar of version 0.1 says nothing of it."""
 
@@ -146,7 +234,7 @@ class FlightDocument(TypedDict):
 
     stage: str
     """A stage of `engine/holding/flight.py`, such as `in flight` or `backing off`."""
-    attempts: int
+    attempts: Number
     """How often publishing or reading failed so far."""
     may_be_stored: bool
     """Whether the fire was sent, and its outcome is not known."""
@@ -193,30 +281,30 @@ class StreamDocument(TypedDict):
     unread: str | None
     """Why what the server itself fires was not read for this answer, so that `schedules` and `next` are null."""
     schedules: CountsDocument | None
-    failing: int
+    failing: Number
     """How many schedules fail, those included that no holder names."""
-    rejected: int
-    misnamed: int
+    rejected: Number
+    misnamed: Number
     next: ScheduleDocument | None
     """The schedule that fires next."""
-    holders: list[str]
+    holders: Rows[str]
     """The instances that fire its schedules."""
 
 
 class StreamsAnswer(Answer):
     """A page of streams, by name."""
 
-    unanswered: list[str]
+    unanswered: Rows[str]
     """The holders that did not answer: their failing schedules are missing."""
     cursor: str | None
-    streams: list[StreamDocument]
+    streams: Rows[StreamDocument]
 
 
 class StreamModesAnswer(Answer):
     """A page of streams, by name."""
 
     cursor: str | None
-    streams: list[StreamModeDocument]
+    streams: Rows[StreamModeDocument]
 
 
 class SchedulesAnswer(Answer):
@@ -224,11 +312,11 @@ class SchedulesAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
-    unanswered: list[str]
+    unanswered: Rows[str]
     cursor: str | None
-    schedules: list[ScheduleDocument]
+    schedules: Rows[ScheduleDocument]
 
 
 class RejectedAnswer(Answer):
@@ -236,10 +324,10 @@ class RejectedAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
     cursor: str | None
-    rejected: list[RejectedDocument]
+    rejected: Rows[RejectedDocument]
 
 
 class MisnamedAnswer(Answer):
@@ -247,26 +335,26 @@ class MisnamedAnswer(Answer):
 
     stream: str
     mode: str
-    read_through: int
+    read_through: Number
     """The sequence up to which the stream was read for the answer."""
     cursor: str | None
-    misnamed: list[MisnamedDocument]
+    misnamed: Rows[MisnamedDocument]
 
 
 class FailingReasonDocument(TypedDict):
     """Schedules that the server refuses for one reason."""
 
-    err_code: int
+    err_code: Number
     description: str
-    schedules: list[list[int]]
+    schedules: Rows[Annotated[list[Annotated[Number, Field(gt=0)]], Field(min_length=2, max_length=2)]]
     """Sequence, and since when it fails in nanoseconds since the Unix epoch."""
 
 
 class StreamFailingDocument(TypedDict):
     """The schedules of one stream that fail, as far as the instance that answers fires them."""
 
-    total: int
-    reasons: list[FailingReasonDocument]
+    total: Count
+    reasons: Rows[FailingReasonDocument]
 
 
 class FailingAnswer(Answer):
@@ -282,7 +370,7 @@ class HoldsDocument(TypedDict):
 
     stream: str
     mode: str
-    shards: list[int]
+    shards: Rows[Number]
 
 
 class UnableDocument(TypedDict):
@@ -299,23 +387,23 @@ class InstanceDocument(TypedDict):
     state: Literal["alive", "silent", "gone"]
     since: str | None
     last_heartbeat: str | None
-    age_nanoseconds: int | None
+    age_nanoseconds: Number | None
     serves: list[str] | None
-    unable: list[UnableDocument]
-    holds: list[HoldsDocument]
+    unable: Rows[UnableDocument]
+    holds: Rows[HoldsDocument]
 
 
 class InstancesAnswer(Answer):
     """A page of instances, by id."""
 
     cursor: str | None
-    instances: list[InstanceDocument]
+    instances: Rows[InstanceDocument]
 
 
 class FindingsAnswer(Answer, ReportDocument):
     """What is wrong, worst first, as `nats-scheduler doctor --json` prints it; `at` is when it was examined."""
 
-    unexamined: list[UnexaminedDocument]
+    unexamined: Rows[UnexaminedDocument]
     """What a running sidecar does not examine, or could not."""
-    omitted: int
+    omitted: Number
     """How many findings are left out because the answer would be too long."""

@@ -18,7 +18,7 @@ The rules:
   may never find them (`runtime.driver`).
 
 Cost: about 0.6 KB for each schedule, so 150 MB at most (a million would take 0.6 GB). The first request reads the
-stream (`service.server_schedules`), in half of the process's time at most; a later one takes a request to the server,
+stream, in half of the process's time at most; a later one takes a request to the server,
 and some more if anything was stored or removed.
 Limit: where consumers are harmful, reading takes a request for each message, and streams with many are refused.
 """

@@ -61,8 +61,7 @@ def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[
 
 # The JSON Schemas of all requests and answers, in one document.
 #
-# Rule: everything in it comes from `service.endpoints` and `service.endpoints`, by which the sidecar reads
-# requests and the tests check answers.
+# Rule: everything in it comes from `service.endpoints`, by which requests and answers are read.
 
 
 def service_schema() -> dict[str, Any]:

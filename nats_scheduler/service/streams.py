@@ -1,8 +1,11 @@
-"""The endpoint about the streams that are served: their modes, counts by state, and what fires next.
+"""The endpoints about streams: what is held of those that are served, and who fires those that carry schedules.
 
-Cost: two visits of each schedule of the streams on the page, in slices: seconds for a million. What is counted of many
-schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What the server itself
-fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most.
+The rule: who fires a stream is looked up when it is asked, also if no sidecar serves it.
+Cost: for what is held, two visits of each schedule of the streams on the page, in slices: seconds for a million. What
+is counted of many schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What
+the server itself fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most. For who fires, the
+server's list of streams, and up to one request to it for each stream; at most twice a second, however many ask.
+Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s anyway.
 """
 
 import asyncio
@@ -10,13 +13,10 @@ import asyncio
 from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
-    FRAME_BYTES,
     Asked,
     Document,
     encode_item,
-    encode_items,
     name_cursor,
     read_name_cursor,
     with_items,
@@ -33,19 +33,18 @@ async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
     after = read_name_cursor(request.cursor)
     names = [name for name in sorted(deployment.streams()) if name > after]
     failures = await failing_elsewhere(asked, names[: request.limit])
-    left, items = asked.room - FRAME_BYTES, list[bytes]()
+    left, items = asked.room, list[bytes]()
     last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
     for name in names[: request.limit]:
         document = await _described(asked, name, failures, until)
-        item = encode_item(document, asked.room - FRAME_BYTES) if document is not None else b""
+        item = encode_item(document, asked.room) if document is not None else b""
         left -= len(item) + 2
         if left < 0 and items:
             break
         last = name
         items += [item] if item else []
     answer = {
-        "at": format_rfc3339(deployment.now()),
-        "instance": deployment.instance,
+        **asked.head(),
         "unanswered": failures.unanswered,
         "cursor": name_cursor(last) if names and last < names[-1] else None,
     }
@@ -87,14 +86,6 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
     }
 
 
-# The endpoint about all streams of the account that carry schedules: who fires them.
-#
-# The rule: they are looked up when it is asked, also those that no sidecar serves; `streams.list` is about what is
-# held. Cost: the server's list of streams, and up to one request to it for each stream; at most twice a second,
-# however many ask. Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s
-# anyway.
-
-
 async def list_modes(asked: Asked, request: StreamsRequest) -> Document:
     """Return a page of the streams that carry schedules, by name."""
     after = read_name_cursor(request.cursor)
@@ -103,10 +94,9 @@ async def list_modes(asked: Asked, request: StreamsRequest) -> Document:
         found = [one for one in await asked.deployment.stream_modes() if one["stream"] > after]
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
-    items = await asked.turns.run(encode_items(found[: request.limit], dict, asked.room - FRAME_BYTES))
+    items = await asked.encoded(found[: request.limit], dict)
     answer = {
-        "at": format_rfc3339(asked.deployment.now()),
-        "instance": asked.deployment.instance,
+        **asked.head(),
         "cursor": name_cursor(found[len(items) - 1]["stream"]) if len(items) < len(found) else None,
     }
     return with_items(answer, "streams", items)

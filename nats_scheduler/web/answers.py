@@ -4,7 +4,9 @@ The rules: two readers who look at the same thing cause one request. An answer i
 `PAUSE_FACTOR` times as long as the sidecar needed for it: a page is not worth that a sidecar works for it all the time.
 After that a reader waits for the next one, but no longer than `PATIENCE_SECONDS`, and else gets the one before. An
 answer that does not have the form of the schema counts as none: another version, or another program, sent it.
-Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropped first.
+The page has a connection of its own (`Link`), and is one of the programs for which `service.client.ask` asks.
+Cost: at most `MAX_KEPT` answers in memory, the least recently used one is dropped first; one connection, and a dial
+every second while there is none.
 """
 
 import asyncio
@@ -12,30 +14,27 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any, Generic, TypeVar
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import (
-    ConnectError,
-    ConnectionLostError,
-    JetStreamError,
-    NoAnswerError,
-    NoJetStreamError,
-    NotPermittedError,
-    UnsendableError,
-)
-from nats_scheduler.jetstream.foreign_json import Object, read_object, time_of
+from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.jetstream.foreign_json import Object, time_of
 from nats_scheduler.observe.log import logger
-from nats_scheduler.service.endpoint import SUBJECTS
-from nats_scheduler.service.micro import error_of
-from nats_scheduler.service.now import RecentFiresAnswer
-from nats_scheduler.service.overview import PAUSE_FACTOR, read_activity, read_ahead, read_findings
+from nats_scheduler.service.client import (
+    NotConnectedError,
+    NothingSubscribesError,
+    QuestionError,
+    RefusedError,
+    UnreadableError,
+    ask,
+)
+from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
+from nats_scheduler.service.overview import PAUSE_FACTOR
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
+    FindingsAnswer,
     HealthAnswer,
     InstancesAnswer,
     MisnamedAnswer,
@@ -43,14 +42,9 @@ from nats_scheduler.service.schemas import (
     ScheduleAnswer,
     SchedulesAnswer,
     StreamsAnswer,
+    read_older_answer,
 )
 from nats_scheduler.settings.connection import ConnectionSettings
-
-# The page's own connection to NATS: made again whenever it is lost, and used for requests to the micro service.
-#
-# The rule: a connection is never repaired; when one ends, a new one is dialled, for as long as it takes. A request
-# never waits for a connection: without one it fails at once with the reason, so that a page can say so. Cost: one
-# connection; a dial every second while there is none.
 
 RECONNECT_PAUSE_SECONDS = 1.0
 """Pause after a pass over all servers in which none accepted the connection."""
@@ -62,32 +56,11 @@ ANSWER_SECONDS = 10.0
 """Longest wait for an answer: a sidecar has 30 s, and a page is not looked at for that long."""
 
 
-class QuestionError(Exception):
-    """A request has no answer; the text is a sentence for the reader of the page."""
-
-
-class NotConnectedError(QuestionError):
-    """There is no connection to NATS."""
-
-
-class NobodyAnswersError(QuestionError):
-    """No sidecar subscribes to the endpoint, or none answered in time."""
-
-    def __init__(self, sentence: str, *, is_absent: bool = False) -> None:
-        super().__init__(sentence)
-        self.is_absent = is_absent
-
-
-class RefusedError(QuestionError):
-    """A sidecar answered with an error of the micro service."""
-
-    def __init__(self, code: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
-
-
 class Link:
-    """A connection that is made again when it is lost."""
+    """A connection that is made again when it is lost, for as long as that takes.
+
+    A request never waits for it: without a connection it fails at once with the reason, so that a page can say so.
+    """
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._dialer = Dialer(settings)
@@ -137,49 +110,15 @@ class Link:
 
     async def ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
         """Send a request to the micro service and return the answer; raises `QuestionError`."""
-        connection = self._connection
-        if connection is None:
+        if self._connection is None:
             raise NotConnectedError(self._reason)
-        body = json.dumps({key: value for key, value in request.items() if value is not None}).encode()
-        try:
-            reply = await connection.request(f"{SUBJECTS}.{endpoint}", body, deadline=ANSWER_SECONDS)
-        except JetStreamError as error:
-            raise _question_error(endpoint, error) from None
-        if reply.block:
-            raise RefusedError(*error_of(reply.block))
-        answer = read_object(reply.body)
-        if answer is None:
-            raise NobodyAnswersError("something answers in place of a sidecar, with what is no JSON object")
-        return answer
-
-
-def _question_error(endpoint: str, error: JetStreamError) -> QuestionError:
-    """Return what a failed request means to the reader of a page."""
-    match error:
-        case NoJetStreamError():
-            return NobodyAnswersError("nothing subscribes to its requests", is_absent=True)
-        case NoAnswerError():
-            return NobodyAnswersError(f"no sidecar answered within {ANSWER_SECONDS:.0f} s")
-        case NotPermittedError():
-            return RefusedError(403, f"the user of this page may not publish to {SUBJECTS}.{endpoint}")
-        case ConnectionLostError():
-            return NotConnectedError(str(error))
-        case UnsendableError():
-            return RefusedError(400, "the request is too long for the server")
-        case _:
-            return NobodyAnswersError(str(error))
+        return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")
 
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 2.0
 """Longest wait of a reader; an answer that comes later is shown when the page updates itself."""
-
-LATER_KEYS: Mapping[str, Callable[[], Any]] = {
-    **dict.fromkeys(("unread", "complete", "unexamined", "omitted", "sent"), lambda: None),
-    "policies": dict,
-}
-"""Keys of answers that older sidecars do not have, and what makes what stands for them."""
 
 MAX_REQUESTS = 12
 """Requests in work at once; a sidecar takes 32, and others ask it too."""
@@ -190,68 +129,35 @@ MAX_KEPT = 256
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """An endpoint, how its answer is read, and how long an answer may be shown to further readers."""
+    """An endpoint, the model of its answer, and how long an answer may be shown to further readers."""
 
     endpoint: str
-    read: Callable[[Object], T | None]
-    """Returns what is shown; None if the answer cannot be read."""
+    form: type[T]
     fresh_seconds: float = 1.0
 
 
-def as_described(form: type[T]) -> Callable[[Object], T | None]:
-    """Return what reads an answer that has to be as its schema says."""
-    adapter = TypeAdapter(form)
-
-    def read(answer: Object) -> T | None:
-        for _ in range(2):  # the second time without what an older sidecar does not know
-            try:
-                adapter.validate_python(answer, strict=True)
-            except ValidationError as error:
-                missing = [one["loc"] for one in error.errors(include_url=False, include_input=False)]
-                if not all(_add_unknown(answer, place) for place in missing):
-                    return None
-            else:
-                return cast(T, answer)
-        return None
-
-    return read
-
-
-def _add_unknown(answer: Any, place: tuple[int | str, ...]) -> bool:
-    """Fill the place of a key that sidecars have had only later; return False if it is any other fault."""
-    *parents, key = place
-    if not isinstance(key, str) or key not in LATER_KEYS:
-        return False
-    for parent in parents:
-        answer = answer[parent]
-    if answer.get(key) is not None:
-        return False
-    answer[key] = LATER_KEYS[key]()
-    return True
-
-
-HEALTH = Question("health.get", as_described(HealthAnswer))
+HEALTH = Question("health.get", HealthAnswer)
 
 
 def health_of(instance: str) -> Question[HealthAnswer]:
     """Return the question whether one instance is ready."""
-    return Question(f"{HEALTH.endpoint}.{instance}", HEALTH.read)
+    return Question(f"{HEALTH.endpoint}.{instance}", HealthAnswer)
 
 
-STREAMS = Question("streams.list", as_described(StreamsAnswer))
-SCHEDULES = Question("schedules.list", as_described(SchedulesAnswer))
-SCHEDULE = Question("schedules.get", as_described(ScheduleAnswer))
-NEXT_FIRES = Question("schedules.next", as_described(NextAnswer))
-EXPLANATION = Question("explain", as_described(ExplainAnswer), fresh_seconds=30.0)
-REJECTED = Question("rejected.list", as_described(RejectedAnswer), fresh_seconds=5.0)
-MISNAMED = Question("misnamed.list", as_described(MisnamedAnswer), fresh_seconds=5.0)
-PAST_FIRES = Question("fires.list", as_described(FiresAnswer), fresh_seconds=2.0)
-FAILURES = Question("failures.list", as_described(FailuresAnswer), fresh_seconds=2.0)
-INSTANCES = Question("instances.list", as_described(InstancesAnswer))
-RECENT_FIRES = Question("fires.recent", as_described(RecentFiresAnswer))
-ACTIVITY = Question("activity.list", read_activity, fresh_seconds=2.0)
-AHEAD = Question("timeline.list", read_ahead, fresh_seconds=2.0)
-FINDINGS = Question("findings.list", read_findings, fresh_seconds=30.0)
+STREAMS = Question("streams.list", StreamsAnswer)
+SCHEDULES = Question("schedules.list", SchedulesAnswer)
+SCHEDULE = Question("schedules.get", ScheduleAnswer)
+NEXT_FIRES = Question("schedules.next", NextAnswer)
+EXPLANATION = Question("explain", ExplainAnswer, fresh_seconds=30.0)
+REJECTED = Question("rejected.list", RejectedAnswer, fresh_seconds=5.0)
+MISNAMED = Question("misnamed.list", MisnamedAnswer, fresh_seconds=5.0)
+PAST_FIRES = Question("fires.list", FiresAnswer, fresh_seconds=2.0)
+FAILURES = Question("failures.list", FailuresAnswer, fresh_seconds=2.0)
+INSTANCES = Question("instances.list", InstancesAnswer)
+RECENT_FIRES = Question("fires.recent", RecentFiresAnswer)
+ACTIVITY = Question("activity.list", ActivityAnswer, fresh_seconds=2.0)
+TIMELINE = Question("timeline.list", TimelineAnswer, fresh_seconds=2.0)
+FINDINGS = Question("findings.list", FindingsAnswer, fresh_seconds=30.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,10 +248,10 @@ class Answers:
             async with self._places:
                 began = asyncio.get_running_loop().time()
                 answer = await self._link.ask(question.endpoint, request)
-            read = question.read(answer)
+            read = read_older_answer(question.form, answer)
             if read is None:
-                raise QuestionError("the sidecar answers in a form that this version cannot read")
-            if question.read is HEALTH.read:
+                raise UnreadableError
+            if question.form is HealthAnswer:
                 self._offset = (time_of(answer.get("at")) or self._now()) - self._now()
             entry.part = Part(read, self.now(), "")
             self.last_good_at = entry.part.at
@@ -358,7 +264,7 @@ class Answers:
                 before.at,
                 str(error),
                 is_connected=not isinstance(error, NotConnectedError),
-                is_absent=isinstance(error, NobodyAnswersError) and error.is_absent,
+                is_absent=isinstance(error, NothingSubscribesError),
             )
         except Exception as error:
             logger().error("request_failed", exc_info=error)

@@ -11,7 +11,8 @@ from itertools import pairwise
 from math import ceil, floor, log10
 
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
-from nats_scheduler.service.overview import Activity, Histogram
+from nats_scheduler.service.now import ActivityAnswer
+from nats_scheduler.service.overview import Histogram, read_activity
 from nats_scheduler.web.shown import count_text, lateness_text, minute_text
 
 WIDTH, HEIGHT = 720, 220
@@ -234,8 +235,11 @@ class Hour:
     lateness: Chart
 
 
-def hour_of(activity: Activity) -> Hour:
-    """Return the last hour."""
+def hour_of(answer: ActivityAnswer) -> Hour | None:
+    """Return the last hour; None if the answer does not say when it was written."""
+    activity = read_activity(dict(answer))
+    if activity is None:
+        return None
     late = [_late(one.start, one.fires, one.lateness) for one in activity.minutes]
     fires = sum(one.fires for one in activity.minutes)
     return Hour(

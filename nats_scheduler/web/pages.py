@@ -13,11 +13,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
 from nats_scheduler.observe.texts import what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.overview import Due
+from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
@@ -28,7 +30,7 @@ from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
 from nats_scheduler.web.rendering import form_values, query_values, render, templates
 from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
 
-# Which instance fires which of the 64 parts of each stream.
+# -- which instance fires which shards of each stream ----------------------------------------------------------------
 
 SHARDS = 64
 COLUMNS = 32
@@ -211,16 +213,16 @@ class Pages:
         ask = self._source.get
         activity, timeline, fires, failures = await asyncio.gather(
             ask(answers.ACTIVITY),
-            ask(answers.AHEAD),
+            ask(answers.TIMELINE),
             ask(answers.RECENT_FIRES, {"limit": 12}),
             ask(answers.FAILURES, {"limit": 8}),
         )
-        ahead = None if timeline.data is None else [(one.start, one.fires) for one in timeline.data.minutes]
+        ahead = None if timeline.data is None else _minutes(timeline.data)
         return {
             "activity": activity,
             "hour": None if activity.data is None else hour_of(activity.data),
             "timeline": timeline,
-            "soonest": [] if timeline.data is None else sorted(timeline.data.soonest, key=_fire_time),
+            "soonest": [] if timeline.data is None else _soonest(timeline.data),
             "ahead": ahead,
             "ahead_chart": None if ahead is None else bar_chart(ahead, "fires"),
             "fires": fires,
@@ -439,9 +441,20 @@ def _query(request: Request) -> Mapping[str, str]:
     return query_values(request.scope["query_string"])
 
 
-def _fire_time(due: Due) -> int:
-    """Return when a schedule fires next (ns); some have fired since they were found, and have another place by now."""
-    return due.fire_time
+def _minutes(timeline: TimelineAnswer) -> list[tuple[int, int]]:
+    """Return the start (ns) of each of the next minutes, and how many fires come due in it."""
+    found = ((time_of(one["from"]), one["fires"]) for one in timeline["minutes"][:MAX_MINUTES_AHEAD])
+    return [(start, fires) for start, fires in found if start is not None]
+
+
+def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
+    """Return when each of the next schedules fires (ns), soonest first: some have fired since they were found."""
+    found = [
+        (instant, one)
+        for one in timeline["soonest"]
+        if (fire := one["next_fire"]) is not None and (instant := time_of(fire["sent"] or fire["utc"])) is not None
+    ]
+    return sorted(found, key=lambda row: row[0])
 
 
 def _wanted(request: Request) -> dict[str, str | None]:

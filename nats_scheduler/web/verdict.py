@@ -11,8 +11,7 @@ from typing import Literal
 
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.overview import Findings
-from nats_scheduler.service.schemas import HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
+from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.answers import Part
 from nats_scheduler.web.rendering import address
 from nats_scheduler.web.shown import clock_text, plural
@@ -100,7 +99,7 @@ class Known:
     """Of each instance, if there are several."""
     streams: Part[StreamsAnswer]
     instances: Part[InstancesAnswer]
-    findings: Part[Findings]
+    findings: Part[FindingsAnswer]
 
 
 def verdict(known: Known, last_good_at: int | None) -> Verdict:
@@ -158,15 +157,15 @@ def _of_instances(answer: InstancesAnswer) -> list[Reason]:
     return reasons
 
 
-def _of_findings(known: Findings) -> list[Reason]:
+def _of_findings(known: FindingsAnswer) -> list[Reason]:
     """Return how many findings of the doctor there are; those about one schedule are its publisher's to mend."""
-    bad = [one for one in known.findings if one.severity in ("error", "warning")]
+    bad = [one for one in known["findings"] if one["severity"] in ("error", "warning")]
     found: list[Reason] = []
     for severity in ("error", "warning"):
-        number = sum(one.severity == severity and one.subject is None for one in bad)
+        number = sum(one["severity"] == severity and one["subject"] is None for one in bad)
         if number:
             found.append(Reason("warn", f"The doctor found {plural(number, severity)}.", "/findings"))
-    single = sum(one.subject is not None for one in bad)
+    single = sum(one["subject"] is not None for one in bad)
     if single:
         found.append(Reason("note", f"The doctor found {plural(single, 'mistake')} in single messages.", "/findings"))
     return found

@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.cli.changing import error_about
 from nats_scheduler.cli.many import change_each
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, Each
+from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
 from nats_scheduler.control.store import ScheduleStore
@@ -75,18 +75,6 @@ async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: Me
     assert (done.changes, list(done.failures)) == ({}, SUBJECTS)
     untried = [subject for subject, error in done.failures.items() if "it was not tried" in str(error)]
     assert len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
-
-
-async def test_what_is_not_begun_any_more_is_neither_done_nor_failed(store: MemorySchedules) -> None:
-    begun: list[str] = []
-
-    async def operation(subject: str) -> Change:
-        begun.append(subject)
-        return await paused(store, subject)
-
-    each = Each(SUBJECTS, operation, goes_on=lambda: len(begun) < 7)
-    await asyncio.gather(*(each.work() for _ in range(each.workers)))
-    assert (list(each.done.changes), each.done.failures) == (SUBJECTS[:7], {})
 
 
 async def test_nothing_to_change_is_nothing(store: MemorySchedules) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.declared import Declared, Readable
-from nats_scheduler.control.each import finished
 from nats_scheduler.control.edits import pause, resume
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.plan import Action, Difference, Plan, carry_out, planning
@@ -42,7 +41,7 @@ async def planned(world: World, *some: Declared, **how: Any) -> Plan:
         message = await world.store.last("S", one.subject)
         if message is not None:
             stored[one.subject] = message
-    return finished(planning(some, stored, served, now=world.time, **how))
+    return planning(some, stored, served, now=world.time, **how)
 
 
 async def applied(world: World, *some: Declared, **how: Any) -> Plan:

@@ -13,4 +13,4 @@ def test_a_part_has_the_line_of_the_nearest_part_around_it() -> None:
 
 
 def test_a_value_without_a_text_has_no_line() -> None:
-    assert Document({"stream": "ORDERS"}, at=("documents", 0)).line(("stream",)) is None
+    assert Document({"stream": "ORDERS"}).line(("stream",)) is None

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.control.declared import Declared, Readable, written
-from nats_scheduler.control.each import finished
-from nats_scheduler.files.reading import StreamFile, read_files, values_reading
-from nats_scheduler.files.text import read_documents
+from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.policies import PolicyText
 
@@ -169,22 +167,3 @@ def test_a_schedule_and_its_headers_have_places_for_later_errors() -> None:
     )
     places = [files[0].place(0, header) for header in ("", "Nats-Schedule-X-End", "Nats-Schedule", "Other")]
     assert list(map(str, places)) == ["f.yaml:3", "f.yaml:6", "f.yaml:4", "f.yaml:3"]
-
-
-def test_documents_of_a_request_have_the_same_problems_each_with_the_keys_that_lead_there() -> None:
-    (document,) = read_documents(WRONG)
-    found, problems = finished(values_reading([{"stream": "S", "schedules": []}, document.value], "documents"))
-    assert [one.stream for one in found] == ["S"]
-    in_file = read_files([("f.yaml", WRONG.encode())])[1]
-    assert sorted((one.subject, one.text) for one in problems) == sorted((one.subject, one.text) for one in in_file)
-    places = {str(one.place) for one in problems}
-    assert {"documents.1.owner", "documents.1.schedules.0.targt", "documents.1.schedules.0.policies.misssed"} <= places
-    assert all(place.startswith("documents.1.") for place in places)
-
-
-def test_a_schedule_that_two_documents_of_a_request_declare_is_a_problem() -> None:
-    one = {"stream": "S", "schedules": [{"subject": "S.s", "every": "5m", "target": "S.out"}]}
-    _found, [problem] = finished(values_reading([one, one], "documents"))
-    assert str(problem) == (
-        "documents.1.schedules.0: S.s: is declared twice in stream S: first at documents.0.schedules.0"
-    )

@@ -16,7 +16,7 @@ from nats_scheduler.schedule.clock_changes import NextFire
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.patterns import Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import read_schedule
+from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import message_on
 

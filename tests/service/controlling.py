@@ -6,16 +6,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from nats_scheduler.control.words import publishable_again
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.control import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
 from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS
-from nats_scheduler.service.file_schemas import ProblemDocument
 from nats_scheduler.service.micro import error_of
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS
@@ -23,9 +19,6 @@ from tests.service.shapes import fault_of
 
 ENDPOINTS = [one.name.partition(".")[2] for one in CONTROL_ENDPOINTS]
 """What can be done: `pause`, `add` and so on."""
-
-OF_DOCUMENTS = ("export", "diff", "apply")
-"""Those that are about documents with any number of schedules."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +29,6 @@ class Refused:
     sentence: str
     server_code: int | None = None
     last_sequence: int | None = None
-    problems: tuple[str, ...] = ()
-    """What is wrong with documents, each with its place."""
 
 
 async def request(connection: Connection, endpoint: str, body: object, **more: Any) -> dict[str, Any] | Refused:
@@ -46,25 +37,16 @@ async def request(connection: Connection, endpoint: str, body: object, **more: A
     deadline = more.get("deadline", WAIT_SECONDS)
     reply = await connection.request(f"{CONTROL_SUBJECTS}.schedules.{endpoint}", sent, deadline=deadline)
     if reply.block:
+        assert reply.body == b""
         return Refused(
             *error_of(reply.block),
             _number(reply.block, SERVER_ERROR_CODE),
             _number(reply.block, LAST_SEQUENCE),
-            _problems(endpoint, reply.body),
         )
     answer = json.loads(reply.body)
     assert isinstance(answer, dict)
     assert fault_of(f"schedules.{endpoint}", answer) == ""
     return answer
-
-
-def _problems(endpoint: str, body: bytes) -> tuple[str, ...]:
-    """Return what the body of an error says; only those about documents have one."""
-    if not body:
-        return ()
-    assert endpoint in ("diff", "apply")
-    problems = TypeAdapter(list[ProblemDocument]).validate_python(json.loads(body)["problems"])
-    return tuple(f"{one['place']}: {one['message']}" for one in problems)
 
 
 def _number(block: bytes, name: bytes) -> int | None:
@@ -89,12 +71,6 @@ class Controlled:
     async def change(self, endpoint: str, subject: str = "O.s", **more: Any) -> dict[str, Any]:
         """Change a schedule; the request must not be refused."""
         answer = await request(self.account.connection, endpoint, {"stream": "O", "subject": subject, **more})
-        assert isinstance(answer, dict), answer
-        return answer
-
-    async def ask(self, endpoint: str, **keys: Any) -> dict[str, Any]:
-        """Ask for something that is about more than one schedule; the request must not be refused."""
-        answer = await request(self.account.connection, endpoint, keys)
         assert isinstance(answer, dict), answer
         return answer
 
@@ -123,26 +99,3 @@ async def controlled_on(server: EmbeddedServer, version: str) -> AsyncIterator[C
         for name in ("O", "P"):
             await running.ready(name)
         yield Controlled(server, account, running, version)
-
-
-# -- documents -----------------------------------------------------------------------------------------------------
-
-NEVER = "2200-01-01T00:00:00Z"
-
-Document = dict[str, Any]
-
-
-def one(subject: str, body: str | None = "body", **keys: Any) -> Document:
-    return {"subject": subject, "at": NEVER, "target": f"{subject[0]}.out", "body": body, **keys}
-
-
-def document(*schedules: Document, **keys: Any) -> Document:
-    return {"stream": "O", "schedules": list(schedules), **keys}
-
-
-async def stored(controlled: Controlled, stream: str) -> dict[str, tuple[bytes, bytes]]:
-    """Return what is stored on each subject of a stream, without what belongs to the publish."""
-    found: dict[str, StoredMessage] = {
-        message.subject: message for message in await controlled.account.messages(stream, ">")
-    }
-    return {subject: (publishable_again(one.block), one.body or b"") for subject, one in found.items()}

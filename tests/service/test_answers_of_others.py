@@ -10,7 +10,15 @@ from nats_scheduler.observe.activity import Minute, added, nothing_in
 from nats_scheduler.observe.documents import RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.service.now import minute_document, read_fires, read_minutes
+from nats_scheduler.service.now import (
+    ActivityAnswer,
+    RecentFiresAnswer,
+    merged,
+    minute_document,
+    read_fires,
+    read_minutes,
+)
+from nats_scheduler.service.schemas import read_answer
 from nats_scheduler.testing.clock import START
 
 NOON = START - START % MINUTE
@@ -25,6 +33,7 @@ FIRE: RecentFireDocument = {
     "lateness_nanoseconds": 1_000_000,
     "overdue": False,
 }
+HEAD: dict[str, Any] = {"at": "2026-11-22T12:00:01Z", "instance": "b", "unanswered": []}
 STRANGE: list[Any] = [None, True, -1, 1 << 70, 0.5, "", "x", [], [[]], [1], {}]
 
 
@@ -36,9 +45,15 @@ def drawn(random: Random, start: int) -> Minute:
 
 def answer_of(minutes: list[Minute]) -> dict[str, Any]:
     """Return the answer of an instance, as it arrives."""
-    document = {"bounds_seconds": LATENESS_BUCKETS_SECONDS, "minutes": [minute_document(one) for one in minutes]}
-    read: dict[str, Any] = json.loads(json.dumps(document))
-    return read
+    document = {**HEAD, "bounds_seconds": LATENESS_BUCKETS_SECONDS, "minutes": [*map(minute_document, minutes)]}
+    arrived: dict[str, Any] = json.loads(json.dumps(document))
+    return arrived
+
+
+def minutes_of(answer: dict[str, Any]) -> dict[int, Minute] | None:
+    """Return what is added to our own minutes; None if the answer counts as none."""
+    read = read_answer(ActivityAnswer, answer)
+    return None if read is None else read_minutes(read)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -46,7 +61,7 @@ def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int
     random = Random(seed)
     parts = [[drawn(random, NOON + n * MINUTE) for n in range(5)] for _ in range(3)]
     for part in parts:
-        assert read_minutes(answer_of(part)) == {one.start: one for one in part}
+        assert minutes_of(answer_of(part)) == {one.start: one for one in part}
     for one, two, three in zip(*parts, strict=True):
         total = added(added(one, two), three)
         assert total == added(three, added(two, one))
@@ -56,25 +71,35 @@ def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int
 
 @pytest.mark.parametrize("bounds", [[], None, [0.1], list(LATENESS_BUCKETS_SECONDS[:-1]), {}, "x"])
 def test_counts_with_other_bounds_cannot_be_added(bounds: Any) -> None:
-    assert read_minutes({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None
-    assert read_minutes({"bounds_seconds": list(LATENESS_BUCKETS_SECONDS)}) is None
+    assert minutes_of({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None
+    assert minutes_of({"bounds_seconds": list(LATENESS_BUCKETS_SECONDS)}) is None
 
 
 @pytest.mark.parametrize("value", STRANGE)
 def test_values_of_another_kind_count_nothing(value: Any) -> None:
     written = minute_document(drawn(Random(1), NOON))
     for key in written:
-        found = read_minutes({**answer_of([]), "minutes": [{**written, key: value}, value]})
-        assert found is not None
-        for minute in found.values():
+        found = minutes_of({**answer_of([]), "minutes": [{**written, key: value}]})
+        for minute in (found or {}).values():
             assert min(minute.fires, minute.duplicates, minute.overdue, minute.refused, *minute.lateness) >= 0
             assert added(minute, nothing_in(minute.start)) == minute
 
 
 @pytest.mark.parametrize("value", STRANGE)
-def test_fires_of_another_kind_are_passed_over(value: Any) -> None:
-    assert list(read_fires({"fires": value})) == []
+def test_fires_of_another_kind_are_none_of_ours(value: Any) -> None:
+    assert fires_of(value) in (None, [])
     for key in FIRE:
-        for found in read_fires({"fires": [FIRE, {**FIRE, key: value}, value]}):
+        for found in fires_of([FIRE, {**FIRE, key: value}]) or ():
             assert json.loads(json.dumps(found)).keys() == FIRE.keys()
-    assert list(read_fires({"fires": [{**FIRE, "unknown": value}]})) == [FIRE]
+            assert merged([[found, FIRE], [FIRE]])
+    assert fires_of([{**FIRE, "unknown": value}]) == [FIRE]
+
+
+def test_fires_without_a_time_are_passed_over() -> None:
+    assert fires_of([{**FIRE, "stored": "now"}, FIRE, {**FIRE, "fire_time": ""}]) == [FIRE]
+
+
+def fires_of(fires: Any) -> list[RecentFireDocument] | None:
+    """Return what is listed of the fires of another instance; None if its answer counts as none."""
+    read = read_answer(RecentFiresAnswer, {**HEAD, "fires": fires})
+    return None if read is None else read_fires(read)

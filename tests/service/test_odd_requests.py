@@ -1,7 +1,6 @@
 """Odd requests to change schedules: each is answered, none is a defect of the sidecar, and the others are served."""
 
 import asyncio
-import json
 import random
 from typing import Any
 
@@ -11,7 +10,7 @@ from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.hostile.effort import EFFORT, seeded
-from tests.service.controlling import ENDPOINTS, OF_DOCUMENTS, Refused, far, request
+from tests.service.controlling import ENDPOINTS, Refused, far, request
 
 KEYS: dict[str, list[Any]] = {
     "stream": ["O", "O", "O", "NONE", "", "*", "a.b", None, 1],
@@ -32,28 +31,7 @@ KEYS: dict[str, list[Any]] = {
     "body_base64": ["aGVsbG8=", "aGVsbG8", "=", "\x00", "", None],
     "replace": [True, False, 1],
     "more": [1],
-    "owner": ["ops", "", "a\x7f", "ü" * 257, 7, None],
-    "prune": [True, False, "yes"],
-    "take_over": [True, False, 1],
-    "cursor": [None, "", "Ty5z", "===", "\x00", 5],
-    "subjects": ["O.>", "*.s", ">", "O..s", "", 7, None],
-    "documents": [[], {}, [7], [{}], ["stream: O"], [[]], [None], "O"],
 }
-SCHEDULES: list[Any] = [
-    *({}, None, [], "O.s", {"subject": "O.d"}, {"subject": "O.d", "every": "5m", "target": "O.out"}),
-    *({"subject": 5, "at": "soon"}, {"subject": "O.\x7f", "cron": "@daily"}, {"subject": "O.*", "every": "1s"}),
-    {"subject": "O.d", "every": "5m", "target": "O.out", "body_base64": "="},
-    {"subject": "O.e", "lines": ["Nats-Schedule: @every 1h", "Nats-Schedule-Target: O.out", ""]},
-    {"subject": "O.e", "block_base64": "TkFUUy8xLjANCg0K"},
-    {"subject": "O.e", "block_base64": "////"},
-    {"subject": "O.f", "every": "1h", "target": "O.out", "headers": [{"name": "Nats-Rollup", "value": "all"}]},
-    {"subject": "O.f", "every": "1h", "target": "O.out", "order": ["A"], "policies": {"owner": "\x00", "no": 1}},
-    {"subject": "O.s", "at": "2000-01-01T00:00:00Z", "target": "O.out", "paused": True},
-    {"subject": "$JS.API.INFO", "every": "1h", "target": "O.out"},
-    {"subject": "O." + "x" * 5_000, "every": "1h", "target": "O.out"},
-    {"subject": "O.deep", "every": "1h", "headers": json.loads("[" * 40 + "]" * 40)},
-]
-"""What a document may contain, right and wrong."""
 MORE = [
     [["Nats-Schedule-X-Owner", "a"]],
     far("O.\x7f"),
@@ -66,38 +44,18 @@ WANTED = {
     "add": ["headers"],
     "edit": ["set"],
     "resume": ["drop"],
-    "export": ["cursor"],
-    "diff": ["documents"],
-    "apply": ["documents"],
 }
 ROUNDS = 100 * EFFORT
 
 
 def odd(chance: random.Random, endpoint: str) -> dict[str, Any]:
     """Return a request with keys that may be right, wrong, missing or too many."""
-    if endpoint in OF_DOCUMENTS:
-        return odd_documents(chance, endpoint)
     keys = ["stream", "subject", *WANTED.get(endpoint, []), *chance.sample(list(KEYS), chance.randrange(4))]
     made = {key: chance.choice(KEYS[key]) for key in keys if chance.random() < 0.95}
     if "headers" in made and chance.random() < 0.4:
         made["headers"] = chance.choice(MORE)
     if chance.random() < 0.7:  # what is right in these reaches the operations
         made |= {"stream": "O", "subject": chance.choice(["O.s", "O.new", "O.\x7f", "O.é"])}
-    return made
-
-
-def odd_documents(chance: random.Random, endpoint: str) -> dict[str, Any]:
-    """Return a request about documents; most of its documents can be read at least as such."""
-    keys = {"export": ["stream", "subjects", "owner", "cursor", "limit"], "diff": ["owner", "prune", "cursor"]}
-    more = keys.get(endpoint, ["owner", "prune", "take_over", "author", "reason"])
-    made = {key: chance.choice(KEYS[key]) for key in chance.sample([*more, "documents"], chance.randrange(4))}
-    if endpoint != "export" and chance.random() < 0.9:
-        count = chance.randrange(1, 3)
-        made["documents"] = [
-            {"stream": "O", "schedules": chance.choices(SCHEDULES, k=chance.randrange(3))} for _ in range(count)
-        ]
-    elif endpoint == "export" and chance.random() < 0.7:
-        made["stream"] = "O"
     return made
 
 

@@ -10,19 +10,17 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import overview
 from nats_scheduler.service.overview import (
+    Ahead,
     Due,
     Failure,
-    Finding,
     Health,
     Histogram,
     Instance,
-    MinuteAhead,
     RecentFire,
     read_activity,
     read_ahead,
     read_due,
     read_failures,
-    read_findings,
     read_health,
     read_instances,
     read_recent_fires,
@@ -110,14 +108,13 @@ def test_streams_instances_and_health() -> None:
     assert read_health({"instance": "one", "ready": True, "notes": ["n"]}) == Health("one", True, [], ["n"])
 
 
-def test_the_next_minutes() -> None:
-    answer = {"at": AT, "minutes": [{"from": format_rfc3339(NOON), "fires": 7}], "complete": True}
-    found = read_ahead({**answer, "soonest": [SCHEDULE, {**SCHEDULE, "next_fire": None}]})
-    assert found is not None
-    assert (found.minutes, found.is_complete, found.soonest) == ([MinuteAhead(NOON, 7)], True, [DUE])
+def test_what_fires_next() -> None:
+    assert read_ahead({"at": AT, "soonest": [SCHEDULE, {**SCHEDULE, "next_fire": None}]}) == Ahead(
+        NOON + 30 * SECOND, [DUE]
+    )
 
 
-def test_recent_fires_failures_and_findings() -> None:
+def test_recent_fires_and_failures() -> None:
     fire = {
         "stream": "S",
         "schedule": "s.1",
@@ -134,10 +131,6 @@ def test_recent_fires_failures_and_findings() -> None:
     ]
     failure = {"kind": "fire_late", "stored": AT, "stream": "S", "schedule": "s.1", "advisory": {"a": 1}}
     assert read_failures({"failures": [failure]}) == [Failure("fire_late", NOON + 30 * SECOND, "S", "s.1", {"a": 1})]
-    finding = {"severity": "error", "code": "C", "stream": None, "subject": "s", "what": "w", "why": "y"}
-    found = read_findings({"at": AT, "findings": [{**finding, "command": "c"}], "counts": {"error": 1}})
-    assert found is not None
-    assert (found.findings, found.counts) == ([Finding("error", "C", None, "s", "w", "y", "c")], {"error": 1})
 
 
 WHOLE: dict[str, Any] = {
@@ -149,8 +142,6 @@ WHOLE: dict[str, Any] = {
     "fires": [{"stream": "S", "stored": AT, "lateness_nanoseconds": 5}],
     "soonest": [SCHEDULE],
     "failures": [{"kind": "k", "stored": AT, "advisory": {}}],
-    "findings": [{"code": "C"}],
-    "counts": {"error": 1},
     "reasons": ["r"],
 }
 STRANGE: list[Any] = [
@@ -189,7 +180,7 @@ def changed(value: Any, random: Random) -> Any:
 @pytest.mark.parametrize("seed", range(20))
 def test_whatever_is_answered_can_be_read(seed: int) -> None:
     random = Random(seed)
-    assert len(READERS) == 9
+    assert len(READERS) == 8
     for _ in range(200):
         answer = changed(changed(WHOLE, random), random)
         if not isinstance(answer, dict):

@@ -55,13 +55,9 @@ async def test_the_requests_of_the_page_work_one_after_the_other(start_server: S
         await account.api.call("STREAM.CREATE.ORDERS", json.loads(STREAM_FILE))
         await running.ready("ORDERS")
         done = [json.loads(await nats.run("req", "--raw", *arguments)) for arguments in typed()]
-        assert [one["change"] for one in done if "change" in one] == [
+        assert [one["change"] for one in done] == [
             *("added", "paused", "resumed", "fired", "fired", "edited", "edited", "removed")
         ]
-        applied, compared, exported = done[-3:]
-        assert [one["change"] for one in applied["changes"]] == ["added", "added"]
-        assert [one["action"] for one in compared["steps"]] == ["remove", "remove"]
-        assert [one["owner"] for one in exported["documents"]] == ["billing"]
         assert len(await account.messages("ORDERS", "orders.due")) == 2
         assert [one.get("dry_run") for one in done].count(True) == 1
         info = await nats.run("micro", "info", "nats-scheduler")

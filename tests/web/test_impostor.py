@@ -37,7 +37,7 @@ UNREAD = ("/rejected?stream=X",)
 """The page about endpoints that are not among the plausible answers."""
 MARKUP = "<script>alert(1)</script>\u202e\x00"
 AT = {"at": "2026-03-01T12:00:00Z", "instance": MARKUP}
-HUGE = 10**30
+HUGE = 2**63 - 1
 FIRE = {"utc": MARKUP, "local": MARKUP, "nanoseconds": HUGE, "sent": MARKUP}
 STORED = {"stream": MARKUP, "subject": MARKUP, "sequence": -1, "stored": MARKUP}
 SCHEDULE = {
@@ -66,7 +66,9 @@ INSTANCE = {
     "unable": [{"stream": MARKUP, "reason": MARKUP}],
     "holds": [{"stream": MARKUP, "mode": MARKUP, "shards": [HUGE, -1, 3, 3]}],
 }
-MINUTE = {"from": AT["at"], "fires": HUGE, "lateness": [HUGE, -1], "lateness_max_nanoseconds": HUGE, "refused": MARKUP}
+COUNTS = ("fires", "duplicates", "overdue", "refused", "lateness_max_nanoseconds")
+MINUTE = {"from": MARKUP, **dict.fromkeys(COUNTS, 2**63 - 1), "lateness": [2**63 - 1, 0]}
+MINUTES = [MINUTE, {**MINUTE, "from": AT["at"]}, {**MINUTE, "from": "9999-12-31T23:59:59Z"}]
 PLAUSIBLE: dict[str, Any] = {
     "health.get": {**AT, "ready": False, "reasons": [MARKUP], "notes": [MARKUP]},
     "streams.list": {**AT, "unanswered": [MARKUP], "cursor": MARKUP, "streams": [STREAM, STREAM]},
@@ -99,11 +101,15 @@ PLAUSIBLE: dict[str, Any] = {
         "fires": [FIRE, FIRE],
     },
     "instances.list": {**AT, "cursor": MARKUP, "instances": [INSTANCE, INSTANCE]},
-    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": [MINUTE, MINUTE]},
-    "timeline.list": {**AT, "minutes": [MINUTE], "complete": False, "soonest": [SCHEDULE]},
+    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": MINUTES},
+    "timeline.list": {**AT, "minutes": MINUTES, "complete": False, "soonest": [SCHEDULE]},
     "findings.list": {
         **AT,
+        "worst": MARKUP,
         "counts": {"error": HUGE},
+        "unlisted": [{"code": MARKUP, "stream": MARKUP, "number": HUGE}],
+        "unexamined": [dict.fromkeys(("what", "why", "stream"), MARKUP)],
+        "omitted": HUGE,
         "findings": [dict.fromkeys(("severity", "code", "stream", "subject", "what", "why", "command"), MARKUP)],
     },
     "fires.recent": {
@@ -154,6 +160,7 @@ ANSWERS: dict[str, Any] = {
     "another object": b'{"streams": 7, "schedules": {}, "instances": [1], "at": []}',
     "deep": b'{"at": ' + b"[" * 50_000,
     "long": json.dumps({**AT, "ready": True, "reasons": ["x" * 500_000]}).encode(),
+    "endless numbers": json.loads(json.dumps(PLAUSIBLE).replace(str(HUGE), "9" * 400)),
     "plausible": PLAUSIBLE,
 }
 
@@ -190,7 +197,7 @@ async def impostor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Im
 
 
 async def says_so(page: Browsing) -> bool:
-    text = await page.get("/")
+    text = await page.get("/streams")
     return "this version cannot read" in text or "what is no JSON object" in text
 
 
@@ -208,6 +215,6 @@ async def test_each_page_is_made_whatever_is_answered(impostor: Impostor, kind: 
             assert "</html>" in text, path
             assert "<script>alert" not in text
             assert "\u202e" not in text
-        if kind in ("no JSON", "a list", "another object", "deep"):
+        if kind in ("no JSON", "a list", "another object", "deep", "endless numbers"):
             await eventually(partial(says_so, page), within_seconds=WAIT_SECONDS, describe="it says so")
     assert impostor.asked >= set(PLAUSIBLE) - ({"explain"} if kind != "plausible" else set())

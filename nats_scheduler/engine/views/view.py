@@ -590,11 +590,6 @@ class JoinedView:
         for view in self._views:
             yield from view.add_to(timeline, stream)
 
-    def visit_all(self, now: int) -> Iterator[Held | PausedSchedule | None]:
-        """Yield each schedule that is held or paused, as `EngineView.visit_all` does."""
-        for view in self._views:
-            yield from view.visit_all(now)
-
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, as `EngineView.rejected_page` does."""
         return Sliced(_subject_page([view.rejected_page(query, limit, after) for view in self._views], limit))

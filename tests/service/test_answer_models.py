@@ -1,0 +1,83 @@
+"""Answers are read by their models, whoever sent them."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.now import ActivityAnswer
+from nats_scheduler.service.schemas import SchedulesAnswer, StreamsAnswer, read_answer, read_older_answer
+
+FIRE = {"utc": "", "local": "", "nanoseconds": 1, "sent": None}
+TEXTS = ("stream", "subject", "stored", "pattern", "kind", "target", "dialect", "mode", "state", "fired_by")
+SCHEDULE: dict[str, Any] = {
+    **dict.fromkeys(TEXTS, "x"),
+    **dict.fromkeys(("time_zone", "source", "ttl", "rollup", "failing", "ends")),
+    "sequence": 1,
+    "next_fire": FIRE,
+    "policies": {"X-Start": "x"},
+}
+STREAM: dict[str, Any] = {
+    **dict.fromkeys(("failing", "rejected", "misnamed"), 0),
+    "stream": "O",
+    "mode": "emulated",
+    "ready": True,
+    "unread": None,
+    "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"at": 1}},
+    "next": SCHEDULE,
+    "holders": ["one"],
+}
+HEAD: dict[str, Any] = {"at": "2026-03-01T12:00:00Z", "instance": "one", "unanswered": [], "cursor": None}
+ANSWER: dict[str, Any] = {**HEAD, "streams": [STREAM]}
+
+
+def without(answer: dict[str, Any], *path: str | int) -> dict[str, Any]:
+    """Return a copy of an answer without a key."""
+    copy: dict[str, Any] = json.loads(json.dumps(answer))
+    *parents, key = path
+    inner: Any = copy
+    for parent in parents:
+        inner = inner[parent]
+    del inner[key]
+    return copy
+
+
+def test_what_is_read_is_what_was_written_without_keys_that_are_not_in_the_model() -> None:
+    assert read_answer(StreamsAnswer, {**ANSWER, "more": 1, "streams": [{**STREAM, "shortened": True}]}) == ANSWER
+
+
+def test_an_answer_of_an_older_sidecar_is_read_without_the_keys_that_came_later() -> None:
+    without_next, with_next = {**STREAM, "next": None}, {**STREAM, "next": {**SCHEDULE, "policies": {}}}
+    newer = {**HEAD, "streams": [without_next, with_next, without_next, with_next]}
+    older = newer
+    for number in range(4):
+        older = without(older, "streams", number, "unread")
+    for number in (1, 3):
+        older = without(older, "streams", number, "next", "policies")
+        older = without(older, "streams", number, "next", "next_fire", "sent")
+    assert read_answer(StreamsAnswer, older) is None, "it is not what this version writes"
+    assert read_older_answer(StreamsAnswer, older) == newer
+
+
+@pytest.mark.parametrize("key", [("mode",), ("schedules", "total"), ("next", "subject"), ("next", "next_fire", "utc")])
+def test_an_answer_without_another_key_is_none(key: tuple[str, ...]) -> None:
+    assert read_older_answer(StreamsAnswer, without(ANSWER, "streams", 0, *key)) is None
+
+
+@pytest.mark.parametrize("value", [None, True, 1, "x", [], {}, [[]], {"streams": 7}])
+def test_another_object_is_no_answer(value: Any) -> None:
+    assert [one.name for one in ENDPOINTS if read_older_answer(one.answer, value) is not None] == []
+
+
+@pytest.mark.parametrize("row", ["{}", "1", "[]", '{"schedules":{}}'])
+def test_a_long_list_of_something_else_is_refused_soon(row: str) -> None:
+    """Each fault of each row was collected: half a megabyte took half a minute, and gigabytes of memory."""
+    rows = json.loads(f"[{','.join([row] * 200_000)}]")
+    given = {**HEAD, "stream": "O", "mode": "emulated", "read_through": 0, "bounds_seconds": rows}
+    given |= {"streams": rows, "schedules": rows, "minutes": rows, "unanswered": rows}
+    began = time.process_time()
+    forms: tuple[Any, ...] = (StreamsAnswer, SchedulesAnswer, ActivityAnswer)
+    assert [read_older_answer(form, given) for form in forms] == [None] * 3
+    assert time.process_time() - began < 1
