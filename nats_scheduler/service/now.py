@@ -9,7 +9,7 @@ The rules:
 
 Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
 millisecond; one request to each other instance. What comes due takes a visit of each schedule, in slices: about half a
-second for a million (`engine.views.timeline`), and then not for each request (`service.turns`).
+second for a million (`engine.views.figures`), and then not for each request (`service.turns`).
 Limit: a busy stream takes the place of others among the last fires. The minutes that come may be some seconds old, and
 `at` says when they were counted; an interval that the server rounds is counted as its pattern says.
 """
