@@ -7,7 +7,6 @@ import uuid
 
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 CONSUMER_INACTIVITY_LIMIT_SECONDS = 30
@@ -65,10 +64,10 @@ def undelivered(block: bytes, otherwise: int) -> int:
     return int(block[at + len(marker) : block.index(b"\r\n", at)])
 
 
-def delivered_message(subject: bytes, reply: bytes, block: bytes, body: bytes | None) -> tuple[StoredMessage, int, int]:
-    """Return a message that a consumer delivers, its number among those of the consumer, and how many are pending."""
+def delivery_numbers(reply: bytes) -> list[bytes]:
+    """Return the numbers of a message that a consumer delivers, from its reply subject.
+
+    Its sequence in the stream and among those of the consumer, when it was stored (ns), and how many are pending.
+    """
     fields = reply.split(b".")
-    first = 5 if len(fields) == 9 else 7  # a domain and the account's hash put two more in front
-    sequence, number, stored_at, pending = map(int, fields[first : first + 4])
-    name = subject.decode("utf-8", "surrogateescape")
-    return StoredMessage(name, sequence, stored_at, block, body), number, pending
+    return fields[5:9] if len(fields) == 9 else fields[7:11]  # a domain and the account's hash put two more in front

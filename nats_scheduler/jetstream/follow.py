@@ -29,7 +29,7 @@ from nats_scheduler.jetstream.consumers import (
     CLUSTER_DEADLINE_SECONDS,
     consumer_from,
     consumer_name,
-    delivered_message,
+    delivery_numbers,
     stands_alone,
     undelivered,
 )
@@ -399,15 +399,17 @@ class ConsumerFollower:
             self._status(block)
             return
         self._has_received = True
-        message, in_order, pending = delivered_message(subject, reply, block, body if self._has_bodies else None)
+        sequence, number, stored_at, pending = delivery_numbers(reply)
+        in_order = int(number)
         if in_order != self._delivered + 1:
             self._finish(f"the consumer delivered {in_order} after {self._delivered}")
             return
-        self._delivered, self._last = in_order, message.sequence
+        self._delivered, self._last = in_order, int(sequence)
         self._requested -= 1
         self._call_after_this_chunk()
-        self._batches.append((message,))
-        if not self._caught_up and pending == 0 and message.sequence >= self._leader_last:
+        name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
+        self._batches.append((StoredMessage(name, self._last, int(stored_at), block, kept),))
+        if not self._caught_up and pending == b"0" and self._last >= self._leader_last:
             self._catch_up()
 
     def _received_run(self, buffer: bytes, position: int) -> int:

@@ -1,4 +1,4 @@
-"""Read what a stream holds, message by message: the last one on a subject, on each subject, or all behind a sequence.
+"""Read what a stream holds by single requests: the last message on a subject, on each subject, or one after the other.
 
 The rule: every request goes to the stream's leader. If the leader cannot answer at the moment, the request is repeated
 a few times within a second; only then it has failed.
@@ -20,17 +20,15 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 
-# Find the last message on a subject, also if a server up to 2.11 does not.
-#
-# There `STREAM.MSG.GET` with `last_by_subj` finds nothing once the last message of a subject was deleted by its
-# sequence, although an earlier one is stored; the guard of 2.11 refuses as if there were none. `STREAM.INFO` counts
-# it. A read of the next message on the subject finds it, and corrects the server's record of the last one.
-#
-# Cost: if there is none, one request more on these servers and none on others; if there is an earlier one, three.
-
 
 async def last_on(api: JetStreamApi, stream: str, subject: str) -> StoredMessage | None:
-    """Return the last message on a subject that JSON can name; None if there is none."""
+    """Return the last message on a subject that JSON can name; None if there is none.
+
+    As servers up to 2.11 do: they find nothing once the last message of a subject was deleted by its sequence, although
+    an earlier one is stored, and the guard of 2.11 refuses as if there were none
+    (`test_the_message_before_a_deleted_one_is_found`). `STREAM.INFO` counts it; a read of the next message on the
+    subject finds it, and corrects the server's record of the last one. That takes up to three requests more.
+    """
     message = await api.message(stream, last_by_subj=subject)
     if message is not None or api.finds_last:
         return message
@@ -208,14 +206,12 @@ def in_order(messages: Iterable[StoredMessage]) -> list[StoredMessage]:
     return sorted(messages, key=lambda message: message.sequence)
 
 
-# Find messages with a TTL before the last message of their subject, on streams without a consumer of the sidecar.
+# -- messages with a TTL before the last message of their subject ----------------------------------------------------
 #
 # `jetstream.scan` looks up the last message of every subject and no more. An earlier generated message may have a TTL
-# too. So on a server that does not act on TTLs the whole stream is read once, concurrently with everything else.
-#
-# The rule: nothing waits for it; schedules are found without it. Cost: one request a message, bodies included, one
-# after the other (some 5,000 a second). Limit: if another sidecar stores a message and a later one follows at once,
-# the earlier is found at the next connect.
+# too. So on a server that does not act on TTLs the whole stream is read once, beside everything else: nothing waits
+# for it. Limit: if another sidecar stores a message and a later one follows at once, the earlier is found at the next
+# connect.
 
 MAX_HISTORY_BATCH = 1_000
 """Messages that are read before what was found is delivered."""

@@ -24,7 +24,7 @@ from contextlib import aclosing
 
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, CONSUMER_LIMIT_REACHED, Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import consumer_from, consumer_name, delivered_message, reads_all
+from nats_scheduler.jetstream.consumers import consumer_from, consumer_name, delivery_numbers, reads_all
 from nats_scheduler.jetstream.errors import (
     ApiError,
     ConnectionLostError,
@@ -175,8 +175,9 @@ class PulledConsumer:
             self._status = block[9:12]
             self._note_arrival(0)
             return
-        message, _number, _pending = delivered_message(subject, reply, block, body if self._frames is None else None)
-        self._messages.append(message)
+        sequence, _number, stored_at, _pending = delivery_numbers(reply)
+        name, kept = subject.decode("utf-8", "surrogateescape"), body if self._frames is None else None
+        self._messages.append(StoredMessage(name, int(sequence), int(stored_at), block, kept))
         self._note_arrival(1)
 
     def _received_run(self, buffer: bytes, position: int) -> int:

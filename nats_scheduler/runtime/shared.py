@@ -1,18 +1,22 @@
-"""The schedules whose fires the server refuses at the moment, shared with tools that read the bucket.
+"""What instances share with tools that read the bucket: which fires the server refuses, and settings.
 
-`nats-scheduler ls` reads the streams itself, and no stream shows that a fire was refused. So each instance shares, in
-one value of the bucket (`runtime.shared`), the sequence of each schedule that fails, the server's code and
-description, and since when.
+`nats-scheduler ls` reads the streams itself, and no stream shows that a fire was refused, or which of its schedules a
+sidecar's settings reject. So each instance has an entry of its own in two values of the registry's bucket: `failing`,
+with the sequence of each schedule that fails, the server's code and description, and since when; and `settings`, with
+those that decide what is served and rejected.
 
 The rules:
 
-- Nothing is requested or written while nothing fails. While a schedule fails, what fails is collected every
-  `SHARE_INTERVAL_SECONDS`, and written if it has changed.
-- An entry is bounded: of each stream those that fail longest are listed, the streams share the room, and the number of
-  all others is given.
-- An instance that ends removes its entry; a reader uses the entries of alive instances only.
+- An instance writes its own entry and no other, by compare-and-set, and removes it when it ends. Entries of instances
+  that are gone are removed by the next instance that writes; a reader uses those of alive instances only.
+- The size of an entry is limited by what the others leave. Of each stream those schedules that fail longest are listed,
+  the streams share the room, and the number of all others is given. Settings that do not fit are replaced by a note.
+- Each entry has the number of its own format (`jetstream.registry`): those of a newer version stay as they are.
+- Nothing is requested or written while nothing fails. No secrets are shared, and nothing waits for a write; one that
+  failed is tried again.
 
-Cost: some microseconds for each schedule that is listed, once a second while any fails; two requests a minute then.
+Cost: two requests a minute for each entry that does not change, three to write one; some microseconds a second for each
+schedule that is listed as failing.
 Limit: what is shared is as old as `SHARE_INTERVAL_SECONDS` and the requests that write it.
 """
 
@@ -27,21 +31,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from nats_scheduler.engine.events import Event
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
-from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, Registry, known_entries, marked
+from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, known_entries, marked
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.settings.sidecar import SidecarSettings
-
-# One value of the registry's bucket in which each instance has an entry of its own, for tools that read it.
-#
-# The rules: an instance writes its own entry and no other, by compare-and-set. Entries of instances that are gone are
-# removed by the next instance that writes. The size of an entry is limited by what the others leave. Each entry has
-# the number of its own format (`jetstream.registry`): those of a newer version stay as they are. Cost: two requests if
-# nothing has changed, three otherwise. Limit: the entry of a killed instance stays until another one writes; readers
-# use those of alive instances only.
 
 MAX_ENTRY_WRITE_ATTEMPTS = 8
 """How often a change is tried while others change the value."""
@@ -92,20 +87,87 @@ async def write_entry(
     return False
 
 
-FAILING = "failing"
-"""The key."""
-
 SHARE_INTERVAL_SECONDS = 1.0
 """The time between two collections of what fails."""
 
 ENTRY_CHECK_INTERVAL_SECONDS = 60.0
 """How often it is checked whether an unchanged entry is still there: the bucket may have been deleted."""
 
-MAX_ENTRY_BYTES = 15 * 1024
-"""Room of one entry: four full ones fit into the value."""
-
 ENTRY_REMOVAL_LIMIT_SECONDS = 1.5
 """Longest wait at the end for our entry to be removed."""
+
+UNKNOWN: Object = {}
+"""Stands for an entry of which it is not known whether it is stored; no entry is empty."""
+
+
+class SharedEntry:
+    """The entry of this instance in one value of the bucket, over all connections."""
+
+    def __init__(
+        self, key: str, instance: str, entry_within: Callable[[int], Object | None], interval_seconds: float
+    ) -> None:
+        """Share nothing yet; `entry_within` returns the entry for so many bytes of room, None to have none.
+
+        After the entry was written, it is compared every `interval_seconds` while there is one; see `changed`.
+        """
+        self._key = key
+        self._instance = instance
+        self._entry_within = entry_within
+        self._interval = interval_seconds
+        self._changed = asyncio.Event()
+        """Set while there may be something to write."""
+        self._stored: Object | None = None
+        self._is_leaving = False
+
+    def changed(self, *_what: object) -> None:
+        """Note that there may be an entry from now on."""
+        self._changed.set()
+
+    async def keep(self, bucket: SharedBucket) -> None:
+        """Keep the entry in the bucket, until cancelled."""
+        now, checked_at = asyncio.get_running_loop().time, -math.inf
+        self._changed.set()  # the connection before may have been lost during a write
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            entry = self._entry(MAX_SHARED_BYTES)
+            if entry != self._stored or (entry is not None and now() - checked_at >= ENTRY_CHECK_INTERVAL_SECONDS):
+                await self._write(bucket, entry)
+                checked_at = now()
+            if entry is not None or self._stored is not None:
+                self._changed.set()
+            await asyncio.sleep(self._interval)
+
+    async def remove(self, bucket: SharedBucket) -> None:
+        """Remove the entry, at the end."""
+        self._is_leaving = True
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENTRY_REMOVAL_LIMIT_SECONDS):
+                if self._stored is not None:
+                    await self._write(bucket, None)
+
+    async def _write(self, bucket: SharedBucket, entry: Object | None) -> None:
+        def within(room: int) -> Object | None:
+            if entry is None or self._is_leaving:
+                return None
+            return entry if len(json.dumps(entry)) <= room else self._entry(room)
+
+        self._stored = UNKNOWN
+        with suppress(JetStreamError):
+            if await write_entry(bucket, self._key, self._instance, within):
+                self._stored = entry
+
+    def _entry(self, room: int) -> Object | None:
+        return None if self._is_leaving else self._entry_within(room)
+
+
+# -- the schedules whose fires the server refuses at the moment -----------------------------------------------------
+
+FAILING = "failing"
+"""The key."""
+
+MAX_ENTRY_BYTES = 15 * 1024
+"""Room of one entry: four full ones fit into the value."""
 
 FRAME_BYTES = 64
 """Bytes of an entry besides its streams: two names, and a number."""
@@ -118,9 +180,6 @@ REASON_BYTES = 96
 
 ROW_BYTES = 48
 """Bytes of a schedule: two numbers of 20 digits at most, a bracket on each side, commas and blanks."""
-
-UNKNOWN: Object = {}
-"""Stands for an entry of which it is not known whether it is stored; no entry is empty."""
 
 
 class FailingStream(Protocol):
@@ -147,69 +206,20 @@ class Failures:
     """Schedules that fail on streams that are not listed."""
 
 
-class SharedFailures:
-    """The entry of this instance."""
-
-    def __init__(self, instance: str, streams: Callable[[], Mapping[str, FailingStream]]) -> None:
-        """Share what fails on `streams`, which returns them by `<mode>.<name>`."""
-        self._instance = instance
-        self._streams = streams
-        self._refused = asyncio.Event()
-        """Set while there may be something to write."""
-        self._stored: Object | None = None
-        self._is_leaving = False
-
-    def refused(self, _stream: str, _event: Event) -> None:
-        """Receive the refusal of a fire, which may be the first one."""
-        self._refused.set()
-
-    async def keep_sharing(self, bucket: SharedBucket) -> None:
-        """Keep what fails in the bucket, until cancelled."""
-        now, checked_at = asyncio.get_running_loop().time, -math.inf
-        self._refused.set()  # the connection before may have been lost during a write
-        while True:
-            await self._refused.wait()
-            self._refused.clear()
-            entry = self._entry(MAX_ENTRY_BYTES)
-            if entry != self._stored or (entry is not None and now() - checked_at >= ENTRY_CHECK_INTERVAL_SECONDS):
-                await self._write(bucket, entry)
-                checked_at = now()
-            if entry is not None or self._stored is not None:
-                self._refused.set()
-            await asyncio.sleep(SHARE_INTERVAL_SECONDS)
-
-    async def remove(self, bucket: SharedBucket) -> None:
-        """Remove the entry, at the end."""
-        self._is_leaving = True
-        with suppress(TimeoutError):
-            async with asyncio.timeout(ENTRY_REMOVAL_LIMIT_SECONDS):
-                if self._stored is not None:
-                    await self._write(bucket, None)
-
-    async def _write(self, bucket: SharedBucket, entry: Object | None) -> None:
-        def within(room: int) -> Object | None:
-            if entry is None or self._is_leaving:
-                return None
-            return entry if len(json.dumps(entry)) <= room else self._entry(room)
-
-        self._stored = UNKNOWN
-        with suppress(JetStreamError):
-            if await write_entry(bucket, FAILING, self._instance, within):
-                self._stored = entry
-
-    def _entry(self, room: int) -> Object | None:
-        return None if self._is_leaving else failing_entry(self._streams(), min(room, MAX_ENTRY_BYTES))
+def shared_failures(instance: str, streams: Callable[[], Mapping[str, FailingStream]]) -> SharedEntry:
+    """Return what shares what fails on `streams`, which returns them by `<mode>.<name>`."""
+    return SharedEntry(FAILING, instance, lambda room: failing_entry(streams(), room), SHARE_INTERVAL_SECONDS)
 
 
 def failing_entry(streams: Mapping[str, FailingStream], room: int) -> Object | None:
-    """Return what is shared of the streams, in so many bytes as JSON; None if nothing fails."""
+    """Return what is shared of the streams, in so many bytes as JSON or `MAX_ENTRY_BYTES`; None if nothing fails."""
     failing = sorted(
         ((stream.failing_count, key, stream) for key, stream in streams.items() if stream.failing_count),
         key=lambda each: each[:2],
     )
     if not failing:
         return None
-    room -= FRAME_BYTES
+    room = min(room, MAX_ENTRY_BYTES) - FRAME_BYTES
     listed: Object = {}
     elsewhere = 0
     for number, (count, key, stream) in enumerate(failing):
@@ -269,16 +279,7 @@ def _rows(reasons: object) -> Iterator[tuple[int, Failing]]:
                 yield row[0], Failing(code, description, row[1])
 
 
-# The settings of this instance that decide what is served and rejected, shared with tools that read the bucket.
-#
-# `nats-scheduler ls` reads the streams itself. Which of them are served, and which schedules are rejected, depends on
-# settings that only the sidecar has, so each instance shares them in one value of the bucket
-# (`runtime.shared`).
-#
-# The rules: only settings with an effect on that are shared, and no secrets. Nothing waits for the write, and a write
-# that failed is tried again. An instance that ends removes its own entry.
-# Cost: two requests each `SETTINGS_CHECK_INTERVAL_SECONDS`.
-# Limit: settings that do not fit into the value are replaced by a note that says so.
+# -- the settings that decide what is served and rejected ------------------------------------------------------------
 
 SETTINGS = "settings"
 """The key."""
@@ -291,12 +292,9 @@ SHARED_SETTINGS = (
     "allowed_targets_elsewhere",
     "max_schedules",
 )
-"""The settings on which it depends what is served, and what is rejected."""
+"""The settings that are shared."""
 
 TOO_LARGE = "too_large"
-
-SETTINGS_CHECK_INTERVAL_SECONDS = 60.0
-"""How often it is checked whether the entry is still there: the bucket may have been deleted."""
 
 
 def shared_settings(settings: SidecarSettings, room: int = MAX_SHARED_BYTES) -> dict[str, Any]:
@@ -306,19 +304,6 @@ def shared_settings(settings: SidecarSettings, room: int = MAX_SHARED_BYTES) -> 
     return shared if len(json.dumps(shared)) <= room else {TOO_LARGE: True}
 
 
-async def keep_sharing_settings(registry: Registry, instance: str, settings: SidecarSettings) -> None:
-    """Keep the settings of this instance in the bucket, until cancelled."""
-    while True:
-        with suppress(JetStreamError):
-            await write_entry(registry, SETTINGS, instance, partial(shared_settings, settings))
-        await asyncio.sleep(SETTINGS_CHECK_INTERVAL_SECONDS)
-
-
-async def remove_settings(registry: Registry, instance: str) -> None:
-    """Remove the settings of this instance."""
-    with suppress(JetStreamError):
-        await write_entry(registry, SETTINGS, instance, _nothing)
-
-
-def _nothing(_room: int) -> Object | None:
-    return None
+def kept_settings(instance: str, settings: SidecarSettings) -> SharedEntry:
+    """Return what shares the settings of an instance."""
+    return SharedEntry(SETTINGS, instance, partial(shared_settings, settings), ENTRY_CHECK_INTERVAL_SECONDS)

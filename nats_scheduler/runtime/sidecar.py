@@ -34,7 +34,7 @@ from nats_scheduler.runtime.fleet import Leftovers
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.port import Bucket
 from nats_scheduler.runtime.server_clock import ServerClock
-from nats_scheduler.runtime.shared import SharedFailures, keep_sharing_settings, remove_settings
+from nats_scheduler.runtime.shared import kept_settings, shared_failures
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.wakes import Standstill
@@ -228,10 +228,9 @@ class Sidecar:
         self.connection: Connection | None = None
         """The current connection."""
         self._leases = Leases(secrets.token_hex(6))
-        self._failures = SharedFailures(
-            self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()}
-        )
-        reporter.listen(self._failures.refused, FireRefused)
+        failures = shared_failures(self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()})
+        reporter.listen(failures.changed, FireRefused)
+        self._shared = failures, kept_settings(self._leases.me, settings)
         self._keeping = FailureKeeping(settings, reporter)
         self._unserved = UnservedStreams(reporter)
         self._stopping = asyncio.Event()
@@ -370,7 +369,6 @@ class Sidecar:
         serving = asyncio.create_task(account.serve(self._files, self.serving))
         access = account.access
         connection, registry = access.connection, access.registry
-        sharing = partial(keep_sharing_settings, registry, self._leases.me, self._settings)
         leftovers = Leftovers(self._leases, registry, access.api, self._clock, self.served)
         activity = self._reporter.activity
         examination = partial(self._examination, access)
@@ -387,8 +385,7 @@ class Sidecar:
         )
         answering = partial(answer_requests, asked, access, self._reporter)
         works: list[Callable[[], Awaitable[None]]] = [
-            sharing,
-            partial(self._failures.keep_sharing, registry),
+            *(partial(entry.keep, registry) for entry in self._shared),
             leftovers.keep_removing,
             partial(self._keeping.keep, access),
         ]
@@ -436,8 +433,8 @@ class Sidecar:
         services, within = list(self.served.values()), self._settings.drain_timeout / SECOND
         registry = account.access.registry
         clean = await leave(services, account.instances, registry, within)
-        await self._failures.remove(registry)
-        await remove_settings(registry, self._leases.me)
+        for entry in self._shared:
+            await entry.remove(registry)
         return clean
 
     async def _unless_stopping(self, seconds: float) -> None:

@@ -15,9 +15,10 @@ from nats_scheduler.jetstream.registry import MAX_VALUE_BYTES, Registry
 from nats_scheduler.runtime.shared import (
     FAILING,
     MAX_ENTRY_BYTES,
-    SharedFailures,
+    SharedEntry,
     failing_entry,
     read_failures,
+    shared_failures,
     write_entry,
 )
 from nats_scheduler.schedule.instants import SECOND
@@ -125,9 +126,9 @@ async def test_many_instances_write_at_once_and_all_entries_fit(registry: Regist
 
 
 @asynccontextmanager
-async def sharing(mine: SharedFailures, registry: Registry) -> AsyncIterator[None]:
+async def sharing(mine: SharedEntry, registry: Registry) -> AsyncIterator[None]:
     """Share through a connection that is lost at the end."""
-    task = asyncio.create_task(mine.keep_sharing(registry))
+    task = asyncio.create_task(mine.keep(registry))
     try:
         yield
     finally:
@@ -148,11 +149,11 @@ async def entries(registry: Registry, count: int) -> None:
 
 async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registry: Registry) -> None:
     world, network = world_with(1, "@at 2026-01-01T00:00:05Z", out=FULL)
-    mine = SharedFailures("me", lambda: {"emulated.S": world.engine})
+    mine = shared_failures("me", lambda: {"emulated.S": world.engine})
     world.advance("6s")
     for event in world.events:
         if isinstance(event, FireRefused):
-            mine.refused("S", event)
+            mine.changed("S", event)
     async with sharing(mine, registry):
         await registry.get(FAILING)  # one round trip, of the three that a write takes
     assert await registry.get(FAILING) is None, "the connection was lost during the write"
@@ -168,7 +169,7 @@ async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registr
 
 async def test_an_instance_that_ends_removes_its_entry_and_writes_no_other(registry: Registry) -> None:
     engine = engine_with(1)
-    mine = SharedFailures("me", lambda: {"emulated.S": engine})
+    mine = shared_failures("me", lambda: {"emulated.S": engine})
     async with sharing(mine, registry):
         await entries(registry, 1)
         await mine.remove(registry)
