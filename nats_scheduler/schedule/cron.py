@@ -2,7 +2,7 @@
 
 One rule: exactly the texts that the server accepts are accepted, with the same meaning, oddities included.
 A field becomes one integer in which bit n is set if n matches, plus STAR, so that matching is arithmetic.
-The two day fields are also combined once into seven masks, one for each weekday on which a month can begin.
+The two day fields are also combined once, into a mask for each length of a month and each weekday on which it begins.
 Different patterns often have fields in common, so the masks of fields are cached.
 Cost: a few microseconds for a pattern whose fields are cached, 70 µs otherwise; `patterns` shares equal patterns.
 A list may fill a header of 64 KB and is parsed in some milliseconds: items with the same meaning are parsed once.
@@ -12,19 +12,22 @@ Limit: `L`, `W`, `#`, day 7, wrapped ranges and a year field are not in the gram
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.zones import Zone
 
-# The days and seconds that six cron fields match, on a calendar without time zones.
+# The days and seconds that cron fields match, on a calendar without time zones.
 #
 # One rule: local seconds in, local seconds out; a local second counts from 1970-01-01T00:00:00 local time.
 # The fields are bit masks, so "the next one" is the lowest bit left after a shift and "the last one" the highest bit
 # left under a mask. A search looks once at each month that the pattern names, and never at single days or seconds.
+# A month has one of four lengths and begins on one of seven weekdays, and nothing else decides which of its days match.
+# So all that can be written about days, `L`, `W` and `#` of other syntaxes included, is a table of 28 masks.
 # The forward and the backward search are mirror images, so that a reader can compare them line by line.
 # Cost: 2–3 µs, plus 1 µs for each month without a match that the search passes.
 # Limit: the caller gives the year at which the search ends.
@@ -32,10 +35,47 @@ from nats_scheduler.schedule.zones import Zone
 STAR = 1 << 63
 """Set in a field that holds an unrestricted `*` or `?`."""
 
+FIRST_YEAR, LAST_YEAR = 1970, 2099
+"""The years that a pattern can name."""
+
+MONTH_LENGTHS = (28, 29, 30, 31)
+
+LAST = 0
+"""The number of the last Friday of a month, where 1 is that of the first."""
+
+_SUNDAY, _SATURDAY = 0, 6
+_ALL_WEEKDAYS = (1 << 7) - 1
+_EACH_WEEK = sum(1 << 7 * week for week in range(5))
+"""A product with a mask of weekdays repeats it in each week of a month."""
+
+
+class NthWeekday(NamedTuple):
+    """One weekday of each month: the second Tuesday is (2, 2), the last one (2, LAST)."""
+
+    weekday: int
+    """0–6, Sunday is 0."""
+    number: int
+    """1–5, or `LAST`."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedDays:
+    """The days that masks cannot name, since they are not the same in each month."""
+
+    last: bool = False
+    """Whether the last day of the month matches, besides the days of the month."""
+    nearest: int | None = None
+    """The day of the month (1–31) whose nearest weekday matches, and no other day."""
+    nth: tuple[NthWeekday, ...] = ()
+    """The weekdays that match, and no other day."""
+
+
+NO_NAMED_DAYS = NamedDays()
+
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
-    """Six fields as bit masks: bit n is set if n matches."""
+    """The fields of a pattern as bit masks: bit n is set if n matches."""
 
     seconds: int
     minutes: int
@@ -45,8 +85,11 @@ class CronFields:
     months: int
     days_of_week: int
     """With STAR if the field is unrestricted; Sunday is bit 0."""
-    days: tuple[int, ...]
-    """The matching days (bits 1–31) of a month that begins on a Sunday, on a Monday, …: seven masks."""
+    days: tuple[tuple[int, ...], ...]
+    """The matching days (bits 1–31) of months of 28, 29, 30 and 31 days that begin on a Sunday, on a Monday, …"""
+    named: NamedDays = NO_NAMED_DAYS
+    years: int | None = None
+    """Bit n is the year 1970 + n; None is every year."""
 
     def first_match(self, local: int, last_year: int) -> int | None:
         """Return the first matching second at or after `local`, up to the end of the last year."""
@@ -54,7 +97,7 @@ class CronFields:
         year, month, day = civil_from_days(days)
         if year > last_year:
             return None
-        if self.months >> month & 1 and self.days[(days - day + 5) % 7] >> day & 1:
+        if self.months >> month & 1 and self.days_of(year, month, days - day + 1) >> day & 1:
             match = self._first_in_day(time_of_day)
             if match is not None:
                 return days * SECONDS_PER_DAY + match
@@ -70,7 +113,7 @@ class CronFields:
         year, month, day = civil_from_days(days)
         if year < first_year:
             return None
-        if self.months >> month & 1 and self.days[(days - day + 5) % 7] >> day & 1:
+        if self.months >> month & 1 and self.days_of(year, month, days - day + 1) >> day & 1:
             match = self._last_in_day(time_of_day)
             if match is not None:
                 return days * SECONDS_PER_DAY + match
@@ -148,7 +191,65 @@ class CronFields:
 
     def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
-        return self.days[(first + 4) % 7] & (2 << days_in_month(year, month)) - 1
+        if self.years is not None and not (year >= FIRST_YEAR and self.years >> year - FIRST_YEAR & 1):
+            return 0
+        return self.days[days_in_month(year, month) - MONTH_LENGTHS[0]][(first + 4) % 7]
+
+
+@lru_cache(maxsize=1_024)
+def days_by_length(
+    days_of_month: int, days_of_week: int, named: NamedDays = NO_NAMED_DAYS
+) -> tuple[tuple[int, ...], ...]:
+    """Return the matching days of months of 28 to 31 days, for each weekday on which a month can begin.
+
+    As the server does: if one of the two day fields has the star, both must match; otherwise one is enough
+    (`docs/reference/patterns.md`, "Which day").
+    """
+    both = (days_of_month | days_of_week) & STAR
+    table = []
+    for length in MONTH_LENGTHS:
+        masks = []
+        for first in range(7):
+            month_days = _month_days(days_of_month, named, length, first)
+            week_days = _week_days(days_of_week, named.nth, length, first)
+            masks.append((month_days & week_days if both else month_days | week_days) & (2 << length) - 2)
+        table.append(tuple(masks))
+    return tuple(table)
+
+
+def nearest_weekday(day: int, length: int, first: int) -> int:
+    """Return the day from Monday to Friday that is nearest to a day, in the same month.
+
+    `length` is that of the month, `first` the weekday on which it begins. A day that the month does not have is its
+    last one.
+    """
+    day = min(day, length)
+    weekday = (first + day - 1) % 7
+    if weekday == _SATURDAY:
+        return day - 1 if day > 1 else day + 2
+    if weekday == _SUNDAY:
+        return day + 1 if day < length else day - 2
+    return day
+
+
+def _month_days(days_of_month: int, named: NamedDays, length: int, first: int) -> int:
+    if named.nearest is not None:
+        return 1 << nearest_weekday(named.nearest, length, first)
+    return days_of_month & ~STAR | (1 << length if named.last else 0)
+
+
+def _week_days(days_of_week: int, nth: Sequence[NthWeekday], length: int, first: int) -> int:
+    if not nth:
+        week = days_of_week & _ALL_WEEKDAYS
+        return ((week >> first | week << 7 - first) & _ALL_WEEKDAYS) * _EACH_WEEK << 1
+    mask = 0
+    for weekday, number in nth:
+        earliest = 1 + (weekday - first) % 7
+        if number == LAST:
+            mask |= 1 << earliest + (length - earliest) // 7 * 7
+        else:
+            mask |= 1 << earliest + (number - 1) * 7
+    return mask
 
 
 def lowest(mask: int) -> int:
@@ -219,7 +320,7 @@ def parse_cron(text: str) -> CronFields | Invalid:
             return Invalid(text, mask)
         masks.append(mask)
     seconds, minutes, hours, days_of_month, months, days_of_week = masks
-    days = day_masks(days_of_month, days_of_week)
+    days = days_by_length(days_of_month, days_of_week)
     reason = explain_never(seconds, minutes, hours, months, days)
     if reason is not None:
         return Invalid(text, reason)
@@ -339,36 +440,20 @@ def _read_number(text: str) -> int | None:
     return int(significant or "0")
 
 
-@lru_cache(maxsize=1_024)
-def day_masks(days_of_month: int, days_of_week: int) -> tuple[int, ...]:
-    """Combine the day fields for each weekday on which a month can begin.
-
-    As the server does: if one of the two has the star, both must match; otherwise one is enough
-    (`docs/reference/patterns.md`, "Which day").
-    """
-    month_days = days_of_month & ~STAR
-    both = (days_of_month | days_of_week) & STAR
-    masks = []
-    for first in range(7):
-        week_days = sum(1 << day for day in range(1, 32) if days_of_week >> (first + day - 1) % 7 & 1)
-        masks.append(month_days & week_days if both else month_days | week_days)
-    return tuple(masks)
-
-
-@lru_cache(maxsize=1_024)
-def _has_a_day(months: int, days: tuple[int, ...]) -> bool:
-    """Return whether any of the months can have any of the days."""
-    lengths = (days_in_month(_LEAP_YEAR, month) for month in range(1, 13) if months >> month & 1)
-    longest = max(lengths, default=0)
-    return any(mask & (2 << longest) - 1 for mask in days)
-
-
-def explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[int, ...]) -> str | None:
-    """Return the reason why a pattern can never match; None if it can."""
+def explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[tuple[int, ...], ...]) -> str | None:
+    """Return the reason why a pattern can never match in any year; None if it can."""
     for field, mask in zip(FIELDS, (seconds, minutes, hours), strict=False):
         if mask == 0:
             return f"the list of the {field.name} field is empty, so nothing ever matches"
-    return None if _has_a_day(months, days) else "none of the given months has one of the given days"
+    longest = _longest_month(months)
+    has_a_day = longest and any(days[longest - MONTH_LENGTHS[0]])
+    return None if has_a_day else "none of the given months has one of the given days"
+
+
+@lru_cache(maxsize=4_096)
+def _longest_month(months: int) -> int:
+    """Return the most days that one of the months can have, 0 if there is none."""
+    return max((days_in_month(_LEAP_YEAR, month) for month in range(1, 13) if months >> month & 1), default=0)
 
 
 # The fire times of a cron schedule.
@@ -376,7 +461,7 @@ def explain_never(seconds: int, minutes: int, hours: int, months: int, days: tup
 # One rule: a cron schedule fires at exactly the instants whose local wall-clock fields match. Therefore a local time
 # that the clock skips (a gap) has no fire that day, and one that occurs twice (a fold) has two. There is no
 # correction that could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the server"). The
-# search applies the calendar without time zones (`cron_calendar`) to each segment of constant UTC offset, within
+# search applies the calendar without time zones to each segment of constant UTC offset, within
 # which local time has no gap and no fold. Cost: a few microseconds for any pattern, and one segment look-up for each
 # change of offset that the search passes. Limit: the server's horizon, 31 December of the fifth year after that of
 # the start.

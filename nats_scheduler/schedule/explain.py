@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.calendars import Days, day_text
-from nats_scheduler.schedule.cron import STAR, CronFields
-from nats_scheduler.schedule.cron_syntax import FIRST_YEAR, LAST, NO_NAMED_DAYS, MonthFields, NamedDays, NthWeekday
+from nats_scheduler.schedule.cron import FIRST_YEAR, LAST, STAR, CronFields, NthWeekday
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, SECONDS_PER_DAY, days_in_month, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -61,9 +60,8 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 def cron_words(fields: CronFields, zone: str) -> str:
     """Return what six fields match, in a zone with this name."""
-    named = fields.named if isinstance(fields, MonthFields) else NO_NAMED_DAYS
-    days, times = _named_days(fields, named) or _days(fields, named), _times(fields)
-    years = _only_in_years(fields.years) if isinstance(fields, MonthFields) else ""
+    days, times = _named_days(fields) or _days(fields), _times(fields)
+    years = _only_in_years(fields.years)
     if times.stands_alone and days == "every day":
         return f"{times.words} in {zone}{years}"
     needs_comma = times.words.startswith("every ") and not days.endswith(",")
@@ -176,7 +174,7 @@ def _clock_texts(times: Sequence[int]) -> list[str]:
 # -- days ----------------------------------------------------------------------------------------------------------
 
 
-def _days(fields: CronFields, named: NamedDays) -> str:
+def _days(fields: CronFields) -> str:
     """Return the days.
 
     As the server does: if one of the two day fields has the star, both must match, and a field with a star matches
@@ -188,10 +186,10 @@ def _days(fields: CronFields, named: NamedDays) -> str:
     elif of_month == _ALL_DAYS or of_week == _ALL_WEEKDAYS:
         has_month_days = has_weekdays = False
     else:
-        has_month_days, has_weekdays = of_month != 0 or named.last, of_week != 0
+        has_month_days, has_weekdays = of_month != 0 or fields.named.last, of_week != 0
     if not has_month_days:
         return (_weekdays(of_week) if has_weekdays else "every day") + _in_months(fields.months)
-    month_days = _month_days(of_month, fields.months, named.last)
+    month_days = _month_days(of_month, fields.months, fields.named.last)
     if not has_weekdays:
         return month_days
     return f"{month_days}, and on {_weekdays(of_week)}{_in_months(fields.months)},"
@@ -210,9 +208,9 @@ def _weekdays(mask: int) -> str:
     return f"every {_joined([WEEKDAYS[day] for day in days])}"
 
 
-def _named_days(fields: CronFields, named: NamedDays) -> str | None:
+def _named_days(fields: CronFields) -> str | None:
     """Return `on the last Friday of every month`, `on the weekday nearest to the 15th of March`; None without them."""
-    of_months = _of_months(fields.months)
+    named, of_months = fields.named, _of_months(fields.months)
     if named.nth:
         missing = " (if the month has that day)" if any(number == _FIFTH for _, number in named.nth) else ""
         return f"on {_joined([_nth_weekday(one) for one in _in_order(named.nth)])} of {of_months}{missing}"

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import ClassVar, Protocol
 
 from nats_scheduler.schedule.cron import CronFields, latest_fire, next_fire, parse_cron
-from nats_scheduler.schedule.cron_syntax import MonthFields, Syntax, parse_syntax
+from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
@@ -227,7 +227,7 @@ class Cron:
     @property
     def ends_by_itself(self) -> bool:
         """Whether its publisher said that it has a last fire: one that names years has."""
-        return isinstance(self.fields, MonthFields) and self.fields.years is not None
+        return self.fields.years is not None
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first match strictly after the second in which the schedule was stored."""
