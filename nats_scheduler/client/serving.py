@@ -138,7 +138,7 @@ class Servings:
             rules=rules,
             dialects=dialects,
             is_native=config.get(FLAG) is True,
-            server_version=version if isinstance(version, str) else ".".join(map(str, self._wire.server_version)),
+            server_version=version if isinstance(version, str) else self._wire.server_version,
             has_guard=level >= GUARD_LEVEL,
             api_level=level,
         )

@@ -84,10 +84,16 @@ class Wire:
         self._waiting: dict[str, Callable[[Reply], None]] = {}
 
     @property
-    def server_version(self) -> tuple[int, int, int]:
+    def server_version(self) -> str:
         """The version of the server that the program is connected to."""
         version = self._connection.connected_server_version
-        return version.major, version.minor, version.patch
+        return f"{version.major}.{version.minor}.{version.patch}"
+
+    @property
+    def finds_last(self) -> bool:
+        """Whether that server finds the message before one that was deleted by its sequence."""
+        version = self._connection.connected_server_version
+        return (version.major, version.minor) >= FINDS_LAST_VERSION
 
     async def request(
         self,
@@ -322,7 +328,7 @@ class Requests:
         the subject were read (`test_the_message_before_a_deleted_one_is_found`).
         """
         message = await self.message(stream, last_by_subj=subject)
-        if message is not None or (self._prefix == DEFAULT_PREFIX and self._wire.server_version >= FINDS_LAST_VERSION):
+        if message is not None or (self._prefix == DEFAULT_PREFIX and self._wire.finds_last):
             return message
         if not [one async for one in self.subjects(stream, subject)]:
             return None
