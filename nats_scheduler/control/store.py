@@ -149,9 +149,10 @@ class ScheduleStore:
         at = 0
         with maybe_done():
             while (found := await self._wire.message(stream, seq=at + 1, next_by_subj=subject)) is not None:
-                if (at := found.sequence) > through:
-                    return
+                if (at := found.sequence) >= through:
+                    break
                 await self._wire.delete(stream, at)
+            await self._wire.delete(stream, through)
 
 
 async def publish_message(wire: Wire, stream: str, subject: str, block: bytes, body: bytes) -> Published:

@@ -39,7 +39,7 @@ from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pa
 # The rules:
 #
 # - Such a schedule names a subject of any other stream of the account that the operator allows for the stream of the
-# schedule (`allowed_targets_elsewhere`); by default there is none.
+#   schedule (`allowed_targets_elsewhere`); by default there is none.
 # - It is portable only: beside `Nats-Schedule` a server from 2.12 on refuses a schedule without a target in its
 #   stream.
 # - A subject of the schedule's own stream is refused. `X-Nats-Schedule-Target` names that, and promises more.

@@ -277,8 +277,7 @@ class Policies:
 
     @property
     def are_kept(self) -> bool:
-        """Whether more must be kept of a schedule with these policies than of one without any
-        (`engine.holding.held`)."""
+        """Whether more is kept of a schedule with these policies than of one without any (`engine.holding.held`)."""
         if self is NO_POLICIES:
             return False  # as for most of a million schedules at a start
         needs_fire_before = self.overlap is not Overlap.ALLOW or self.missed != MAKE_UP_ONCE or self.report

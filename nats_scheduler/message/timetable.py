@@ -8,11 +8,10 @@ changes with it.
 Three times are kept apart:
 
 - The *fire time* is the time that a fire stands for. It is part of its identity.
-- The *send time* is when that fire is published: its fire time, or up to the jitter of the schedule later
-  (`message.timetable`). The send times of a schedule are in the order of its fire times.
+- The *send time* is when that fire is published: its fire time, or up to the jitter of the schedule later.
+  The send times of a schedule are in the order of its fire times.
 - The *read-back threshold* of a schedule that is held (`engine.holding.held`) is the fire time from which on a
-  generated
-  message that is read back advances it.
+  generated message that is read back advances it.
 
 Instants are nanoseconds since the Unix epoch.
 Cost: a reference to the pattern and one to the stored time; a held schedule is a timetable itself, since a million more

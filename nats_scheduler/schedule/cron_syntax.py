@@ -14,7 +14,6 @@ Limit: a field has at most 1,000 characters.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -74,13 +73,6 @@ _foreign_last = re.compile(r"[0-9a-z]{1,3}l|l[a-z]{3}").fullmatch
 _numbered_weekday = re.compile(r"(?<![#/0-9])[0-9]").search
 
 
-@dataclass(frozen=True, slots=True)
-class _Fault:
-    """The reason why a field is invalid."""
-
-    reason: str
-
-
 class _Span(NamedTuple):
     """`*`, `n` or `a-b`, each with or without a step; a range that wraps around ends before it begins."""
 
@@ -101,29 +93,29 @@ class _Days(NamedTuple):
 def parse_syntax(text: str, syntax: Syntax) -> CronFields | Invalid:
     """Parse the fields of a syntax; aliases and patterns that begin with `@` are not among them."""
     fields = _read_fields(_words(text), syntax)
-    return Invalid(text, fields.reason) if isinstance(fields, _Fault) else fields
+    return Invalid(text, fields) if isinstance(fields, str) else fields
 
 
-def _read_fields(words: list[str], syntax: Syntax) -> CronFields | _Fault:
-    """Parse fields; those of a crontab get a second of 0."""
+def _read_fields(words: list[str], syntax: Syntax) -> CronFields | str:
+    """Parse fields, or return the reason why one is invalid; those of a crontab get a second of 0."""
     expected = (5,) if syntax is Syntax.CRONTAB else (6, 7)
     if len(words) not in expected:
-        return _Fault(f"{_COUNTS[syntax]}, got {len(words)}")
+        return f"{_COUNTS[syntax]}, got {len(words)}"
     if longest := next((word for word in words if len(word) > MAX_FIELD_CHARS), None):
-        return _Fault(f"a field has {len(longest):,} characters: expected at most {MAX_FIELD_CHARS:,}")
+        return f"a field has {len(longest):,} characters: expected at most {MAX_FIELD_CHARS:,}"
     lowered = [word.lower() for word in words]
     second, minute, hour, of_month, month, of_week, *year = ["0", *lowered] if syntax is Syntax.CRONTAB else lowered
     masks = []
     for field, word in ((SECOND, second), (MINUTE, minute), (HOUR, hour), (MONTH, month)):
         mask = _read_list(field, word)
-        if isinstance(mask, _Fault):
+        if isinstance(mask, str):
             return mask
         masks.append(mask & ~STAR)
     days = _read_days(of_month, of_week)
-    if isinstance(days, _Fault):
+    if isinstance(days, str):
         return days
     years = _read_years(year[0]) if year else None
-    return years if isinstance(years, _Fault) else _assembled(masks, days, years)
+    return years if isinstance(years, str) else _assembled(masks, days, years)
 
 
 def has_numbered_weekdays(text: str) -> bool:
@@ -139,17 +131,17 @@ DAY_OF_WEEK_INDEX = 5
 # -- from fields to what they match --------------------------------------------------------------------------------
 
 
-def _assembled(masks: list[int], days: _Days, years: int | None) -> CronFields | _Fault:
+def _assembled(masks: list[int], days: _Days, years: int | None) -> CronFields | str:
     """Return the fields with the masks of seconds, minutes, hours and months; a fault if they never match."""
     seconds, minutes, hours, months = masks
     of_month, of_week, named = days
     table = days_by_length(of_month, of_week, named)
     reason = explain_never(seconds, minutes, hours, months, table) if named == NO_NAMED_DAYS else None
     if reason is not None:
-        return _Fault(reason)
+        return reason
     fields = CronFields(seconds, minutes, hours, of_month, months, of_week, table, named, years)
     if years is not None and not _has_a_day_in_its_years(fields, years):
-        return _Fault("none of the given years has one of the given days")
+        return "none of the given years has one of the given days"
     return fields
 
 
@@ -169,33 +161,33 @@ def _years_of(mask: int) -> list[int]:
 # -- fields --------------------------------------------------------------------------------------------------------
 
 
-def _read_years(word: str) -> int | _Fault | None:
+def _read_years(word: str) -> int | str | None:
     """Parse the year field: bit n is the year 1970 + n; None is every year."""
     mask, is_star = 0, False
     for item in dict.fromkeys(word.split(",")):
         span = _read_span(YEAR, item)
-        if isinstance(span, _Fault):
+        if isinstance(span, str):
             return span
         if span.low > span.high:
-            return _Fault(f"year range {span.low}-{span.high} runs backwards")
+            return f"year range {span.low}-{span.high} runs backwards"
         mask |= sum(1 << year - FIRST_YEAR for year in range(span.low, span.high + 1, span.step))
         is_star = is_star or span.is_star
     if is_star:
         return None
     for year, following in pairwise(_years_of(mask)):
         if following - year > HORIZON_YEARS:
-            return _Fault(
+            return (
                 f"no year between {year} and {following}: a schedule ends if it has no fire for {HORIZON_YEARS} years"
             )
     return mask
 
 
-def _read_list(field: Field, word: str) -> int | _Fault:
+def _read_list(field: Field, word: str) -> int | str:
     """Parse a list of spans as a mask, with STAR if one of them is `*`."""
     mask = 0
     for item in dict.fromkeys(word.split(",")):
         span = _read_span(field, item)
-        if isinstance(span, _Fault):
+        if isinstance(span, str):
             return span
         mask |= _bits(field, span)
     return mask
@@ -210,28 +202,24 @@ def _bits(field: Field, span: _Span) -> int:
     return sum(1 << value for value in values) | (STAR if is_star else 0)
 
 
-def _read_days(of_month: str, of_week: str) -> _Days | _Fault:
+def _read_days(of_month: str, of_week: str) -> _Days | str:
     """Parse the two day fields."""
     month_days = _read_days_of_month(of_month)
-    if isinstance(month_days, _Fault):
+    if isinstance(month_days, str):
         return month_days
     days, last, nearest = month_days
     read = _read_days_of_week(of_week)
-    if isinstance(read, _Fault):
+    if isinstance(read, str):
         return read
     week_days, nth = read
     if nth and not days & STAR:
-        return _Fault(
-            f"day of month {_shown(of_month)} has no effect in croniter beside {_shown(of_week)}: write * instead"
-        )
+        return f"day of month {_shown(of_month)} has no effect in croniter beside {_shown(of_week)}: write * instead"
     if nearest is not None and not week_days & STAR:
-        return _Fault(
-            f"day of week {_shown(of_week)} has no effect in croniter beside {_shown(of_month)}: write * instead"
-        )
+        return f"day of week {_shown(of_week)} has no effect in croniter beside {_shown(of_month)}: write * instead"
     return _Days(days, week_days, NamedDays(last, nearest, nth))
 
 
-def _read_days_of_month(word: str) -> tuple[int, bool, int | None] | _Fault:
+def _read_days_of_month(word: str) -> tuple[int, bool, int | None] | str:
     """Parse the day of month: its mask, whether the last day matches too, and the day of a `W`."""
     if word == "?":
         return _everything(DAY_OF_MONTH), False, None
@@ -239,7 +227,7 @@ def _read_days_of_month(word: str) -> tuple[int, bool, int | None] | _Fault:
     if nearest is not None:
         day = _number(nearest[1] or nearest[2])
         if not DAY_OF_MONTH.low <= day <= DAY_OF_MONTH.high:
-            return _Fault(f"day of month {_shown(word)} is not a day from 1W to 31W")
+            return f"day of month {_shown(word)} is not a day from 1W to 31W"
         return 0, False, day
     mask, last = 0, False
     for item in dict.fromkeys(word.split(",")):
@@ -249,44 +237,44 @@ def _read_days_of_month(word: str) -> tuple[int, bool, int | None] | _Fault:
         begin, hyphen, end = item.partition("-")
         is_to_last = hyphen and end.partition("/")[0] == "l" and begin != "l"
         span = _read_span(DAY_OF_MONTH, f"{begin}-31{end[1:]}" if is_to_last else item)
-        if isinstance(span, _Fault):
-            return _Fault(_explain_day_of_month(item) or span.reason)
+        if isinstance(span, str):
+            return _explain_day_of_month(item) or span
         mask |= _bits(DAY_OF_MONTH, span)
     return mask, last, None
 
 
-def _read_days_of_week(word: str) -> tuple[int, tuple[NthWeekday, ...]] | _Fault:
+def _read_days_of_week(word: str) -> tuple[int, tuple[NthWeekday, ...]] | str:
     """Parse the day of week: its mask, or the weekdays with numbers."""
     if word == "?":
         return _everything(DAY_OF_WEEK), ()
     mask, nth = 0, set[NthWeekday]()
     for item in dict.fromkeys(word.split(",")):
         found = _read_nth(item)
-        if isinstance(found, _Fault):
+        if isinstance(found, str):
             return found
         nth |= found
         if not found:
             span = _read_span(DAY_OF_WEEK, item)
-            if isinstance(span, _Fault):
-                return _Fault(_explain_day_of_week(item) or span.reason)
+            if isinstance(span, str):
+                return _explain_day_of_week(item) or span
             mask |= _bits(DAY_OF_WEEK, span)
     if nth and mask:
-        return _Fault(f"day of week {_shown(word)} mixes weekdays of each week with such as 2#1 or L5: write one kind")
+        return f"day of week {_shown(word)} mixes weekdays of each week with such as 2#1 or L5: write one kind"
     return (_everything(DAY_OF_WEEK) & ~STAR if nth else mask), tuple(sorted(nth))
 
 
-def _read_nth(item: str) -> set[NthWeekday] | _Fault:
+def _read_nth(item: str) -> set[NthWeekday] | str:
     """Parse `2#1`, `mon-fri#1` or `L5`; nothing if the item is none of them."""
     if last := _last_weekday(item):
         days, number = last[1], LAST
     elif numbered := _nth(item):
         days, number = numbered[1], _number(numbered[2])
         if not 1 <= number <= _MAX_NTH:
-            return _Fault(f"day of week {_shown(item)} is not the first to fifth of a month: expected #1 to #5")
+            return f"day of week {_shown(item)} is not the first to fifth of a month: expected #1 to #5"
     else:
         return set()
     span = _read_span(DAY_OF_WEEK, days)
-    if isinstance(span, _Fault):
+    if isinstance(span, str):
         return span
     mask = _bits(DAY_OF_WEEK, span)
     return {NthWeekday(weekday, number) for weekday in range(7) if mask >> weekday & 1}
@@ -299,22 +287,22 @@ def _everything(field: Field) -> int:
 # -- items ---------------------------------------------------------------------------------------------------------
 
 
-def _read_span(field: Field, item: str) -> _Span | _Fault:
+def _read_span(field: Field, item: str) -> _Span | str:
     """Parse `*`, `n` or `a-b`, each with or without `/step`."""
     span, slash, stepped = item.partition("/")
     step = _number(stepped) if slash and _digits(stepped) else 1
     if slash and not (_digits(stepped) and step):
-        return _Fault(f"{field.name} {_shown(item)} needs a step of 1 or more after the slash")
+        return f"{field.name} {_shown(item)} needs a step of 1 or more after the slash"
     if span == "*":
         return _Span(field.low, field.high, step, not slash)
     if span == "?":
-        return _Fault(f"{field.name} {_shown(item)}: ? stands alone, for the day of month or the day of week")
+        return f"{field.name} {_shown(item)}: ? stands alone, for the day of month or the day of week"
     first, hyphen, last = span.partition("-")
     low = _read_value(field, first)
     high = _read_value(field, last) if hyphen else low
     for value in (low, high):
-        if isinstance(value, _Fault):
-            return _Fault(f"{field.name} {_shown(item)} {value.reason}")
+        if isinstance(value, str):
+            return f"{field.name} {_shown(item)} {value}"
     assert isinstance(low, int)
     assert isinstance(high, int)
     if hyphen:
@@ -323,18 +311,18 @@ def _read_span(field: Field, item: str) -> _Span | _Fault:
     return _Span(value, field.high if slash else value, step)
 
 
-def _range(field: Field, item: str, low: int, high: int, step: int) -> _Span | _Fault:
+def _range(field: Field, item: str, low: int, high: int, step: int) -> _Span | str:
     """Return a range; its ends may be in any order, but not equal."""
     if field is DAY_OF_WEEK and (low, high) == (0, _SUNDAY_TOO):
         return _Span(field.low, field.high, step)
     if field is DAY_OF_WEEK:
         low, high = low % _SUNDAY_TOO, high % _SUNDAY_TOO
     if low == high:
-        return _Fault(f"{field.name} {_shown(item)} is one value in a crontab, and each to croniter: write {low} or *")
+        return f"{field.name} {_shown(item)} is one value in a crontab, and each to croniter: write {low} or *"
     return _Span(low, high, step)
 
 
-def _read_value(field: Field, text: str) -> int | _Fault:
+def _read_value(field: Field, text: str) -> int | str:
     """Parse a number or a name within the bounds of a field; weekday 7 is one."""
     if text in field.names:
         return field.low + field.names.index(text)
@@ -343,9 +331,9 @@ def _read_value(field: Field, text: str) -> int | _Fault:
         number = _number(text)
         if field.low <= number <= high:
             return number
-        return _Fault(f"is {'below' if number < field.low else 'above'} {field.low if number < field.low else high}")
+        return f"is {'below' if number < field.low else 'above'} {field.low if number < field.low else high}"
     names = f", a name {field.names[0]}–{field.names[-1]}" if field.names else ""
-    return _Fault(f"is not a number {field.low}–{high}{names}, a range or *")
+    return f"is not a number {field.low}–{high}{names}, a range or *"
 
 
 def _number(digits: str) -> int:
