@@ -34,7 +34,8 @@ from nats_scheduler.cli.demo import (
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, stream_line
 from nats_scheduler.cli.options import sidecar_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import pages_of, stop_on_signals
+from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.run import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError

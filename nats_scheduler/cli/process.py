@@ -1,4 +1,4 @@
-"""What commands share that run for a while: signals that end them, the pages of a sidecar, and a progress bar.
+"""What commands share that run for a while: the signals that end them, and a progress bar.
 
 Rule: each signal with which an operator, a terminal or a service manager ends a program makes the sidecar drain.
 The bar is on standard error, and only if both outputs are terminals; nothing of it is left when the work is done. It is
@@ -13,18 +13,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
-from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.observe.log import logger
-from nats_scheduler.observe.metrics import Metrics
-from nats_scheduler.observe.pages import Pages, listening
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.sidecar import Sidecar
 from nats_scheduler.schedule.instants import MILLISECOND
-from nats_scheduler.settings.sidecar import SidecarSettings
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
@@ -49,45 +43,15 @@ async def run_until(ended: asyncio.Event, work: Coroutine[Any, Any, None]) -> No
         await asyncio.gather(working, ending, return_exceptions=True)
 
 
-@contextmanager
-def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> Iterator[None]:
-    """Serve the pages of a sidecar while the block runs, if the settings name a port; raises `ListenError`."""
-    if settings.metrics_port is None:
-        yield
-        return
-    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready, sidecar.notes)
-    with listening(settings.metrics_address, settings.metrics_port, pages) as url:
-        logger().info("metrics_served", url=f"{url}/metrics")
-        yield
-
-
 DRAW_INTERVAL_NS = 100 * MILLISECOND
 """The shortest time between two states that are drawn."""
-START_CHECK_INTERVAL_SECONDS = 0.2
-"""How often the start of a sidecar is looked at."""
 BAR_CHARS = 20
 MAX_NAME_CHARS = 24
 ERASE_LINE = "\r\x1b[K"
 
 
-class ReadStream(Protocol):
-    """A stream that is being read by a sidecar."""
-
-    @property
-    def state(self) -> StreamState:
-        """The stream as it was when reading began."""
-
-    @property
-    def last_read(self) -> int:
-        """The sequence of the last message that was read, 0 before any."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether all of it has been read."""
-
-
 class ProgressBar:
-    """One line that shows how far some work is; `write` is None if there is no terminal."""
+    """One line that shows how far some work is; `file` is None if there is no terminal."""
 
     def __init__(self, file: TextIO | None, monotonic: Callable[[], int]) -> None:
         self._file = file
@@ -145,21 +109,3 @@ def progress_bar() -> Iterator[ProgressBar]:
         yield bar
     finally:
         bar.clear()
-
-
-async def show_start(bar: ProgressBar, services: Mapping[str, ReadStream]) -> None:
-    """Show how far the streams of a sidecar are read, until all of them are."""
-    seen = False
-    while bar.is_on_terminal:
-        waiting = [one for one in list(services.values()) if not one.is_live]
-        if seen and not waiting:
-            bar.clear()
-            return
-        seen = seen or bool(services)
-        if waiting:
-            firsts = {one.state.name: max(one.state.first_sequence, 1) for one in waiting}
-            done = sum(max(one.last_read - firsts[one.state.name] + 1, 0) for one in waiting)
-            total = sum(one.state.last_sequence - firsts[one.state.name] + 1 for one in waiting)
-            name = waiting[0].state.name if len(waiting) == 1 else f"{len(waiting)} streams"
-            bar.show(name, done, total)
-        await asyncio.sleep(START_CHECK_INTERVAL_SECONDS)

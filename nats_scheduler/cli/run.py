@@ -8,19 +8,24 @@ Cost: some milliseconds, to look for the two installations.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from typing import Protocol
 
 import click
 
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import pages_of, progress_bar, show_start, stop_on_signals
+from nats_scheduler.cli.process import ProgressBar, progress_bar, stop_on_signals
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.pages import Pages, listening
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.driver import collect_only_what_is_new
@@ -31,6 +36,8 @@ from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.version import VERSION
 
+START_CHECK_INTERVAL_SECONDS = 0.2
+"""How often the start of a sidecar is looked at."""
 SIDECAR, CLIENT = "nats-scheduler", "nats-scheduler-client"
 
 
@@ -89,3 +96,49 @@ async def _run(settings: SidecarSettings) -> bool:
             showing.cancel()
     log.info("stopped", clean=clean)
     return clean
+
+
+@contextmanager
+def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> Iterator[None]:
+    """Serve the pages of a sidecar while the block runs, if the settings name a port; raises `ListenError`."""
+    if settings.metrics_port is None:
+        yield
+        return
+    pages = Pages(metrics.registry, asyncio.get_running_loop(), sidecar.not_ready, sidecar.notes)
+    with listening(settings.metrics_address, settings.metrics_port, pages) as url:
+        logger().info("metrics_served", url=f"{url}/metrics")
+        yield
+
+
+class ReadStream(Protocol):
+    """A stream that is being read by a sidecar."""
+
+    @property
+    def state(self) -> StreamState:
+        """The stream as it was when reading began."""
+
+    @property
+    def last_read(self) -> int:
+        """The sequence of the last message that was read, 0 before any."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether all of it has been read."""
+
+
+async def show_start(bar: ProgressBar, services: Mapping[str, ReadStream]) -> None:
+    """Show how far the streams of a sidecar are read, until all of them are."""
+    seen = False
+    while bar.is_on_terminal:
+        waiting = [one for one in list(services.values()) if not one.is_live]
+        if seen and not waiting:
+            bar.clear()
+            return
+        seen = seen or bool(services)
+        if waiting:
+            firsts = {one.state.name: max(one.state.first_sequence, 1) for one in waiting}
+            done = sum(max(one.last_read - firsts[one.state.name] + 1, 0) for one in waiting)
+            total = sum(one.state.last_sequence - firsts[one.state.name] + 1 for one in waiting)
+            name = waiting[0].state.name if len(waiting) == 1 else f"{len(waiting)} streams"
+            bar.show(name, done, total)
+        await asyncio.sleep(START_CHECK_INTERVAL_SECONDS)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.process import DRAW_INTERVAL_NS, ERASE_LINE, ProgressBar, progress_text, show_start
+from nats_scheduler.cli.process import DRAW_INTERVAL_NS, ERASE_LINE, ProgressBar, progress_text
+from nats_scheduler.cli.run import show_start
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.testing.clock import ManualClock
