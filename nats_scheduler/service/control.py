@@ -22,7 +22,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from nats_scheduler.control import edits, fires
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
@@ -46,7 +46,6 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.observe.documents import ChangeDocument, change_document
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, Handler, not_served, shown
 from nats_scheduler.service.micro import (
     BAD_REQUEST,
@@ -58,7 +57,7 @@ from nats_scheduler.service.micro import (
     ServiceError,
 )
 from nats_scheduler.service.patterns import header
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, as_time
+from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest
 
 MAX_SEQUENCE = 2**63 - 1
 
@@ -130,8 +129,7 @@ class FireRequest(VersionRequest):
     """A request for one fire now."""
 
     fire_time: Annotated[
-        str | None,
-        AfterValidator(as_time),
+        Instant | None,
         Field(
             description="Its fire time, RFC 3339, not in the future; null for now. A second request with the same one "
             "stores nothing, within the duplicate window of the stream."
@@ -142,8 +140,8 @@ class FireRequest(VersionRequest):
 class BackfillRequest(VersionRequest):
     """A request for past fires that are missing."""
 
-    since: Annotated[str, AfterValidator(as_time), Field(description="The first fire time, RFC 3339.")]
-    until: Annotated[str, AfterValidator(as_time), Field(description="The last fire time, RFC 3339.")]
+    since: Annotated[Instant, Field(description="The first fire time, RFC 3339.")]
+    until: Annotated[Instant, Field(description="The last fire time, RFC 3339.")]
     limit: Annotated[
         int, Field(ge=1, le=MAX_BACKFILL, description="The most fires; if more are missing, none is stored.")
     ] = DEFAULT_BACKFILL
@@ -182,13 +180,6 @@ class ChangeAnswer(Answer, ChangeDocument):
 
     dry_run: bool
     """Whether nothing was done."""
-
-
-def instant_of(time: str) -> int:
-    """Return a time of a request (ns since the Unix epoch)."""
-    instant = parse_rfc3339(time)
-    assert isinstance(instant, int), "the model has checked it"
-    return instant
 
 
 CONTROL_SUBJECTS = "nats_scheduler.control.v1"
@@ -283,12 +274,12 @@ async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -
 async def fire(store: ScheduleStore, request: FireRequest, author: Author) -> Change:
     """Store one fire beside a schedule."""
     if request.fire_time is not None:
-        await _wait_until(instant_of(request.fire_time), store.now)
+        await _wait_until(request.fire_time, store.now)
     return await fires.fire(
         store,
         request.stream,
         request.subject,
-        at=None if request.fire_time is None else instant_of(request.fire_time),
+        at=request.fire_time,
         author=author,
         expected=request.expected,
         dry_run=request.dry_run,
@@ -301,8 +292,8 @@ async def backfill(store: ScheduleStore, request: BackfillRequest, author: Autho
         store,
         request.stream,
         request.subject,
-        instant_of(request.since),
-        instant_of(request.until),
+        request.since,
+        request.until,
         limit=request.limit,
         author=author,
         expected=request.expected,

@@ -15,14 +15,14 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nats_scheduler.engine.views.figures import Timeline
-from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
+from nats_scheduler.engine.views.view import Counts
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
-from nats_scheduler.service.port import AskedStream, Deployment, Known
+from nats_scheduler.service.port import AskedStream, Deployment, Known, View
 from nats_scheduler.service.schemas import Answer, read_older_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Reused, Turns
@@ -39,7 +39,7 @@ MAX_SHOWN_CHARS = 100
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
-Views = Mapping[str, EngineView | JoinedView | None]
+Views = Mapping[str, View | None]
 """What is known of some streams; None of one that is not read to its end."""
 
 Document = Mapping[str, Any] | bytes

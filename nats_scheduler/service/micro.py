@@ -125,9 +125,9 @@ class Places:
     taken: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Served:
-    """One endpoint."""
+    """One endpoint, and what is counted of it."""
 
     name: str
     subject: str
@@ -137,19 +137,17 @@ class Served:
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What discovery shows of it."""
+    requests: int = field(default=0, init=False)
+    errors: int = field(default=0, init=False)
+    last_error: str = field(default="", init=False)
+    seconds: float = field(default=0.0, init=False)
 
+    def document(self) -> dict[str, Any]:
+        """Return what it is, as ADR-32 names it."""
+        return {"name": self.name, "subject": self.subject, "queue_group": QUEUE_GROUP}
 
-@dataclass(slots=True)
-class Statistics:
-    """What is counted of one endpoint."""
-
-    requests: int = 0
-    errors: int = 0
-    last_error: str = ""
-    seconds: float = 0.0
-
-    def document(self) -> dict[str, object]:
-        """Return the counts as ADR-32 names them; times are nanoseconds."""
+    def statistics(self) -> dict[str, Any]:
+        """Return what is counted, as ADR-32 names it; times are nanoseconds."""
         total = int(self.seconds * 1e9)
         return {
             "num_requests": self.requests,
@@ -168,7 +166,6 @@ class Identity:
     id: str
     version: str
     description: str
-    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 class MicroService:
@@ -187,7 +184,6 @@ class MicroService:
         self._connection = connection
         self._identity = identity
         self._endpoints = endpoints
-        self._statistics = {one.name: Statistics() for one in endpoints}
         self._started = format_rfc3339(now())
         self._defect = defect
         self._tasks: TaskGroup | None = None
@@ -235,18 +231,18 @@ class MicroService:
             "name": me.name,
             "id": me.id,
             "version": me.version,
-            "metadata": dict(me.metadata),
+            "metadata": {},
         }
 
     def _ping(self) -> dict[str, Any]:
         return self._named("ping")
 
     def _info(self) -> dict[str, Any]:
-        endpoints = [{**_endpoint(one), "metadata": dict(one.metadata)} for one in self._endpoints]
+        endpoints = [{**one.document(), "metadata": dict(one.metadata)} for one in self._endpoints]
         return {**self._named("info"), "description": self._identity.description, "endpoints": endpoints}
 
     def _stats(self) -> dict[str, Any]:
-        endpoints = [{**_endpoint(one), **self._statistics[one.name].document()} for one in self._endpoints]
+        endpoints = [{**one.document(), **one.statistics()} for one in self._endpoints]
         return {**self._named("stats"), "started": self._started, "endpoints": endpoints}
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -254,40 +250,40 @@ class MicroService:
     def _asked(self, one: Served, answer: Responder, _subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         if not is_inbox(reply) or self._tasks is None:
             return
-        counted, places = self._statistics[one.name], one.places
-        counted.requests += 1
+        places = one.places
+        one.requests += 1
         size = len(block) + len(body)
         if size > MAX_REQUEST_BYTES:
             expected = f"a request of {size} bytes: at most {MAX_REQUEST_BYTES} are expected"
-            self._refuse(counted, reply, ServiceError(BAD_REQUEST, expected))
+            self._refuse(one, reply, ServiceError(BAD_REQUEST, expected))
         elif places.taken >= places.most:
             expected = f"{places.most} requests are in work: ask again when one of them is answered"
-            self._refuse(counted, reply, ServiceError(TOO_MANY_REQUESTS, expected))
+            self._refuse(one, reply, ServiceError(TOO_MANY_REQUESTS, expected))
         else:
             places.taken += 1
-            self._tasks.create_task(self._work(counted, places, answer, reply, body))
+            self._tasks.create_task(self._work(one, answer, reply, body))
 
-    async def _work(self, counted: Statistics, places: Places, answer: Responder, reply: bytes, body: bytes) -> None:
+    async def _work(self, one: Served, answer: Responder, reply: bytes, body: bytes) -> None:
         began = self._loop.time()
         try:
             answered = await answer(body)
             if not self._connection.publish(_text(reply), answered):
                 raise ServiceError(INTERNAL_ERROR, f"an answer of {len(answered)} bytes: the server does not take it")
         except ServiceError as error:
-            self._refuse(counted, reply, error)
+            self._refuse(one, reply, error)
         except asyncio.CancelledError:
-            self._refuse(counted, reply, ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again"))
+            self._refuse(one, reply, ServiceError(UNAVAILABLE, "the sidecar ends, and has no answer: ask again"))
             raise
         except Exception as error:
             self._defect(error)
-            self._refuse(counted, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
+            self._refuse(one, reply, ServiceError(INTERNAL_ERROR, "the sidecar failed; its log has the error"))
         finally:
-            places.taken -= 1
-            counted.seconds += self._loop.time() - began
+            one.places.taken -= 1
+            one.seconds += self._loop.time() - began
 
-    def _refuse(self, counted: Statistics, reply: bytes, error: ServiceError) -> None:
-        counted.errors += 1
-        counted.last_error = f"{error.code}:{error.sentence}"
+    def _refuse(self, one: Served, reply: bytes, error: ServiceError) -> None:
+        one.errors += 1
+        one.last_error = f"{error.code}:{error.sentence}"
         # A subject that is not UTF-8 reaches us as an escape, which cannot be encoded: it is shown as `?`.
         sentence = error.sentence.encode("utf-8", "replace")
         headers = ((b"Nats-Service-Error", sentence), (b"Nats-Service-Error-Code", b"%d" % error.code))
@@ -300,10 +296,6 @@ def is_inbox(reply: bytes) -> bool:
     On the inbox of a sidecar an answer could pass for an acknowledgement, so there is one token for answers.
     """
     return reply.startswith(b"_") and not _OWN_INBOX.search(reply)
-
-
-def _endpoint(one: Served) -> dict[str, Any]:
-    return {"name": one.name, "subject": one.subject, "queue_group": QUEUE_GROUP}
 
 
 def _text(subject: bytes) -> str:

@@ -24,7 +24,6 @@ from typing_extensions import TypedDict
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
-from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.message.subjects import is_covered
@@ -49,6 +48,7 @@ from nats_scheduler.service.endpoint import (
     with_items,
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
+from nats_scheduler.service.port import View
 from nats_scheduler.service.schemas import Answer, Request, SubjectFilter
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
@@ -323,7 +323,7 @@ async def _views(asked: Asked, names: Sequence[str]) -> Views:
     """Return what is known of these streams; what the server itself fires is read in `READ_WAIT_SECONDS` at most."""
     loop = asyncio.get_running_loop()
     until = loop.time() + READ_WAIT_SECONDS
-    found: dict[str, EngineView | JoinedView | None] = {}
+    found: dict[str, View | None] = {}
     for name in names:
         try:
             found[name] = (await asked.known(name, max(until - loop.time(), 0.0))).view

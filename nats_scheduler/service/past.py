@@ -8,10 +8,9 @@ messages are interpreted at once.
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
@@ -29,11 +28,10 @@ from nats_scheduler.service.history import (
     find_fires,
 )
 from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
-from nats_scheduler.service.schemas import Answer, Request, ScheduleRequest, SubjectFilter, TargetFilter, as_time
+from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
 
 Since = Annotated[
-    str | None,
-    AfterValidator(as_time),
+    Instant | None,
     Field(description="Only what was stored at this time, RFC 3339, or later; null for all."),
 ]
 
@@ -92,7 +90,7 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     served = asked.deployment.streams().get(request.stream)
     if served is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
-    query = FireQuery(request.subject, request.limit, time_of(request.since), request.target)
+    query = FireQuery(request.subject, request.limit, request.since, request.target)
     try:
         state = await _stream(asked, request.stream)
         # What the operator forbids by now may have fired before; the command reads without restrictions too.
@@ -117,7 +115,7 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     kept_in = asked.deployment.failures_stream
     if kept_in is None:
         raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
-    query = FailureQuery(request.stream, request.subject, request.limit, time_of(request.since))
+    query = FailureQuery(request.stream, request.subject, request.limit, request.since)
     try:
         found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
     except JetStreamError as error:

@@ -39,10 +39,10 @@ from nats_scheduler.observe.explanations import (
 )
 from nats_scheduler.observe.message_warnings import warnings_about
 from nats_scheduler.schedule.patterns import time_zone_of
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
-from nats_scheduler.service.schemas import Answer, Request
+from nats_scheduler.service.schemas import Answer, Instant, Request
 
 DEFAULT_FIRES = 5
 MAX_FIRES = 1_000
@@ -60,7 +60,8 @@ class NextRequest(Request):
     pattern: Annotated[str | None, Field(description="What `Nats-Schedule` would be; instead of `stream`.")] = None
     time_zone: Annotated[str | None, Field(description="What `Nats-Schedule-Time-Zone` would be.")] = None
     after: Annotated[
-        str | None, Field(description="When the pattern is stored, RFC 3339; null for now. An interval counts from it.")
+        Instant | None,
+        Field(description="When the pattern is stored, RFC 3339; null for now. An interval counts from it."),
     ] = None
     count: Annotated[int, Field(ge=1, le=MAX_FIRES, description="How many fire times.")] = DEFAULT_FIRES
 
@@ -154,7 +155,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
         return await _next(asked, listed.timetable, time_zone_of(listed.pattern), now, fires_of(listed, request.count))
     now = asked.deployment.now()
-    pattern, after = request.pattern or "", _instant(request.after, now)
+    pattern, after = request.pattern or "", now if request.after is None else request.after
     one_line("pattern", pattern)
     one_line("time_zone", request.time_zone or "")
     read = read_pattern(pattern, request.time_zone, after)
@@ -287,10 +288,3 @@ def one_line(key: str, text: str) -> None:
     """Raise `ServiceError` for a text with a line break, which would begin another header."""
     if "\r" in text or "\n" in text:
         raise ServiceError(BAD_REQUEST, f"{shown(key)} of {shown(text)}: a text without line breaks is expected")
-
-
-def _instant(text: str | None, now: int) -> int:
-    instant = now if text is None else parse_rfc3339(text)
-    if not isinstance(instant, int):
-        raise ServiceError(BAD_REQUEST, f"after of {shown(text)}: a time such as 2026-01-31T09:00:00Z is expected")
-    return instant

@@ -107,11 +107,15 @@ def _kept_for(last: Examination | str) -> int:
     return KEPT_NS if isinstance(last, Examination) and last.is_whole else RETRY_NS
 
 
+View = EngineView | JoinedView
+"""What is known of the schedules of a stream: what this instance holds, or that and what others fire."""
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """What is known of the schedules of a stream at a moment."""
 
-    view: EngineView | JoinedView
+    view: View
     """All of them, whichever part fires them."""
     read_through: int
     """The sequence up to which the stream was read for that."""

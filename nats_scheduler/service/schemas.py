@@ -69,11 +69,15 @@ TargetFilter = Annotated[
 ]
 
 
-def as_time(text: str | None) -> str | None:
-    """Return a text that is a time, RFC 3339, or None; raises `ValueError` for another one."""
-    if text is not None and not isinstance(parse_rfc3339(text), int):
+def _read_instant(value: Any) -> int:
+    instant = parse_rfc3339(value) if isinstance(value, str) else None
+    if not isinstance(instant, int):
         raise ValueError("a time such as 2026-01-31T09:00:00Z is expected")
-    return text
+    return instant
+
+
+Instant = Annotated[int, BeforeValidator(_read_instant, json_schema_input_type=str)]
+"""A time of a request, RFC 3339: nanoseconds since the Unix epoch once it is read."""
 
 
 T = TypeVar("T")

@@ -10,7 +10,6 @@ Limit: a page of that list, 256 streams, takes some milliseconds to read, as it 
 
 import asyncio
 
-from nats_scheduler.engine.views.view import EngineView, JoinedView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.service.endpoint import (
@@ -22,6 +21,7 @@ from nats_scheduler.service.endpoint import (
     with_items,
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.port import View
 from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
 from nats_scheduler.service.schemas import StreamDocument, StreamsRequest
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
@@ -60,7 +60,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
     if stream is None:
         return None
     counts, following, unread = None, None, None
-    view: EngineView | JoinedView = stream.view
+    view: View = stream.view
     if is_ready := stream.is_ready:
         try:
             view = (await asked.known(name, max(until - asyncio.get_running_loop().time(), 0.0))).view

@@ -276,7 +276,7 @@ async def test_a_pause_of_a_schedule_that_rolls_up_the_stream_removes_nothing(co
 def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> None:
     unknown, not_done = UnknownOutcomeError("no answer"), NoAnswerError("no answer")
     fire = FireRequest(stream="O", subject="O.s")
-    timed = FireRequest(stream="O", subject="O.s", fire_time="2026-01-01T00:00:00Z")
+    timed = FireRequest.model_validate({"stream": "O", "subject": "O.s", "fire_time": "2026-01-01T00:00:00Z"})
     pausing = VersionRequest(stream="O", subject="O.s")
     assert "may store a second fire" in refusal_of(unknown, fire).sentence
     safe = (refusal_of(not_done, fire), refusal_of(unknown, timed), refusal_of(unknown, pausing))
