@@ -363,7 +363,7 @@ class StreamEngine:
                 self._lifecycle.end(held, self.lifetimes.why_expired(held))
             elif held.flight is None and self._holdings.pass_over(held):
                 continue
-            elif not (held.is_treated and self.calendars.woken(held, now)):
+            elif not (held.calendars and self.calendars.woken(held, now)):
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)

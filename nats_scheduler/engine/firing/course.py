@@ -13,23 +13,21 @@ Its fires are built and sent in `engine.firing.sending`; what an outcome says is
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nats_scheduler.engine.actions import ReadContent, Report
 from nats_scheduler.engine.events import AttemptRefused, Ending, FiresMissed
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import size_of
-from nats_scheduler.engine.firing.missed import dropped_between, next_of_due
 from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
 from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
-from nats_scheduler.message.policies import MAKE_UP_ONCE
+from nats_scheduler.message.policies import MAKE_UP_ONCE, Kept
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -167,7 +165,7 @@ class Course:
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
         Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
-        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+        if held.no_fire is not None:
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
         else:
             send_time, expires = held.send_time, held.expires
@@ -197,7 +195,7 @@ class Course:
 
     def _wake_waiting(self, held: Held, now: int) -> None:
         since = min(held.send_time, self._lifetimes.ends(held))
-        if held.is_treated and self._is_dropped_elsewhere(held, now):
+        if self._is_dropped_elsewhere(held, now):
             return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
             self.read(held, may_wait=held.send_time - now >= SECOND)
@@ -208,9 +206,10 @@ class Course:
 
     def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
         """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
-        if not isinstance(held, HeldWithPolicies) or self._ownership.is_ours(held) or now < held.send_time:
+        may_drop = held.terms.policies.missed.kept is Kept.SKIP
+        if not may_drop or self._ownership.is_ours(held) or now < held.send_time:
             return False
-        if held.is_elsewhere or next_of_due(held, now) is not None:
+        if held.is_elsewhere or held.due_fire(None, now) is not None:
             return False  # of fires in another stream it is not known here which are stored
         self.drop_due(held, now)
         return True
@@ -228,23 +227,25 @@ class Course:
     def _wake_held_back(self, held: Held, flight: Flight, now: int) -> None:
         if not self._ownership.is_ours(held):
             self.hand_over(held)
-        elif isinstance(held, HeldWithPolicies):
+        else:
             self.overlaps.woken(held, flight, now)
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         """Publish the fire of a schedule that is due, hold it back, or go on after it if its policies drop it."""
-        if not isinstance(held, HeldWithPolicies):
-            self.firing.publish(held, flight, now)
-        elif self.overlaps.holds_back(held, flight, now):
+        if not held.fires_each_time and self.overlaps.holds_back(held, flight, now):
             return
-        elif flight.has_waited:  # for the fire before: so none of what is due was missed
-            self.firing.publish_chosen(held, flight, held.fire_time, now)
-        elif (chosen := next_of_due(held, now)) is not None:
-            self.firing.publish_chosen(held, flight, chosen, now)
-        else:
+        due: int | None = held.fire_time
+        if not flight.has_waited:  # or else for the fire before: so none of what is due was missed
+            fire = flight.fire
+            is_built = fire is not None and fire.fire_time == due
+            following = fire.next_fire if fire is not None and is_built else held.next_fire(held.fire_time)
+            due = held.due_fire(following, now)
+        if due is None:
             self.drop_due(held, now)
+        else:
+            self.firing.publish(held, flight, due, now)
 
-    def _go_ahead(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+    def _go_ahead(self, held: Held, flight: Flight, now: int) -> None:
         """Publish a fire that was held back; it is read again if it had to wait, or if what was read may be old."""
         may_change = held.terms.source is not None or not self.firing.is_guarded(held)
         is_old = now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS
@@ -259,7 +260,7 @@ class Course:
     def finish_answered(self, answer: FinishAnswer, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
         held = self._lifecycle.roster.exactly(answer.request.schedule, answer.request.sequence)
-        if not isinstance(held, HeldWithPolicies) or held.flight is None:
+        if held is None or held.flight is None:
             return
         if held.flight.stage is not Stage.HELD_BACK:
             self.overlaps.answered_too_soon(held.flight, answer)
@@ -285,8 +286,8 @@ class Course:
         if flight is not None and flight.missed_since is not None:
             self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
-            if not is_last and isinstance(held, HeldWithPolicies) and _may_be_left(held):
-                held.no_fire = NoFire.EXCEPTED
+            if not is_last and _may_be_left(held):
+                held.waits_without_fire(NoFire.EXCEPTED)
                 self._lifecycle.move(held, Stage.WAITING)
                 self.await_due(held)
             elif held.ends_by_itself:
@@ -305,15 +306,14 @@ class Course:
             else:
                 self.await_due(held)
 
-    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
+    def drop_due(self, held: Held, now: int) -> None:
         """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
         first = held.fire_time
         if held.flight is not None and held.flight.missed_since is not None:
             first, held.flight.missed_since = held.flight.missed_since, None
         if held.repeats:
             held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
-        if held.unreported is None:
-            held.unreported = first
+        held.was_to_drop(first)
         if self._ownership.is_ours(held):
             self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
@@ -343,32 +343,31 @@ class Course:
         self.recheck_waiting(held)
         return True
 
-    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
+    def took_over(self, held: Held, settled_through: int) -> None:
         """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
         if held.unreported is None:
             return
         if held.send_time_of(held.unreported) <= settled_through:
-            held.unreported = None
+            held.take_unreported()
         else:
             is_done = held.flight is not None and held.flight.stage in DONE
             self._report_dropped(held, held.fire_time + is_done)
 
-    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
+    def _report_dropped(self, held: Held, before: int) -> None:
         """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
-        first, held.unreported = held.unreported, None
+        first = held.take_unreported()
         assert first is not None, "something was dropped"
-        dropped = dropped_between(held, first, before)
-        held.dropped += dropped
+        dropped = held.dropped_between(first, before)
+        held.were_dropped(dropped)
         self._report_missed(held, first, None, dropped)
 
     def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
         """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
         was_running = self.running_since is not None and first >= self.running_since
-        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
-        if isinstance(held, HeldWithPolicies):
-            missed = held.terms.policies.missed
-            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
-            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
+        missed = held.terms.policies.missed
+        dropped = dropped if made_up is None else held.dropped_between(first, made_up)
+        policy = "" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}"
+        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running, dropped, policy)
         self._emit(Report(event))
 
     # -- what may have changed -----------------------------------------------------------------------------------
@@ -612,6 +611,6 @@ def _read_at(send_time: int, ahead: int) -> int:
 
 def _may_be_left(held: Held) -> bool:
     """Return whether an edit of a calendar may leave a later fire of a schedule of which its calendars leave none."""
-    if not isinstance(held, HeldWithPolicies) or not held.calendars or not held.repeats:
+    if not held.calendars or not held.repeats:
         return False
     return held.next_possible(held.fire_time) is not None
