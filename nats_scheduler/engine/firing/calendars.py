@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.holding.flight import DONE, Stage
+from nats_scheduler.engine.holding.flight import DONE, Stage, Turn
 from nats_scheduler.engine.holding.held import Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import CalendarsRead
@@ -220,7 +220,7 @@ class Calendars:
         held.fire_time = held.fire_time if following is None else following
         if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
             return False  # it goes on with what is held now
-        self._lifecycle.move(held, Stage.WAITING)
+        self._lifecycle.move(held, Turn.EDITED)
         self._course.await_due(held)
         return True
 

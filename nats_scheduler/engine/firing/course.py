@@ -21,7 +21,7 @@ from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, Serve
 from nats_scheduler.engine.firing.contents import size_of
 from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
 from nats_scheduler.engine.firing.sending import Firing
-from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
+from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
@@ -288,7 +288,7 @@ class Course:
         if next_fire is None:
             if not is_last and _may_be_left(held):
                 held.waits_without_fire(NoFire.EXCEPTED)
-                self._lifecycle.move(held, Stage.WAITING)
+                self._lifecycle.move(held, Turn.ADVANCED)
                 self.await_due(held)
             elif held.ends_by_itself:
                 self._purges.purge(held, ending)
@@ -297,7 +297,7 @@ class Course:
         else:
             kept = None if flight is None else flight.content
             pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
-            self._lifecycle.move(held, Stage.WAITING)
+            self._lifecycle.move(held, Turn.ADVANCED)
             held.fire_time = next_fire
             is_protected = self.firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
             is_near = pause <= CONTENT_KEPT_NS and held.may_fire
@@ -375,7 +375,7 @@ class Course:
     def hand_over(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
         if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.BACKING_OFF):
-            self._lifecycle.move(held, Stage.WAITING)
+            self._lifecycle.move(held, Turn.LEFT)
             self.await_due(held)
 
     def recheck_waiting(self, held: Held) -> None:
@@ -425,12 +425,12 @@ class Course:
             return
         if flight is not None:
             flight.found_landing()
-        if flight is not None and flight.stage not in (Stage.READY, Stage.KEPT):
+        if flight is not None and flight.stage not in WITH_CONTENT:
             return  # a guard that expects less refuses what is in flight, and it is re-checked
         if flight is not None and held.send_time <= now:
             self._recheck((held,))
         elif not self._lifecycle.is_aside(held):
-            self._lifecycle.move(held, Stage.WAITING)  # its fire expects less, and is read and built anew in time
+            self._lifecycle.move(held, Turn.COVERED)  # its fire expects less, and is read and built anew in time
             self.await_due(held)
 
     def look_under(self, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
@@ -468,7 +468,7 @@ class Course:
         if may_be_gone and self._landed.forget(held):
             held.flight.found_landing()
         if held.flight.fire is None and (held.send_time - now > self._ahead(held) or not held.may_fire):
-            self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
+            self._lifecycle.move(held, Turn.NOT_DUE)  # it was read for another reason than its fire
             self.await_due(held, now)
         elif not self._ownership.is_ours(held):
             self.leave_to_holder(held, now)
@@ -492,7 +492,7 @@ class Course:
         if self._ownership.is_ours(held):
             if unread.denied:
                 self._ownership.deny(held, unread.reason, now)
-            self.firing.back_off(held, held.flight, now)
+            self.firing.back_off(held, held.flight, Turn.UNREAD, now)
         else:
             self.leave_to_holder(held, now)
             self._neglect.unread(held, now)
@@ -508,7 +508,7 @@ class Course:
 
     def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built at once, or in a burst in the middle of the pause (ns)."""
-        self._lifecycle.move(held, Stage.KEPT)
+        self._lifecycle.move(held, Turn.CONTENT_KEPT)
         assert held.flight is not None, "what is in progress has a flight"
         held.flight.content = content
         self._contents.use(held.flight, size_of(content))
@@ -530,7 +530,7 @@ class Course:
 
     def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
         """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
-        self._lifecycle.move(held, Stage.READING)
+        self._lifecycle.move(held, Turn.ASKED)
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
         is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
@@ -568,7 +568,7 @@ class Course:
 
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""
-        self._lifecycle.move(held, Stage.WAITING)
+        self._lifecycle.move(held, Turn.LEFT)
         wait = limit_of(held) if held.fires_each_time else HELD_BACK_LOOK_INTERVAL_NS
         self._lifecycle.set_aside(held, max(held.send_time, now) + wait)
 

@@ -19,7 +19,7 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.sending import Identities
-from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
+from nats_scheduler.engine.holding.flight import DONE, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, FailingReports, Lifecycle
 from nats_scheduler.engine.inputs import (
@@ -151,7 +151,7 @@ class Outcomes:
             elif self.identities.is_in_process(held, flight, fire, now):
                 self._emit(Report(FireUnknown(fire, outcome.reason, 0)))
                 return
-            wait = self._firing.back_off(held, flight, now)
+            wait = self._firing.back_off(held, flight, Turn.UNKNOWN, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
             self._course.refused(held, flight, fire, outcome, now)

@@ -25,7 +25,7 @@ from enum import Enum
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedOut
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
+from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import FinishAnswer, FinishUnchecked
@@ -97,7 +97,7 @@ class Overlaps:
                 before.waited = False  # it was chosen and not stored: what came due since did not wait for it
             return False
         flight.before = before
-        self._lifecycle.move(held, Stage.HELD_BACK)
+        self._lifecycle.move(held, Turn.HELD)
         if before.waited or held.last_unfinished >= before.through:
             self._ask_in_turn(held, flight, before, now)
         elif before.question is None:

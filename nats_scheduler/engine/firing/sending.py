@@ -30,6 +30,7 @@ from nats_scheduler.engine.holding.flight import (
     Flight,
     InProcess,
     Stage,
+    Turn,
 )
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
@@ -286,7 +287,7 @@ class Firing:
 
     def make_ready(self, held: Held, flight: Flight) -> None:
         """Build the fire before it is due, so that at its time only bytes are sent."""
-        self._lifecycle.move(held, Stage.READY)
+        self._lifecycle.move(held, Turn.BUILT)
         fire_time = held.fire_time
         flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
         self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
@@ -310,7 +311,7 @@ class Firing:
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
             self._await_conclusion(held, flight, fire, now)
             return
-        self._lifecycle.move(held, Stage.IN_FLIGHT)
+        self._lifecycle.move(held, Turn.SENT)
         flight.fire = fire
         if held.is_elsewhere:
             if self._is_to_be_looked_for(held, flight, fire, now):
@@ -326,7 +327,7 @@ class Firing:
 
     def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, Turn.POSTPONED)
         self._lifecycle.roster.cancel_wake(held)
         flight.fire = fire if flight.may_be_stored else None
         flight.content = flight.source = None  # it is read again
@@ -338,7 +339,7 @@ class Firing:
         if self.may_publish:
             self.send(held, flight, fire, now)
         else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.move(held, Turn.POSTPONED)
             self._lifecycle.roster.wake(held, now)
 
     def _is_to_be_looked_for(self, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
@@ -369,7 +370,7 @@ class Firing:
         self._lifecycle.contents.drop(flight)
         if outcome.code == NOT_PERMITTED:
             self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, Turn.REFUSED)
         flight.attempts += 1
         wait = self._lifecycle.refusals.refused(held, outcome.code, flight.attempts, now)
         self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, wait)))
@@ -377,10 +378,10 @@ class Firing:
             flight.failing = Failing(outcome.code, outcome.description, now)
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
 
-    def back_off(self, held: Held, flight: Flight, now: int) -> int:
-        """Retry after an unknown outcome; returns the wait (ns)."""
+    def back_off(self, held: Held, flight: Flight, turn: Turn, now: int) -> int:
+        """Retry after an unknown outcome, or a read that failed; returns the wait (ns)."""
         wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, turn)
         self._lifecycle.roster.wake(held, now + wait)
         return wait
 
@@ -459,7 +460,7 @@ class Identities:
         if wait is None:
             self._firing.repeat(held, flight, fire, now)
         else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.move(held, Turn.POSTPONED)
             self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
 
     # -- the server keeps it in process --------------------------------------------------------------------------
