@@ -16,7 +16,7 @@ outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows it
 whose it is, `engine.firing.sending` if there is room.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
@@ -96,11 +96,13 @@ class StreamEngine:
         removes_expired: bool = False,
         reads_all: bool = True,
         memory: ContentMemory | None = None,
+        notify_named: Callable[[], object] = lambda: None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
         `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
-        engines of a process, None if there is only one.
+        engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
+        none has named since the beginning.
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
@@ -120,7 +122,7 @@ class StreamEngine:
         self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
         self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, limits, moved=moved)
         self._holdings = Holdings(lifecycle, self._course, self._purges)
-        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings)
+        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self.inactive = Inactive(lifecycle)
         self.misnaming = Misnaming(self._emit)
         self._backlog = Backlog(lifecycle, self._purges, self._holdings, self.inactive)

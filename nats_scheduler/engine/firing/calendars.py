@@ -59,8 +59,12 @@ class Calendars:
         course: Course,
         purges: Purges,
         holdings: Holdings,
+        notify_named: Callable[[], object],
     ) -> None:
-        """Know no calendar yet."""
+        """Know no calendar yet.
+
+        `notify_named` is called when a schedule names a calendar that none has named since the beginning.
+        """
         self._lifecycle = lifecycle
         self._roster = lifecycle.roster
         self._ownership = lifecycle.ownership
@@ -85,8 +89,7 @@ class Calendars:
         """The calendars of which something is to be reported."""
         self.has_work = False
         """Whether `work` has something to do."""
-        self.notify_named: Callable[[], object] = lambda: None
-        """Called when a schedule names a calendar that none has named since the beginning."""
+        self._notify_named = notify_named
 
     @property
     def are_named(self) -> bool:
@@ -110,7 +113,7 @@ class Calendars:
         for name in held.calendars:
             if name not in self._named:
                 self._named[name] = {}
-                self.notify_named()
+                self._notify_named()
             entries = self._named[name]
             entries[held.sequence] = held
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
