@@ -11,9 +11,8 @@ What it relies on:
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
 Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
-holds it, `engine.firing.course` brings it to its fire, `engine.firing` sends that, `engine.firing.outcomes` takes the
-outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.holding.lifecycle`
-whose it is, `engine.firing.sending` if there is room.
+holds it, `engine.firing.course` brings it to its fire, `engine.firing.sending` sends that, `engine.firing.outcomes`
+takes the outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` has what they share.
 """
 
 from collections.abc import Callable, Iterable
