@@ -11,12 +11,11 @@ What it relies on:
 - a fire touches only the schedule, by subject and sequence, that it came from.
 
 Its parts, in the order in which a schedule meets them: `engine.reading.intake` reads it, `engine.holding.roster`
-holds it, `engine.firing.course` brings it to its fire, `engine.firing` sends that, `engine.firing.outcomes` takes the
-outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` knows its stage, `engine.holding.lifecycle`
-whose it is, `engine.firing.sending` if there is room.
+holds it, `engine.firing.course` brings it to its fire, `engine.firing.sending` sends that, `engine.firing.outcomes`
+takes the outcome, `engine.removing.purges` purges it. `engine.holding.lifecycle` has what they share.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
@@ -96,11 +95,13 @@ class StreamEngine:
         removes_expired: bool = False,
         reads_all: bool = True,
         memory: ContentMemory | None = None,
+        notify_named: Callable[[], object] = lambda: None,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
         `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
-        engines of a process, None if there is only one.
+        engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
+        none has named since the beginning.
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
@@ -120,7 +121,7 @@ class StreamEngine:
         self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
         self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, limits, moved=moved)
         self._holdings = Holdings(lifecycle, self._course, self._purges)
-        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings)
+        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self.inactive = Inactive(lifecycle)
         self.misnaming = Misnaming(self._emit)
         self._backlog = Backlog(lifecycle, self._purges, self._holdings, self.inactive)
@@ -363,7 +364,7 @@ class StreamEngine:
                 self._lifecycle.end(held, self.lifetimes.why_expired(held))
             elif held.flight is None and self._holdings.pass_over(held):
                 continue
-            elif not (held.is_treated and self.calendars.woken(held, now)):
+            elif not (held.calendars and self.calendars.woken(held, now)):
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)

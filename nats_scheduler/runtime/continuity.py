@@ -15,6 +15,7 @@ if that message was removed since.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.firing.building import ServerLimits
@@ -131,8 +132,16 @@ class EngineBasis:
         """Whether expired messages may be stored that following does not deliver."""
         return self.removes_expired and not self.reads_all
 
-    def new_engine(self, settings: SidecarSettings, memory: ContentMemory | None = None) -> StreamEngine:
-        """Return an engine that has read nothing; `memory` is that of the process, None if there is only one engine."""
+    def new_engine(
+        self,
+        settings: SidecarSettings,
+        memory: ContentMemory | None = None,
+        notify_named: Callable[[], object] = lambda: None,
+    ) -> StreamEngine:
+        """Return an engine that has read nothing; `memory` is that of the process, None if there is only one engine.
+
+        `notify_named` is called when a schedule names another calendar.
+        """
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
         known = guard, self.server.max_payload, settings.look_ahead, blocks
@@ -144,6 +153,7 @@ class EngineBasis:
             removes_expired=self.removes_expired,
             reads_all=self.reads_all,
             memory=memory or ContentMemory(settings.content_memory),
+            notify_named=notify_named,
         )
 
 

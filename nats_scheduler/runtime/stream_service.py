@@ -81,8 +81,12 @@ class StreamService:
         wakes: Wakes | None = None,
         pace: Pace | None = None,
         memory: ContentMemory | None = None,
+        notify_named: Callable[[], object] = lambda: None,
     ) -> None:
-        """Hold no shards; the last three are shared by the streams of a process, None if there is only one."""
+        """Hold no shards; `wakes`, `pace` and `memory` are shared by the streams of a process, None if there is one.
+
+        `notify_named` is called when a schedule names another calendar.
+        """
         self.state = state
         """What the server said of the stream last."""
         self.mode = mode
@@ -92,7 +96,7 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._basis = basis_of(state, mode, server)
-        self._engine = self._basis.new_engine(settings, memory)
+        self._engine = self._basis.new_engine(settings, memory, notify_named)
         self._report = report
         self._driver = StreamDriver(self._engine, clock, self._reported, wakes, is_guarded=server.has_guard)
         self._driver.receive(ShardsHeld(frozenset()))
@@ -412,9 +416,9 @@ class StreamServices:
     def start(self, state: StreamState, mode: Mode, server: Capabilities) -> StreamService:
         """Add a service for a stream, which must not have one; it reads nothing before it is given a contact."""
         assert state.name not in self._services, "the service before it must have been ended"
-        service = self.aside(state, mode, server, self._settings, self._report)
+        named = self.calendars_named.set
+        service = self.aside(state, mode, server, self._settings, self._report, notify_named=named)
         self._services[state.name] = service
-        service.calendars.notify_named = self.calendars_named.set
         service.read_calendars(self.calendars, is_followed=self._are_calendars_followed)
         return service
 
@@ -425,12 +429,13 @@ class StreamServices:
         server: Capabilities,
         settings: SidecarSettings,
         report: Callable[[str, Event], None],
+        notify_named: Callable[[], object] = lambda: None,
     ) -> StreamService:
         """Return a service that is not among those of the process, and shares their wakes; its caller ends it."""
         if self._shared is None:
             memory = ContentMemory(self._settings.content_memory)
             self._shared = Wakes(self._clock, self._report_lateness), Pace(), memory
-        return StreamService(state, mode, server, settings, self._clock, report, *self._shared)
+        return StreamService(state, mode, server, settings, self._clock, report, *self._shared, notify_named)
 
     def read_calendars(self, known: KnownCalendars) -> None:
         """Take the calendars of the account as they are now."""

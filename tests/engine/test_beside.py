@@ -10,7 +10,7 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.firing.missed import OverdueRule
+from nats_scheduler.engine.firing.sending import OverdueRule
 from nats_scheduler.message.generated import BY
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.reading import Generated

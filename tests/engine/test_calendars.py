@@ -10,13 +10,18 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     ScheduleEnded,
 )
+from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP, MIN_ENTRIES
+from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import Desk, schedule
 
 ONE = "s.one"
 TARGET = {"Nats-Schedule-Target": "t.out"}
@@ -146,14 +151,20 @@ def test_a_schedule_that_names_no_calendar_is_not_concerned(change: str) -> None
 
 
 def test_each_calendar_is_named_for_the_first_time_once() -> None:
-    world, named = ScheduleWorld(calendars={"work": "", "other": ""}), list[bool]()
-    world.engine.calendars.notify_named = lambda: named.append(world.engine.calendars.are_named)
-    world.publish("s.plain", {"Nats-Schedule": "@every 6h", **TARGET})
+    named = list[bool]()
+    desk = Desk()
+    desk.engine = StreamEngine(
+        StreamRules("S", (">",)),
+        DIALECTS,
+        ServerLimits(guard=True),
+        notify_named=lambda: named.append(desk.engine.calendars.are_named),
+    )
+    desk.read(schedule("@every 6h", 1, "s.plain"))
     assert named == []
     for number in range(3):
-        world.publish(f"s.{number}", EVERY_6H)
+        desk.read(schedule("@every 6h", 2 + number, f"s.{number}", Nats_Schedule_X_Except="calendar:work"))
     assert named == [True]
-    world.publish("s.other", {**EVERY_6H, "Nats-Schedule-X-Except": "calendar:other"})
+    desk.read(schedule("@every 6h", 5, "s.other", Nats_Schedule_X_Except="calendar:other"))
     assert named == [True, True]
 
 

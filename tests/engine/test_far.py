@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from nats_scheduler.engine.holding.far import MAX_ROW_BYTES, NO_FIRE_TIME, FarRow, Kinds, Window
 from nats_scheduler.engine.holding.flight import Flight, Stage
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.views.figures import State

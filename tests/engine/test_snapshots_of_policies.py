@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.engine.actions import LookForFire
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.holding.held import HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,

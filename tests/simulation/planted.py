@@ -180,7 +180,7 @@ def early() -> Changes:
     def woken(self: Course, held: Held, now: int) -> None:
         flight = held.flight
         if flight is not None and flight.stage is Stage.READY and flight.fire is not None:
-            self.firing.publish(held, flight, now)
+            self.firing.publish(held, flight, held.fire_time, now)
         else:
             wake(self, held, now)
 

@@ -6,7 +6,7 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from dataclasses import replace
 
 from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.holding.held import HeldWithPolicies
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.schedule import bounds

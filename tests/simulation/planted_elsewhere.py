@@ -4,9 +4,8 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 """
 
 from nats_scheduler.engine.firing import sending
-from nats_scheduler.engine.firing.missed import OverdueRule
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.firing.sending import Firing
+from nats_scheduler.engine.firing.sending import Firing, OverdueRule
 from tests.judge.history import NEVER
 from tests.simulation.planted_division import Changes
 

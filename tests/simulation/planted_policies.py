@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from nats_scheduler.engine.firing import course, sending
-from nats_scheduler.engine.firing.missed import dropped_before, next_of_due
+from nats_scheduler.engine.firing import sending
 from nats_scheduler.engine.firing.overlap import Overlaps
-from nats_scheduler.engine.holding import held as held_module
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding import policies as policies_module
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked
 from nats_scheduler.engine.reading import intake
 from nats_scheduler.engine.sharing.holdings import Holdings, _had_read
@@ -73,7 +73,7 @@ def jitter_of_the_instance() -> Changes:
         def send_time_of(self, fire_time: int) -> int:
             return jittered(self, self.subject, self._number, self.terms.policies.jitter or 0, fire_time)
 
-    yield held_module, "HeldWithPolicies", HeldElsewhere
+    yield policies_module, "HeldWithPolicies", HeldElsewhere
 
 
 def jitter_forgotten() -> Changes:
@@ -99,22 +99,24 @@ def delayed_fire_settled() -> Changes:
 
 def backlog_collapsed() -> Changes:
     """Make up the latest missed fire of a schedule that asked for each."""
+    original = HeldWithPolicies.due_fire
 
-    def latest(held: HeldWithPolicies, now: int) -> int | None:
-        chosen = next_of_due(held, now)
+    def latest(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+        chosen = original(held, following, now)
         is_all = held.terms.policies.missed.kept is Kept.ALL
         return held.latest_due(held.fire_time, now) or chosen if is_all and held.repeats else chosen
 
-    yield course, "next_of_due", latest
+    yield HeldWithPolicies, "due_fire", latest
 
 
 def backlog_unbounded() -> Changes:
     """Make up each missed fire, whatever number bounds them."""
+    original = HeldWithPolicies.due_fire
 
-    def first(held: HeldWithPolicies, now: int) -> int | None:
-        return held.fire_time if held.terms.policies.missed.kept is Kept.ALL else next_of_due(held, now)
+    def first(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+        return held.fire_time if held.terms.policies.missed.kept is Kept.ALL else original(held, following, now)
 
-    yield course, "next_of_due", first
+    yield HeldWithPolicies, "due_fire", first
 
 
 def backlog_forgotten_at_a_start() -> Changes:
@@ -128,22 +130,24 @@ def backlog_forgotten_at_a_start() -> Changes:
 
 def missed_fires_not_skipped() -> Changes:
     """Make up a fire that was to be skipped."""
+    original = HeldWithPolicies.due_fire
 
-    def latest(held: HeldWithPolicies, now: int) -> int | None:
-        chosen = next_of_due(held, now)
+    def latest(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+        chosen = original(held, following, now)
         return held.fire_time if chosen is None else chosen
 
-    yield course, "next_of_due", latest
+    yield HeldWithPolicies, "due_fire", latest
 
 
 def grace_forgotten() -> Changes:
     """Skip what is late at all."""
+    original = HeldWithPolicies.due_fire
 
-    def punctual(held: HeldWithPolicies, now: int) -> int | None:
-        chosen, is_skipped = next_of_due(held, now), held.terms.policies.missed.kept is Kept.SKIP
+    def punctual(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+        chosen, is_skipped = original(held, following, now), held.terms.policies.missed.kept is Kept.SKIP
         return None if is_skipped and chosen is not None and now - held.send_time_of(chosen) > SECOND // 10 else chosen
 
-    yield course, "next_of_due", punctual
+    yield HeldWithPolicies, "due_fire", punctual
 
 
 def fire_before_forgotten() -> Changes:
@@ -153,7 +157,8 @@ def fire_before_forgotten() -> Changes:
 
 def dropped_counted_wrong() -> Changes:
     """Count the fire itself among those that were dropped before it."""
-    yield sending, "dropped_before", lambda held, due, since: dropped_before(held, due, since) + 1
+    original = HeldWithPolicies.dropped_before
+    yield HeldWithPolicies, "dropped_before", lambda held, due, since: original(held, due, since) + 1
 
 
 def fire_before_ignored() -> Changes:

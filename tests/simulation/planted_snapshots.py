@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from nats_scheduler.engine.holding.far import FarEntry, SubjectIndex
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.holding.roster import Rows
 from nats_scheduler.engine.reading.admission import Found, Removals
 from nats_scheduler.engine.snapshots import snapshots

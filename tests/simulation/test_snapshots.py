@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.holding.held import HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.snapshots import snapshots as restoring
 from nats_scheduler.engine.snapshots.chunks import History, give_back
 from nats_scheduler.runtime.modes import Mode

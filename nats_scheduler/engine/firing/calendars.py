@@ -28,8 +28,8 @@ from collections.abc import Callable, Iterator
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Ending
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.holding.flight import DONE, Stage
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.flight import DONE, Stage, Turn
+from nats_scheduler.engine.holding.held import Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.removing.purges import Purges
@@ -59,8 +59,12 @@ class Calendars:
         course: Course,
         purges: Purges,
         holdings: Holdings,
+        notify_named: Callable[[], object],
     ) -> None:
-        """Know no calendar yet."""
+        """Know no calendar yet.
+
+        `notify_named` is called when a schedule names a calendar that none has named since the beginning.
+        """
         self._lifecycle = lifecycle
         self._roster = lifecycle.roster
         self._ownership = lifecycle.ownership
@@ -73,11 +77,11 @@ class Calendars:
         """Until when (ns) all edits were certainly received; None if they are."""
         self._passed_until: int | None = None
         """Up to when (ns) the days before the edits that are applied decide which fire times have passed; None: now."""
-        self._named: dict[str, dict[int, HeldWithPolicies]] = {}
+        self._named: dict[str, dict[int, Held]] = {}
         """By name of the calendar and sequence, the schedules that name it; some may have ended."""
         self._pruned_at: dict[str, int] = {}
         """By name, how many entries there may be before those of ended schedules are discarded."""
-        self._pending: deque[HeldWithPolicies] = deque()
+        self._pending: deque[Held] = deque()
         """The schedules to which an edit is still to be applied."""
         self._found: set[str] = set()
         """The calendars that are known since the last edit, which is not applied to all schedules yet."""
@@ -85,8 +89,7 @@ class Calendars:
         """The calendars of which something is to be reported."""
         self.has_work = False
         """Whether `work` has something to do."""
-        self.notify_named: Callable[[], object] = lambda: None
-        """Called when a schedule names a calendar that none has named since the beginning."""
+        self._notify_named = notify_named
 
     @property
     def are_named(self) -> bool:
@@ -105,12 +108,12 @@ class Calendars:
 
     # -- what changes --------------------------------------------------------------------------------------------
 
-    def hold(self, held: HeldWithPolicies) -> None:
+    def hold(self, held: Held) -> None:
         """Begin with a schedule that was read just now and names a calendar: apply what is known."""
         for name in held.calendars:
             if name not in self._named:
                 self._named[name] = {}
-                self.notify_named()
+                self._notify_named()
             entries = self._named[name]
             entries[held.sequence] = held
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
@@ -121,11 +124,11 @@ class Calendars:
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
         if held.bounded.unknown_calendar is not None:
-            held.no_fire = NoFire.NO_CALENDAR
+            held.waits_without_fire(NoFire.NO_CALENDAR)
         elif not held.is_left(held.fire_time):
             following = held.next_fire(held.fire_time) if held.repeats else None
             if following is None:
-                held.no_fire = NoFire.EXCEPTED
+                held.waits_without_fire(NoFire.EXCEPTED)
             else:
                 held.fire_time = following
 
@@ -181,7 +184,7 @@ class Calendars:
 
     def woken(self, held: Held, now: int) -> bool:
         """Take the next step of a schedule whose time has come, if a calendar decides it; returns whether one does."""
-        if not isinstance(held, HeldWithPolicies) or not held.calendars:
+        if not held.calendars:
             return False
         only_waits = held.flight is None
         if self._is_outdated(held) or (only_waits and held.no_fire is None and not held.is_left(held.fire_time)):
@@ -198,29 +201,29 @@ class Calendars:
 
     # -- one schedule --------------------------------------------------------------------------------------------
 
-    def _is_outdated(self, held: HeldWithPolicies) -> bool:
+    def _is_outdated(self, held: Held) -> bool:
         return any(self._known.calendar(one.name) != one for one in held.bounded.bounds.calendars)
 
-    def _apply(self, held: HeldWithPolicies, now: int) -> bool:
+    def _apply(self, held: Held, now: int) -> bool:
         """Give a schedule the days that are known now; returns whether it waits for another time than before."""
         flight, was = held.flight, held.no_fire
         is_overdue = was is not NoFire.EXCEPTED and held.send_time <= now
         held.pattern = held.bounded.with_calendars(self._known)
         if flight is not None and flight.stage in DONE:
             return False
-        held.no_fire = None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR
+        held.waits_without_fire(None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR)
         if _may_be_stored(held):
             return False  # that is concluded first
         keeps_time = is_overdue or was is NoFire.NO_CALENDAR
         following = _from(held, held.fire_time) if keeps_time else _coming(held, self._passed(now))
         if following is None:
-            held.no_fire = NoFire.EXCEPTED
+            held.waits_without_fire(NoFire.EXCEPTED)
         stage = Stage.WAITING if flight is None else flight.stage
         is_same = following == held.fire_time and held.no_fire is None
         held.fire_time = held.fire_time if following is None else following
         if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
             return False  # it goes on with what is held now
-        self._lifecycle.move(held, Stage.WAITING)
+        self._lifecycle.move(held, Turn.EDITED)
         self._course.await_due(held)
         return True
 
@@ -250,7 +253,7 @@ class Calendars:
         fault = self._known.fault(name)
         self._emit(Report(CalendarMissing(name, fault, count) if fault else CalendarApplied(name, count)))
 
-    def _live(self, name: str) -> Iterator[HeldWithPolicies]:
+    def _live(self, name: str) -> Iterator[Held]:
         return (held for held in self._named[name].values() if self._roster.on(held.subject) is held)
 
     def _prune(self, name: str) -> None:
@@ -258,7 +261,7 @@ class Calendars:
         self._pruned_at[name] = max(MIN_ENTRIES, 2 * len(self._named[name]))
 
 
-def _may_be_stored(held: HeldWithPolicies) -> bool:
+def _may_be_stored(held: Held) -> bool:
     """Return whether a fire of a schedule was sent, and its outcome is not known."""
     flight = held.flight
     if flight is None:
@@ -266,14 +269,14 @@ def _may_be_stored(held: HeldWithPolicies) -> bool:
     return flight.stage is Stage.IN_FLIGHT or (flight.fire is not None and flight.may_be_stored)
 
 
-def _from(held: HeldWithPolicies, fire_time: int) -> int | None:
+def _from(held: Held, fire_time: int) -> int | None:
     """Return the first fire time from one of the possible ones on; None if none is left."""
     if held.is_left(fire_time):
         return fire_time
     return held.next_fire(fire_time) if held.repeats else None
 
 
-def _coming(held: HeldWithPolicies, passed: int) -> int | None:
+def _coming(held: Held, passed: int) -> int | None:
     """Return the first fire time that is sent after an instant (ns), and that is not settled; None if none is left."""
     if not held.repeats:
         return held.fire_time if held.is_left(held.fire_time) else None

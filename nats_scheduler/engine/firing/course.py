@@ -13,23 +13,21 @@ Its fires are built and sent in `engine.firing.sending`; what an outcome says is
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nats_scheduler.engine.actions import ReadContent, Report
 from nats_scheduler.engine.events import AttemptRefused, Ending, FiresMissed
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import size_of
-from nats_scheduler.engine.firing.missed import dropped_between, next_of_due
 from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
 from nats_scheduler.engine.firing.sending import Firing
-from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
-from nats_scheduler.message.policies import MAKE_UP_ONCE
+from nats_scheduler.message.policies import MAKE_UP_ONCE, Kept
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
@@ -167,7 +165,7 @@ class Course:
         The same for all holders: at that time it is asked who holds it, so that shards are handed over at once.
         Checkpoints rely on it that no schedule is woken after its send time (`Holdings.checkpoint`).
         """
-        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+        if held.no_fire is not None:
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
         else:
             send_time, expires = held.send_time, held.expires
@@ -197,7 +195,7 @@ class Course:
 
     def _wake_waiting(self, held: Held, now: int) -> None:
         since = min(held.send_time, self._lifetimes.ends(held))
-        if held.is_treated and self._is_dropped_elsewhere(held, now):
+        if self._is_dropped_elsewhere(held, now):
             return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
             self.read(held, may_wait=held.send_time - now >= SECOND)
@@ -208,9 +206,10 @@ class Course:
 
     def _is_dropped_elsewhere(self, held: Held, now: int) -> bool:
         """Go on after fires that another holder drops: it stores nothing that would show it. Return whether it does."""
-        if not isinstance(held, HeldWithPolicies) or self._ownership.is_ours(held) or now < held.send_time:
+        may_drop = held.terms.policies.missed.kept is Kept.SKIP
+        if not may_drop or self._ownership.is_ours(held) or now < held.send_time:
             return False
-        if held.is_elsewhere or next_of_due(held, now) is not None:
+        if held.is_elsewhere or held.due_fire(None, now) is not None:
             return False  # of fires in another stream it is not known here which are stored
         self.drop_due(held, now)
         return True
@@ -228,23 +227,25 @@ class Course:
     def _wake_held_back(self, held: Held, flight: Flight, now: int) -> None:
         if not self._ownership.is_ours(held):
             self.hand_over(held)
-        elif isinstance(held, HeldWithPolicies):
+        else:
             self.overlaps.woken(held, flight, now)
 
     def _publish(self, held: Held, flight: Flight, now: int) -> None:
         """Publish the fire of a schedule that is due, hold it back, or go on after it if its policies drop it."""
-        if not isinstance(held, HeldWithPolicies):
-            self.firing.publish(held, flight, now)
-        elif self.overlaps.holds_back(held, flight, now):
+        if not held.fires_each_time and self.overlaps.holds_back(held, flight, now):
             return
-        elif flight.has_waited:  # for the fire before: so none of what is due was missed
-            self.firing.publish_chosen(held, flight, held.fire_time, now)
-        elif (chosen := next_of_due(held, now)) is not None:
-            self.firing.publish_chosen(held, flight, chosen, now)
-        else:
+        due: int | None = held.fire_time
+        if not flight.has_waited:  # or else for the fire before: so none of what is due was missed
+            fire = flight.fire
+            is_built = fire is not None and fire.fire_time == due
+            following = fire.next_fire if fire is not None and is_built else held.next_fire(held.fire_time)
+            due = held.due_fire(following, now)
+        if due is None:
             self.drop_due(held, now)
+        else:
+            self.firing.publish(held, flight, due, now)
 
-    def _go_ahead(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+    def _go_ahead(self, held: Held, flight: Flight, now: int) -> None:
         """Publish a fire that was held back; it is read again if it had to wait, or if what was read may be old."""
         may_change = held.terms.source is not None or not self.firing.is_guarded(held)
         is_old = now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS
@@ -259,7 +260,7 @@ class Course:
     def finish_answered(self, answer: FinishAnswer, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
         held = self._lifecycle.roster.exactly(answer.request.schedule, answer.request.sequence)
-        if not isinstance(held, HeldWithPolicies) or held.flight is None:
+        if held is None or held.flight is None:
             return
         if held.flight.stage is not Stage.HELD_BACK:
             self.overlaps.answered_too_soon(held.flight, answer)
@@ -285,9 +286,9 @@ class Course:
         if flight is not None and flight.missed_since is not None:
             self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
-            if not is_last and isinstance(held, HeldWithPolicies) and _may_be_left(held):
-                held.no_fire = NoFire.EXCEPTED
-                self._lifecycle.move(held, Stage.WAITING)
+            if not is_last and _may_be_left(held):
+                held.waits_without_fire(NoFire.EXCEPTED)
+                self._lifecycle.move(held, Turn.ADVANCED)
                 self.await_due(held)
             elif held.ends_by_itself:
                 self._purges.purge(held, ending)
@@ -296,7 +297,7 @@ class Course:
         else:
             kept = None if flight is None else flight.content
             pause = held.send_time_of(next_fire) - held.send_time_of(held.fire_time)
-            self._lifecycle.move(held, Stage.WAITING)
+            self._lifecycle.move(held, Turn.ADVANCED)
             held.fire_time = next_fire
             is_protected = self.firing.is_guarded(held) and held.terms.source is None and self._ownership.is_ours(held)
             is_near = pause <= CONTENT_KEPT_NS and held.may_fire
@@ -305,15 +306,14 @@ class Course:
             else:
                 self.await_due(held)
 
-    def drop_due(self, held: HeldWithPolicies, now: int) -> None:
+    def drop_due(self, held: Held, now: int) -> None:
         """Go on after the fires that are due at `now` (ns): a policy drops all of them, and none is made up."""
         first = held.fire_time
         if held.flight is not None and held.flight.missed_since is not None:
             first, held.flight.missed_since = held.flight.missed_since, None
         if held.repeats:
             held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
-        if held.unreported is None:
-            held.unreported = first
+        held.was_to_drop(first)
         if self._ownership.is_ours(held):
             self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
@@ -343,32 +343,31 @@ class Course:
         self.recheck_waiting(held)
         return True
 
-    def took_over(self, held: HeldWithPolicies, settled_through: int) -> None:
+    def took_over(self, held: Held, settled_through: int) -> None:
         """Report what was dropped in a shard that this instance holds now and that no earlier holder has settled."""
         if held.unreported is None:
             return
         if held.send_time_of(held.unreported) <= settled_through:
-            held.unreported = None
+            held.take_unreported()
         else:
             is_done = held.flight is not None and held.flight.stage in DONE
             self._report_dropped(held, held.fire_time + is_done)
 
-    def _report_dropped(self, held: HeldWithPolicies, before: int) -> None:
+    def _report_dropped(self, held: Held, before: int) -> None:
         """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
-        first, held.unreported = held.unreported, None
+        first = held.take_unreported()
         assert first is not None, "something was dropped"
-        dropped = dropped_between(held, first, before)
-        held.dropped += dropped
+        dropped = held.dropped_between(first, before)
+        held.were_dropped(dropped)
         self._report_missed(held, first, None, dropped)
 
     def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
         """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""
         was_running = self.running_since is not None and first >= self.running_since
-        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running)
-        if isinstance(held, HeldWithPolicies):
-            missed = held.terms.policies.missed
-            dropped = dropped if made_up is None else dropped_between(held, first, made_up)
-            event = replace(event, dropped=dropped, policy="" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}")
+        missed = held.terms.policies.missed
+        dropped = dropped if made_up is None else held.dropped_between(first, made_up)
+        policy = "" if missed == MAKE_UP_ONCE else f"X-Missed: {missed}"
+        event = FiresMissed(held.subject, held.sequence, first, made_up, was_running, dropped, policy)
         self._emit(Report(event))
 
     # -- what may have changed -----------------------------------------------------------------------------------
@@ -376,7 +375,7 @@ class Course:
     def hand_over(self, held: Held) -> None:
         """Leave a schedule to another holder: what is in flight is concluded here, and not repeated."""
         if held.flight is None or held.flight.stage in (Stage.READY, Stage.KEPT, Stage.HELD_BACK, Stage.BACKING_OFF):
-            self._lifecycle.move(held, Stage.WAITING)
+            self._lifecycle.move(held, Turn.LEFT)
             self.await_due(held)
 
     def recheck_waiting(self, held: Held) -> None:
@@ -426,12 +425,12 @@ class Course:
             return
         if flight is not None:
             flight.found_landing()
-        if flight is not None and flight.stage not in (Stage.READY, Stage.KEPT):
+        if flight is not None and flight.stage not in WITH_CONTENT:
             return  # a guard that expects less refuses what is in flight, and it is re-checked
         if flight is not None and held.send_time <= now:
             self._recheck((held,))
         elif not self._lifecycle.is_aside(held):
-            self._lifecycle.move(held, Stage.WAITING)  # its fire expects less, and is read and built anew in time
+            self._lifecycle.move(held, Turn.COVERED)  # its fire expects less, and is read and built anew in time
             self.await_due(held)
 
     def look_under(self, held: Held, found: StoredMessage, *, may_have_landed: bool) -> bool:
@@ -469,7 +468,7 @@ class Course:
         if may_be_gone and self._landed.forget(held):
             held.flight.found_landing()
         if held.flight.fire is None and (held.send_time - now > self._ahead(held) or not held.may_fire):
-            self._lifecycle.move(held, Stage.WAITING)  # it was read for another reason than its fire
+            self._lifecycle.move(held, Turn.NOT_DUE)  # it was read for another reason than its fire
             self.await_due(held, now)
         elif not self._ownership.is_ours(held):
             self.leave_to_holder(held, now)
@@ -493,7 +492,7 @@ class Course:
         if self._ownership.is_ours(held):
             if unread.denied:
                 self._ownership.deny(held, unread.reason, now)
-            self.firing.back_off(held, held.flight, now)
+            self.firing.back_off(held, held.flight, Turn.UNREAD, now)
         else:
             self.leave_to_holder(held, now)
             self._neglect.unread(held, now)
@@ -509,7 +508,7 @@ class Course:
 
     def keep_content(self, held: Held, content: StoredMessage, pause: int) -> None:
         """Keep the content for the next fire, which is built at once, or in a burst in the middle of the pause (ns)."""
-        self._lifecycle.move(held, Stage.KEPT)
+        self._lifecycle.move(held, Turn.CONTENT_KEPT)
         assert held.flight is not None, "what is in progress has a flight"
         held.flight.content = content
         self._contents.use(held.flight, size_of(content))
@@ -531,7 +530,7 @@ class Course:
 
     def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
         """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
-        self._lifecycle.move(held, Stage.READING)
+        self._lifecycle.move(held, Turn.ASKED)
         flight = held.flight
         assert flight is not None, "what is in progress has a flight"
         is_first = flight.reads == flight.attempts == 0 and not flight.was_rechecked
@@ -569,7 +568,7 @@ class Course:
 
     def leave_to_holder(self, held: Held, now: int) -> None:
         """Leave a schedule to its holder, and look at it after a while."""
-        self._lifecycle.move(held, Stage.WAITING)
+        self._lifecycle.move(held, Turn.LEFT)
         wait = limit_of(held) if held.fires_each_time else HELD_BACK_LOOK_INTERVAL_NS
         self._lifecycle.set_aside(held, max(held.send_time, now) + wait)
 
@@ -612,6 +611,6 @@ def _read_at(send_time: int, ahead: int) -> int:
 
 def _may_be_left(held: Held) -> bool:
     """Return whether an edit of a calendar may leave a later fire of a schedule of which its calendars leave none."""
-    if not isinstance(held, HeldWithPolicies) or not held.calendars or not held.repeats:
+    if not held.calendars or not held.repeats:
         return False
     return held.next_possible(held.fire_time) is not None

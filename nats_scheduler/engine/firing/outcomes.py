@@ -19,8 +19,8 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.sending import Identities
-from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
-from nats_scheduler.engine.holding.held import Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.flight import DONE, Flight, Stage, Turn
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, FailingReports, Lifecycle
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
@@ -50,19 +50,19 @@ from nats_scheduler.message.stored import StoredMessage
 # Cost: nothing for other schedules.
 
 
-def following_by_calendars(held: HeldWithPolicies, fire: Fire) -> int | None:
+def following_by_calendars(held: Held, fire: Fire) -> int | None:
     """Return the fire time after a stored fire; that of a calendar's days as they are now, unless it was the last."""
     if fire.next_fire is None or not held.calendars:
         return fire.next_fire
     return held.next_fire(fire.fire_time)
 
 
-def is_named_last(held: HeldWithPolicies, fire_time: int, message: StoredMessage) -> bool:
+def is_named_last(held: Held, fire_time: int, block: bytes) -> bool:
     """Return whether the stored fire of a schedule with a calendar says that it is the last one."""
     if not held.calendars:
         return False
-    if message.block:
-        return names_end(message.block, held.terms)
+    if block:
+        return names_end(block, held.terms)
     fire = None if held.flight is None else held.flight.fire  # it was acknowledged, and not read again
     return fire is not None and fire.fire_time == fire_time and fire.next_fire is None
 
@@ -139,11 +139,8 @@ class Outcomes:
         is_unknown = isinstance(outcome, Unknown)
         is_silent = self._limits.silent and not fire.is_elsewhere
         if is_unknown and is_silent and flight.attempts >= SILENT_ATTEMPTS:
-            following = fire.next_fire
-            if isinstance(held, HeldWithPolicies):
-                held.fire_is_stored(fire.fire_time, 0, now)
-                following = following_by_calendars(held, fire)
-            self._course.advance(held, following, is_last=fire.next_fire is None)
+            held.fire_is_stored(fire.fire_time, 0, now)
+            self._course.advance(held, following_by_calendars(held, fire), is_last=fire.next_fire is None)
         elif not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
         elif isinstance(outcome, Unknown):
@@ -154,7 +151,7 @@ class Outcomes:
             elif self.identities.is_in_process(held, flight, fire, now):
                 self._emit(Report(FireUnknown(fire, outcome.reason, 0)))
                 return
-            wait = self._firing.back_off(held, flight, now)
+            wait = self._firing.back_off(held, flight, Turn.UNKNOWN, now)
             self._emit(Report(FireUnknown(fire, outcome.reason, wait)))
         else:
             self._course.refused(held, flight, fire, outcome, now)
@@ -175,7 +172,7 @@ class Outcomes:
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
         fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
         if held is None or held.flight is None or not fault:
-            if isinstance(held, HeldWithPolicies) and held.calendars and read.message is not None:
+            if held is not None and held.calendars and read.message is not None:
                 # Another instance may have stored it by other days.
                 fire.next_fire = following_fire(read.message.block, held.terms.dialect)
             self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
@@ -239,7 +236,7 @@ class Outcomes:
         if held is not None and not is_acknowledged:
             self._roll_up_again(held, generated, message)
         # An older fire changes nothing, unless policies need the last one that is stored.
-        is_news = held is not None and (held.is_treated or generated.fire_time >= held.read_back_threshold)
+        is_news = held is not None and held.is_news(generated.fire_time)
         if is_news and held is not None and not is_acknowledged:
             fault = fault_of_generated(held, generated, message, moved=self._moved)
         if fault:
@@ -250,9 +247,8 @@ class Outcomes:
         if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
             self._emit(Report(self._overdue.read_back(generated, held, message)))
         if held is not None:
-            if isinstance(held, HeldWithPolicies):
-                held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
-            self.was_fired(held, generated.fire_time, message)
+            held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
+            self.was_fired(held, generated.fire_time, message.block)
         return True
 
     def _roll_up_again(self, held: Held, generated: Generated, message: StoredMessage) -> None:
@@ -267,20 +263,21 @@ class Outcomes:
     def take_read_back(self, fire: Fire) -> bool:
         """Do what `read_back` does for a fire of ours, and build nothing for it but the event.
 
-        Does nothing, and returns False, if its schedule is not held or has policies.
+        Does nothing, and returns False, if its schedule is not held.
         """
         held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
-        if held is None or held.is_treated:
+        if held is None:
             return False
         if self._progress.is_live and self._ownership.is_ours(held):
             self._emit(Report(self._overdue.own(fire, held)))
-        self.was_fired(held, fire.fire_time, None)
+        held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
+        self.was_fired(held, fire.fire_time, b"")
         return True
 
-    def was_fired(self, held: Held, fire_time: int, message: StoredMessage | None) -> None:
+    def was_fired(self, held: Held, fire_time: int, block: bytes) -> None:
         """Advance a schedule whose fire was read back, acknowledged to us or not; without policies from any message."""
         is_done = held.flight is not None and held.flight.stage in DONE
-        is_last = message is not None and isinstance(held, HeldWithPolicies) and is_named_last(held, fire_time, message)
+        is_last = is_named_last(held, fire_time, block)
         if (fire_time >= held.read_back_threshold or is_last) and not is_done:
             self._ownership.last_fired[held.shard] = held.send_time_of(fire_time)
             self._course.advance(held, None if is_last else held.next_fire(fire_time), is_last=is_last)
@@ -295,11 +292,8 @@ class Outcomes:
                 landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
             elif is_last and not fire.is_elsewhere and landed.last_on(held) > fire.stored_as:
                 landed.set_back(held, fire.last if fire.last < fire.stored_as else 0)  # what landed later stays
-            following = fire.next_fire
-            if isinstance(held, HeldWithPolicies):
-                held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
-                following = following_by_calendars(held, fire)
-            self._course.advance(held, following, is_last=fire.next_fire is None)
+            held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
+            self._course.advance(held, following_by_calendars(held, fire), is_last=fire.next_fire is None)
 
     # -- fires into other streams, after a look into these -------------------------------------------------------
     #
@@ -322,7 +316,7 @@ class Outcomes:
             self.concluded(PublishConcluded(look.fire, outcome), now)
             return
         fire, held = look.fire, self._lifecycle.awaiting(look.fire)
-        if not isinstance(held, HeldElsewhere) or held.flight is None:
+        if held is None or held.flight is None:
             self._in_flight.concluded()
             return
         latest, message = self._latest_found(held, look)
@@ -336,11 +330,11 @@ class Outcomes:
         if message is not None:
             held.fire_is_stored(latest, message.sequence, message.stored_at)
         if message is not None and latest > fire.fire_time:
-            self.was_fired(held, latest, message)
+            self.was_fired(held, latest, message.block)
         else:
             self._was_not_found(held, held.flight, fire, now)
 
-    def _was_not_found(self, held: HeldElsewhere, flight: Flight, fire: Fire, now: int) -> None:
+    def _was_not_found(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Go on with a fire that another stream does not have: what is read of its schedule has aged meanwhile.
 
         One that was not sent before may have become a make-up fire for a later time.

@@ -25,8 +25,8 @@ from enum import Enum
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedOut
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Stage
-from nats_scheduler.engine.holding.held import HeldWithPolicies
+from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Turn
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import FinishAnswer, FinishUnchecked
 from nats_scheduler.message.policies import Overlap
@@ -78,7 +78,7 @@ class Overlaps:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def holds_back(self, held: HeldWithPolicies, flight: Flight, now: int) -> bool:
+    def holds_back(self, held: Held, flight: Flight, now: int) -> bool:
         """Return whether a schedule that is due may not fire yet, and ask about its fire before.
 
         One that had to wait fires for the latest fire time that is due.
@@ -97,14 +97,14 @@ class Overlaps:
                 before.waited = False  # it was chosen and not stored: what came due since did not wait for it
             return False
         flight.before = before
-        self._lifecycle.move(held, Stage.HELD_BACK)
+        self._lifecycle.move(held, Turn.HELD)
         if before.waited or held.last_unfinished >= before.through:
             self._ask_in_turn(held, flight, before, now)
         elif before.question is None:
             self._ask(held, before, now)
         return True
 
-    def woken(self, held: HeldWithPolicies, flight: Flight, now: int) -> None:
+    def woken(self, held: Held, flight: Flight, now: int) -> None:
         """Ask again about a fire before, if its turn has come, or its time is over."""
         before = flight.before
         assert before is not None, "it waits for the fire before"
@@ -114,7 +114,7 @@ class Overlaps:
         else:
             self._ask_in_turn(held, flight, before, now)
 
-    def answered(self, held: HeldWithPolicies, answer: FinishAnswer, now: int) -> Verdict:
+    def answered(self, held: Held, answer: FinishAnswer, now: int) -> Verdict:
         """Act on what was found out about the fire before, and return what becomes of the fire that is due."""
         flight = held.flight
         before = None if flight is None else flight.before
@@ -126,9 +126,9 @@ class Overlaps:
         before.failures = 0
         self._note_fault(held, answer.fault)
         if not answer.unfinished:
-            held.last_unfinished = 0
+            held.was_unfinished(0)
             return self._end(held, before)
-        held.last_unfinished = before.through
+        held.was_unfinished(before.through)
         before.after, before.stored_at = max(before.after, answer.unfinished - 1), answer.stored_at or before.stored_at
         if _is_timed_out(held, before, now):
             return self._time_out(held, before, answer.unfinished)
@@ -149,7 +149,7 @@ class Overlaps:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def _fire_before(self, held: HeldWithPolicies, now: int) -> FireBefore | None:
+    def _fire_before(self, held: Held, now: int) -> FireBefore | None:
         """Return the last fire of a schedule before the one that is due; None if it is certain that there is none."""
         if held.previous_sequence:
             last = held.previous_sequence
@@ -163,14 +163,14 @@ class Overlaps:
         stored_at = held.stored_at if earlier is None else held.send_time_of(earlier)
         return FireBefore(now, held.sequence, through, stored_at)
 
-    def _ask(self, held: HeldWithPolicies, before: FireBefore, now: int) -> None:
+    def _ask(self, held: Held, before: FireBefore, now: int) -> None:
         target = ">" if self._rules.moves_subjects else held.terms.target
         consumer = held.terms.policies.consumer if self._rules.keeps_acknowledged else None
         request = CheckFinished(held.subject, held.sequence, target, before.after, before.through, consumer)
         before.question, before.asked_at = request, now
         self._emit(request)
 
-    def _ask_in_turn(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, now: int) -> None:
+    def _ask_in_turn(self, held: Held, flight: Flight, before: FireBefore, now: int) -> None:
         """Ask when every earlier question about an unfinished fire had its turn."""
         if before.question is not None:
             return
@@ -182,7 +182,7 @@ class Overlaps:
         else:
             self._ask(held, before, now)
 
-    def _wait(self, held: HeldWithPolicies, flight: Flight, before: FireBefore, until: int) -> None:
+    def _wait(self, held: Held, flight: Flight, before: FireBefore, until: int) -> None:
         """Wait until an instant (ns), or until the fire before is timed out, and keep no content meanwhile."""
         before.waited = True
         flight.content = flight.source = flight.fire = None
@@ -193,45 +193,43 @@ class Overlaps:
 
     # -- what follows --------------------------------------------------------------------------------------------
 
-    def _end(self, held: HeldWithPolicies, before: FireBefore) -> Verdict:
+    def _end(self, held: Held, before: FireBefore) -> Verdict:
         """Let the schedule fire: the fire before is finished, or counts as finished."""
         before.is_over = True
         self._lifecycle.held_back.pop(held.sequence, None)
         return Verdict.GO_AHEAD
 
-    def _time_out(self, held: HeldWithPolicies, before: FireBefore, unfinished: int, reason: str = "") -> Verdict:
+    def _time_out(self, held: Held, before: FireBefore, unfinished: int, reason: str = "") -> Verdict:
         times = before.stored_at, held.fire_time
         self._emit(Report(FireTimedOut(held.subject, held.sequence, unfinished, *times, reason)))
         return self._end(held, before)
 
-    def _skip(self, held: HeldWithPolicies, now: int) -> None:
+    def _skip(self, held: Held, now: int) -> None:
         """Drop everything that is due."""
         first = held.fire_time
         held.fire_time = self._latest_due(held, now)
         self._report_skipped(held, first, held.fire_time)
 
-    def _choose_latest(self, held: HeldWithPolicies, now: int) -> None:
+    def _choose_latest(self, held: Held, now: int) -> None:
         """Let the latest fire that is due stand for all that waited."""
         first, latest = held.fire_time, self._latest_due(held, now)
         if latest > first:
             held.fire_time = latest
             self._report_skipped(held, first, latest - 1)
-        held.waited_fire = held.fire_time
+        held.has_waited()
 
-    def _latest_due(self, held: HeldWithPolicies, now: int) -> int:
+    def _latest_due(self, held: Held, now: int) -> int:
         """Return the latest fire time (ns) that is due, or the next one if none is."""
         latest = held.latest_due(held.fire_time, min(now, held.expires - 1)) if held.repeats else None
         return held.fire_time if latest is None else latest
 
-    def _report_skipped(self, held: HeldWithPolicies, first: int, until: int) -> None:
+    def _report_skipped(self, held: Held, first: int, until: int) -> None:
         count = max(held.count(first - 1, until), 1)
-        held.dropped += count
+        held.were_dropped(count)
         overlap = held.terms.policies.overlap
         self._emit(Report(FiresSkipped(held.subject, held.sequence, first, count, overlap)))
 
-    def _unanswered(
-        self, held: HeldWithPolicies, flight: Flight, before: FireBefore, answer: FinishUnchecked, now: int
-    ) -> Verdict:
+    def _unanswered(self, held: Held, flight: Flight, before: FireBefore, answer: FinishUnchecked, now: int) -> Verdict:
         if answer.after > before.after:
             before.after = answer.after
         else:
@@ -243,14 +241,13 @@ class Overlaps:
         self._wait(held, flight, before, now + min(_pause(before, now), UNKNOWN_BACK_OFF_LIMIT_NS))
         return Verdict.WAIT
 
-    def _note_fault(self, held: HeldWithPolicies, fault: str) -> None:
+    def _note_fault(self, held: Held, fault: str) -> None:
         """Report once why nothing can show that the fire before is finished."""
-        if fault and fault != held.overlap_fault:
+        if held.has_new_fault(fault):
             self._emit(Report(FinishUnknown(held.subject, held.sequence, held.fire_time, fault)))
-        held.overlap_fault = fault
 
 
-def _is_timed_out(held: HeldWithPolicies, before: FireBefore, now: int) -> bool:
+def _is_timed_out(held: Held, before: FireBefore, now: int) -> bool:
     timeout = held.terms.policies.timeout
     return timeout is not None and now >= before.stored_at + timeout
 

@@ -11,7 +11,7 @@ The rules:
 - A fire that may be in flight already at the leader of a stream with replicas waits until that is concluded
   (`Proposals`).
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
-  policies `engine.firing.missed` says which of them is sent.
+  policies `engine.holding.policies` says which of them is sent.
 
 `engine.firing.course` decides when a schedule comes here; what follows from the outcome of a fire is in
 `engine.firing.outcomes`.
@@ -20,10 +20,9 @@ The rules:
 from collections.abc import Iterable, Sequence, Set
 
 from nats_scheduler.engine.actions import Action, AwaitProposals, LookForFire, PublishFires, Report
-from nats_scheduler.engine.events import AttemptRefused, FireRefused
+from nats_scheduler.engine.events import AttemptRefused, FireReadBack, FireRefused
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
-from nats_scheduler.engine.firing.missed import OverdueRule, dropped_before
 from nats_scheduler.engine.holding.flight import (
     FIRST_BACK_OFF_NS,
     UNKNOWN_BACK_OFF_LIMIT_NS,
@@ -31,15 +30,19 @@ from nats_scheduler.engine.holding.flight import (
     Flight,
     InProcess,
     Stage,
+    Turn,
 )
-from nats_scheduler.engine.holding.held import Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import NOT_PERMITTED, DuplicateRead, ProposalsApplied, ProposalsUnconfirmed, Refused
 from nats_scheduler.engine.reading.landed import free_soon
-from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.message.generated import report_headers
+from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
+from nats_scheduler.message.generated import is_requested, report_headers
 from nats_scheduler.message.headers import Header
 from nats_scheduler.message.identity import number_after
+from nats_scheduler.message.reading import Generated
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 # What may be in flight at the leader is concluded before a fire is sent that may be stored without our knowledge.
@@ -161,6 +164,68 @@ class Proposals:
         self._emit(AwaitProposals(fire))
 
 
+# Which fires were overdue: due before they could be fired in time, so that they say nothing about punctuality.
+#
+# The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before
+# this instance could fire for its shard: it held the shard and had read all that is stored. A fire that another
+# instance stored before that is not overdue. A fire that this instance held back until the one before was finished
+# is, and so is one that was requested later. Limit: what delayed the fire of a schedule that is held no longer is
+# known only if this instance sent it. Cost: 64 integers a stream, two comparisons a fire.
+
+
+class OverdueRule:
+    """Since when this instance can fire for each shard of one stream."""
+
+    def __init__(self) -> None:
+        self._able_since = [0] * SHARDS
+
+    def caught_up(self, now: int) -> None:
+        """Note that all that is stored has been read by `now`."""
+        self._able_since = [now] * SHARDS
+
+    def gained(self, shards: Iterable[int], now: int) -> None:
+        """Note that these shards are held from `now` on."""
+        for shard in shards:
+            self._able_since[shard] = now
+
+    def may_be_stored(self, held: Held) -> bool:
+        """Return whether another instance may have stored the next fire: it was due before this one could fire it."""
+        return max(held.send_time, held.stored_at) <= self._able_since[held.shard]
+
+    def able_since(self, held: Held) -> int:
+        """Return since when (ns) this instance can fire for the shard of a schedule."""
+        return self._able_since[held.shard]
+
+    def own(self, fire: Fire, held: Held) -> FireReadBack:
+        """Return what `read_back` returns for a fire of ours, whose schedule is held."""
+        stored_at, send_time, known_since = fire.stored_at, held.send_time_of(fire.fire_time), held.stored_at
+        overdue = send_time < known_since or send_time < self._able_since[held.shard] <= stored_at
+        waited = held.waited_fire == fire.fire_time
+        times, late = (fire.fire_time, send_time, stored_at), overdue or waited
+        return FireReadBack(fire.schedule, fire.target, *times, fire.stored_as, late, known_since, waited)
+
+    def stored_elsewhere(self, fire: Fire, roster: Roster) -> FireReadBack:
+        """Return the event of a fire in another stream, which is not read back; `roster` has the schedules held."""
+        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
+        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
+        return self.read_back(generated, roster.exactly(fire.schedule, fire.sequence), message)
+
+    def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
+        """Return the event of a fire that was read back; `held` is its schedule, None if it is held no longer."""
+        fire_time, stored_at = generated.fire_time, message.stored_at
+        if held is None:
+            shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
+            send_time = fire_time + generated.delay
+        else:
+            shard, known_since = held.shard, held.stored_at
+            send_time = held.send_time_of(fire_time)
+        overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
+        waited = held is not None and held.waited_fire == fire_time
+        times = fire_time, send_time, stored_at
+        late = overdue or waited or (stored_at - send_time > SECOND and is_requested(message.block))
+        return FireReadBack(generated.schedule, message.subject, *times, message.sequence, late, known_since, waited)
+
+
 UNLOOKED_LIMIT_NS = 2 * SECOND
 """A fire into another stream that is later than this is looked for.
 
@@ -222,30 +287,16 @@ class Firing:
 
     def make_ready(self, held: Held, flight: Flight) -> None:
         """Build the fire before it is due, so that at its time only bytes are sent."""
-        self._lifecycle.move(held, Stage.READY)
+        self._lifecycle.move(held, Turn.BUILT)
         fire_time = held.fire_time
         flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
         self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
 
-    def publish(self, held: Held, flight: Flight, now: int) -> None:
-        """Publish the fire that was built before its time, nearly always; or else a make-up fire."""
-        fire, fire_time = flight.fire, held.fire_time
-        next_fire = fire.next_fire if fire is not None and fire.fire_time == fire_time else held.next_fire(fire_time)
-        until = min(now, held.expires - 1)
-        if next_fire is not None and next_fire <= until and held.send_time_of(next_fire) <= until:
-            fire_time, next_fire = self._make_up(held, flight, next_fire, until)
-        if fire is None or fire.fire_time != fire_time or fire.next_fire != next_fire:
-            fire = self._build(held, flight, fire_time, next_fire)
-        self.send(held, flight, fire, now)
-
-    def publish_chosen(self, held: Held, flight: Flight, fire_time: int, now: int) -> None:
-        """Publish the fire of one fire time, whatever is due besides; it stands for all that came due before."""
-        if fire_time != held.fire_time:
-            if flight.missed_since is None:
-                flight.missed_since = held.fire_time
-            held.fire_time = fire_time
-        if isinstance(held, HeldWithPolicies):
-            held.is_known = True  # what comes due from now on: nobody else is to store it
+    def publish(self, held: Held, flight: Flight, fire_time: int, now: int) -> None:
+        """Publish the fire of one fire time, built before nearly always; it stands for all that came due before."""
+        if fire_time != held.fire_time and flight.missed_since is None:
+            flight.missed_since = held.fire_time
+        held.is_sent_for(fire_time)
         fire = flight.fire
         if fire is None or fire.fire_time != fire_time:
             fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
@@ -260,9 +311,9 @@ class Firing:
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
             self._await_conclusion(held, flight, fire, now)
             return
-        self._lifecycle.move(held, Stage.IN_FLIGHT)
+        self._lifecycle.move(held, Turn.SENT)
         flight.fire = fire
-        if isinstance(held, HeldElsewhere):
+        if held.is_elsewhere:
             if self._is_to_be_looked_for(held, flight, fire, now):
                 self._in_flight.begun()
                 first = fire.fire_time if flight.missed_since is None else flight.missed_since
@@ -276,7 +327,7 @@ class Firing:
 
     def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, Turn.POSTPONED)
         self._lifecycle.roster.cancel_wake(held)
         flight.fire = fire if flight.may_be_stored else None
         flight.content = flight.source = None  # it is read again
@@ -288,23 +339,15 @@ class Firing:
         if self.may_publish:
             self.send(held, flight, fire, now)
         else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.move(held, Turn.POSTPONED)
             self._lifecycle.roster.wake(held, now)
 
-    def _is_to_be_looked_for(self, held: HeldElsewhere, flight: Flight, fire: Fire, now: int) -> bool:
+    def _is_to_be_looked_for(self, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         """Return whether a fire may be stored in another stream without our knowledge: sent before, by us or others."""
         is_late = now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
         if not (is_late or flight.may_be_stored or self.overdue.may_be_stored(held)):
             return False
         return not held.was_looked_for(fire.fire_time, max(self.overdue.able_since(held), now - LOOK_AGE_LIMIT_NS))
-
-    def _make_up(self, held: Held, flight: Flight, second: int, until: int) -> tuple[int, int | None]:
-        """Collapse the fires that came due up to `until`, of which `second` is the second, into the latest."""
-        latest = held.latest_due(held.fire_time, until) or second
-        if flight.missed_since is None:
-            flight.missed_since = held.fire_time
-        held.fire_time = latest
-        return latest, held.next_fire(latest)
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         assert flight.content is not None, "a fire is built only after its content was read"
@@ -313,7 +356,7 @@ class Firing:
         guard = limits.guard and not held.is_elsewhere and not (limits.blocks_refused and self._landed.covers(held))
         taken = flight.number_of(fire_time)
         parts = flight.content, flight.source, fire_time, next_fire
-        report = _report_of(held, flight, fire_time) if held.is_treated else ()
+        report = _report_of(held, flight, fire_time)
         by_purge = self._rolls_up_by_purge and not held.is_elsewhere
         fire = assembled(held, *parts, guard=guard, last=last, taken=taken, report=report, rolls_up_by_purge=by_purge)
         flight.refusal = refusal_of(fire, self._limits)
@@ -327,7 +370,7 @@ class Firing:
         self._lifecycle.contents.drop(flight)
         if outcome.code == NOT_PERMITTED:
             self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, Turn.REFUSED)
         flight.attempts += 1
         wait = self._lifecycle.refusals.refused(held, outcome.code, flight.attempts, now)
         self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, wait)))
@@ -335,19 +378,19 @@ class Firing:
             flight.failing = Failing(outcome.code, outcome.description, now)
             self._emit(Report(FireRefused(fire, outcome.code, outcome.description, wait)))
 
-    def back_off(self, held: Held, flight: Flight, now: int) -> int:
-        """Retry after an unknown outcome; returns the wait (ns)."""
+    def back_off(self, held: Held, flight: Flight, turn: Turn, now: int) -> int:
+        """Retry after an unknown outcome, or a read that failed; returns the wait (ns)."""
         wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
-        self._lifecycle.move(held, Stage.BACKING_OFF)
+        self._lifecycle.move(held, turn)
         self._lifecycle.roster.wake(held, now + wait)
         return wait
 
 
 def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
     """Return what the fire of a fire time says of itself and of the fire before it, if its schedule asks for that."""
-    if not isinstance(held, HeldWithPolicies) or not held.terms.policies.report:
+    if not held.terms.policies.report:
         return ()
-    missed = dropped_before(held, fire_time, flight.missed_since)
+    missed = held.dropped_before(fire_time, flight.missed_since)
     return report_headers(held.pattern, fire_time, held.previous_fire, missed)
 
 
@@ -417,7 +460,7 @@ class Identities:
         if wait is None:
             self._firing.repeat(held, flight, fire, now)
         else:
-            self._lifecycle.move(held, Stage.BACKING_OFF)
+            self._lifecycle.move(held, Turn.POSTPONED)
             self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
 
     # -- the server keeps it in process --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The course of one fire: its stages, and which stage may follow which.
+"""The course of one fire: the stages of a schedule, and all that can happen to it, as one table.
 
     stage           what happens in it
     WAITING         nothing: the agenda says when to look at the schedule
@@ -12,8 +12,9 @@
     PURGING         the schedule is done, and its purge was ordered
     UNPURGEABLE     the schedule is done, and the server refuses the purge: it stays held so that it never fires again
 
-`TRANSITIONS` is the whole table. `engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage,
-and it asserts the table; a schedule that ends is held no longer and has no stage.
+`Turn` is the whole table: each thing that happens, the stages in which it may happen, and the stage that follows.
+`engine.holding.lifecycle.Lifecycle.move` is the only function that changes a stage, and it asserts the table; a
+schedule that ends is held no longer and has no stage.
 
 A schedule that waits has no `Flight`: of a million, few have one at any time.
 """
@@ -46,9 +47,6 @@ MAX_LANDINGS_RETRIED = 16
 class Stage(Enum):
     """Where a flight is; see the table above."""
 
-    following: tuple["Stage", ...]
-    """The row of `TRANSITIONS`: kept here because a look-up by an enum member costs a call for each fire."""
-
     WAITING = "waiting"
     READING = "reading"
     KEPT = "kept"
@@ -61,34 +59,53 @@ class Stage(Enum):
     UNPURGEABLE = "unpurgeable"
 
 
-_DONE_NEXT = (Stage.PURGING, Stage.DONE_ELSEWHERE)
-"""After any stage: a fire that is read back, or a checkpoint, may say that the schedule is done."""
+WITH_CONTENT = (Stage.KEPT, Stage.READY)
+"""The stages in which the content of the next fire is in memory, and nothing is asked."""
 
-_BUILT_NEXT = (Stage.IN_FLIGHT, Stage.HELD_BACK)
-"""When a fire is due: it is sent, or the fire before is unfinished."""
+TO_BE_SENT = (Stage.READING, *WITH_CONTENT, Stage.HELD_BACK, Stage.BACKING_OFF)
+"""The stages in which the next fire is in progress, and is not in flight."""
 
-TRANSITIONS: dict[Stage, tuple[Stage, ...]] = {
-    Stage.WAITING: (Stage.WAITING, Stage.READING, Stage.KEPT, *_DONE_NEXT),
-    Stage.READING: (Stage.READY, *_BUILT_NEXT, Stage.BACKING_OFF, Stage.READING, Stage.WAITING, *_DONE_NEXT),
-    Stage.KEPT: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
-    Stage.READY: (*_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
-    Stage.HELD_BACK: (Stage.READY, *_BUILT_NEXT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
-    Stage.IN_FLIGHT: (Stage.IN_FLIGHT, Stage.WAITING, Stage.BACKING_OFF, Stage.READING, *_DONE_NEXT),
-    Stage.BACKING_OFF: (Stage.IN_FLIGHT, Stage.READING, Stage.BACKING_OFF, Stage.WAITING, *_DONE_NEXT),
-    Stage.DONE_ELSEWHERE: _DONE_NEXT,
-    Stage.PURGING: (Stage.UNPURGEABLE, *_DONE_NEXT),
-    Stage.UNPURGEABLE: _DONE_NEXT,
-}
-"""Which stages may follow each stage."""
+IN_PROGRESS = (*TO_BE_SENT, Stage.IN_FLIGHT)
+"""The stages in which the next fire is in progress."""
 
 DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
 """The stages in which a schedule fires no more."""
 
-IN_PROGRESS = (Stage.READING, Stage.KEPT, Stage.READY, Stage.HELD_BACK, Stage.IN_FLIGHT, Stage.BACKING_OFF)
-"""The stages in which the next fire is in progress."""
 
-for _stage, _following in TRANSITIONS.items():
-    _stage.following = _following
+class Turn(Enum):
+    """What happens to a schedule, the stage that follows, and the stages in which it may happen."""
+
+    ASKED = "its content is asked for", Stage.READING, (Stage.WAITING, *IN_PROGRESS)
+    UNREAD = "its content could not be read", Stage.BACKING_OFF, (Stage.READING,)
+    NOT_DUE = "it was read for another reason than its fire", Stage.WAITING, (Stage.READING,)
+    CONTENT_KEPT = "its content stays for the next fire", Stage.KEPT, (Stage.WAITING,)
+    BUILT = "its fire is built before it is due", Stage.READY, (Stage.READING, Stage.KEPT, Stage.HELD_BACK)
+    HELD = "its fire before may be unfinished", Stage.HELD_BACK, (Stage.READING, *WITH_CONTENT)
+    SENT = "its fire is handed out", Stage.IN_FLIGHT, IN_PROGRESS
+    POSTPONED = "its fire cannot be sent at the moment", Stage.BACKING_OFF, IN_PROGRESS
+    REFUSED = "its fire is refused", Stage.BACKING_OFF, IN_PROGRESS
+    UNKNOWN = "no answer says that its fire is stored", Stage.BACKING_OFF, (Stage.IN_FLIGHT,)
+    ADVANCED = "its fire is stored or dropped, and another one follows", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
+    COVERED = "something landed on it and leaves it alive", Stage.WAITING, (Stage.WAITING, *WITH_CONTENT)
+    EDITED = (
+        "a calendar that it names was edited",
+        Stage.WAITING,
+        (
+            Stage.WAITING,
+            *WITH_CONTENT,
+            Stage.HELD_BACK,
+            Stage.BACKING_OFF,
+        ),
+    )
+    LEFT = "another instance holds it", Stage.WAITING, (Stage.WAITING, *IN_PROGRESS)
+    DONE = "it is done, and purged here", Stage.PURGING, tuple(Stage)
+    DONE_BY_OTHERS = "it is done, and purged by its holder", Stage.DONE_ELSEWHERE, tuple(Stage)
+    PURGE_REFUSED = "the server refuses its purge", Stage.UNPURGEABLE, (Stage.PURGING,)
+
+    def __init__(self, meaning: str, following: Stage, stages: tuple[Stage, ...]) -> None:
+        self.meaning = meaning
+        self.following = following
+        self.stages = stages
 
 
 class Failing(NamedTuple):

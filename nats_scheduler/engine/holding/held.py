@@ -1,18 +1,20 @@
 """A schedule that is held: its definition, its next fire, and what is in progress for it.
 
-Cost: 120 bytes, about 380 with its numbers, its subject and a pattern of its own; equal terms are shared. One whose
-policies need the fire before takes about 60 more. Most of those that are held are far and no objects
-(`engine.holding.far`).
+The rule: nobody asks which class a schedule has. What policies may change is a question or a note here, which costs
+nothing and changes nothing for the many that have none; `engine.holding.policies` says what the others do.
+
+Cost: 120 bytes, about 380 with its numbers, its subject and a pattern of its own; equal terms are shared. Most of those
+that are held are far and no objects (`engine.holding.far`).
 """
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import ClassVar
 
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.policies import Overlap
-from nats_scheduler.message.timetable import Timetable, jittered
+from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.bounds import Bounded
 
 NO_WAKE = -1
@@ -28,6 +30,15 @@ NO_PLACE = -1
 """The place of a schedule that is in no row."""
 
 
+class NoFire(Enum):
+    """Why a schedule waits for an edit of a calendar, and not for its next fire."""
+
+    NO_CALENDAR = "no_calendar"
+    """The days of a calendar that it names are not known; its fire time is the first that may be left."""
+    EXCEPTED = "excepted"
+    """Its calendars leave none of its fire times that are to come."""
+
+
 class Held(Timetable):
     """A schedule that is held: the last message on its subject, and valid.
 
@@ -35,14 +46,42 @@ class Held(Timetable):
     """
 
     __slots__ = ("expires", "fire_time", "flight", "place", "sequence", "shard", "subject", "terms", "wake")
-    is_treated: ClassVar[bool] = False
-    """Whether it has policies that need more than its definition: it is a `HeldWithPolicies`."""
     is_elsewhere: ClassVar[bool] = False
-    """Whether its target is in another stream: it is a `HeldElsewhere`."""
+    """Whether its target is in another stream."""
     fires_each_time: bool = True
     """Whether a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
     may_fire: bool = True
     """Whether its calendars, if it names any, leave its next fire."""
+    calendars: Sequence[str] = ()
+    """The names of its calendars."""
+    no_fire: NoFire | None = None
+    """Why it does not wait for its next fire; None if it does."""
+    over_at: int = NO_EXPIRY
+    """When (ns) the last fire time has passed that an edit of a calendar may leave.
+
+    `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
+    """
+    previous_fire: int | None = None
+    """The fire time (ns) of its last fire that is known to be stored, if a policy needs that; None if none is.
+
+    After a start these are the fires that the stream still holds: what was consumed before is not known.
+    """
+    previous_sequence: int = 0
+    """The stream sequence of that fire, 0 if it is not known."""
+    previous_stored_at: int = 0
+    """When (ns) that fire was stored: by the server's clock if it was read back, or else when it was acknowledged."""
+    dropped: int = 0
+    """How many fires were dropped by a policy since then."""
+    unreported: int | None = None
+    """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
+    is_known: bool = True
+    """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
+    last_unfinished: int = 0
+    """The sequence of a fire of it that was unfinished when it was asked about last, 0 if none was."""
+    overlap_fault: str = ""
+    """Why nothing can show whether its fire before is finished, as it was reported."""
+    waited_fire: int | None = None
+    """The fire time (ns) of its last fire that waited for the one before: it is not late."""
 
     def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
         """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
@@ -79,188 +118,86 @@ class Held(Timetable):
         """Whether its TTL runs out before its next fire is sent."""
         return self.expires <= self.send_time
 
-
-class NoFire(Enum):
-    """Why a schedule waits for an edit of a calendar, and not for its next fire."""
-
-    NO_CALENDAR = "no_calendar"
-    """The days of a calendar that it names are not known; its fire time is the first that may be left."""
-    EXCEPTED = "excepted"
-    """Its calendars leave none of its fire times that are to come."""
-
-
-class HeldWithPolicies(Held):
-    """A schedule that is held and whose policies need more than its definition.
-
-    It is a class of its own, so that the others neither ask nor keep anything. It keeps what is known of its last fire
-    that is stored, and the send time that was computed last, since the same one is needed some ten times for each fire.
-    """
-
-    __slots__ = (
-        "_fire_time_asked",
-        "_send_time_found",
-        "dropped",
-        "fires_each_time",
-        "is_known",
-        "jitters",
-        "last_unfinished",
-        "no_fire",
-        "overlap_fault",
-        "previous_fire",
-        "previous_sequence",
-        "previous_stored_at",
-        "unreported",
-        "waited_fire",
-    )
-    is_treated: ClassVar[bool] = True
-
-    def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
-        """Hold the schedule as `Held` does; nothing is known of its fires."""
-        super().__init__(subject, sequence, definition, stored_at)
-        self._know_nothing()
-
-    @classmethod
-    def from_snapshot(
-        cls, subject: str, sequence: int, definition: Definition, stored_at: int, fire_time: int
-    ) -> "HeldWithPolicies":
-        """Hold the schedule, which waits for the fire of `fire_time` (ns); nothing is known of its other fires."""
-        held = cls.__new__(cls)
-        held.pattern, held.terms = definition
-        held.stored_at, held.subject, held.sequence = stored_at, subject, sequence
-        held.shard = shard_of(subject)
-        held.fire_time = fire_time
-        held.expires, held.flight, held.wake, held.place = NO_EXPIRY, None, NO_WAKE, NO_PLACE
-        held._know_nothing()
-        return held
-
-    def _know_nothing(self) -> None:
-        policies = self.terms.policies
-        self.jitters = policies.jitter is not None
-        self.fires_each_time = policies.overlap is Overlap.ALLOW
-        self._fire_time_asked: int | None = None
-        self._send_time_found = 0
-        self.previous_fire: int | None = None
-        """The fire time (ns) of its last fire that is known to be stored; None if none is.
-
-        After a start these are the fires that the stream still holds: what was consumed before is not known.
-        """
-        self.previous_sequence = 0
-        """The stream sequence of that fire, 0 if it is not known."""
-        self.previous_stored_at = 0
-        """When (ns) that fire was stored: by the server's clock if it was read back, or else when it was acknowledged.
-        """
-        self.dropped = 0
-        """How many fires were dropped by a policy since then."""
-        self.unreported: int | None = None
-        """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
-        self.is_known = True
-        """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
-        self.last_unfinished = 0
-        """The sequence of a fire of it that was unfinished when it was asked about last, 0 if none was."""
-        self.overlap_fault = ""
-        """Why nothing can show whether its fire before is finished, as it was reported."""
-        self.waited_fire: int | None = None
-        """The fire time (ns) of its last fire that waited for the one before: it is not late."""
-        self.no_fire: NoFire | None = None
-        """Why it does not wait for its next fire; None if it does."""
-
-    @property
-    def calendars(self) -> list[str]:
-        """The names of its calendars."""
-        return [calendar.name for calendar in self.terms.policies.bounds.calendars]
-
     @property
     def bounded(self) -> Bounded:
         """The pattern of a schedule that names a calendar."""
         assert isinstance(self.pattern, Bounded), "a pattern that names a calendar is bounded"
         return self.pattern
 
-    @property
-    def may_fire(self) -> bool:  # type: ignore[override]
-        """Whether its calendars, if it names any, leave its next fire."""
-        if self.no_fire is not None:
-            return False
-        return not self.terms.policies.bounds.calendars or self.is_left(self.fire_time)
+    # -- what policies may change --------------------------------------------------------------------------------
 
-    @property
-    def over_at(self) -> int:
-        """When (ns) the last fire time has passed that an edit of a calendar may leave.
+    def due_fire(self, following: int | None, now: int) -> int | None:
+        """Return the fire time of the due fire that is sent next; None if all that are due are dropped.
 
-        `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
+        The schedule is due at `now` (ns); `following` is the fire time after its next one, None if there is none. What
+        comes due once its TTL has run out does not count.
         """
-        if self.no_fire is not NoFire.EXCEPTED:
-            return NO_EXPIRY
-        end = self.bounded.bounds.end
-        return self.send_time if not self.repeats else NO_EXPIRY if end is None else end
+        until = min(now, self.expires - 1)
+        if following is None or following > until or self.send_time_of(following) > until:
+            return self.fire_time
+        return self.latest_due(self.fire_time, until) or following
 
-    @property
-    def only_expires(self) -> bool:
-        """Whether its TTL runs out before its next fire is sent."""
-        return self.no_fire is not None or super().only_expires
+    def dropped_between(self, first: int, made_up: int) -> int:
+        """Return how many fires are said to be dropped from `first` (ns), which is one, to before what is made up."""
+        del first, made_up
+        return 0
 
-    def send_time_of(self, fire_time: int) -> int:
-        """Return when the fire of a fire time is published: never before it."""
-        jitter = self.terms.policies.jitter
-        if jitter is None:
-            return fire_time
-        if fire_time != self._fire_time_asked:
-            self._send_time_found = jittered(self, self.subject, self.sequence, jitter, fire_time)
-            self._fire_time_asked = fire_time
-        return self._send_time_found
+    def dropped_before(self, fire_time: int, missed_since: int | None) -> int:
+        """Return how many fires were dropped between the last one that is stored and that of a fire time.
+
+        `missed_since` is the first (ns) that the fire of `fire_time` stands for, None if there is none.
+        """
+        del fire_time, missed_since
+        return 0
+
+    def is_sent_for(self, fire_time: int) -> None:
+        """Note that the fire of a fire time is sent: it stands for all that came due before."""
+        self.fire_time = fire_time
+
+    def is_news(self, fire_time: int) -> bool:
+        """Return whether a stored fire may change anything: for most an older one than the next does not."""
+        return fire_time >= self.read_back_threshold
 
     def fire_is_stored(self, fire_time: int, sequence: int, stored_at: int) -> None:
-        """Note that the fire of a fire time is stored; `sequence` is 0 if that is not known.
+        """Note that the fire of a fire time is stored; `sequence` is 0 if that is not known."""
 
-        Each fire may be noted several times: when it is acknowledged, and when it is read back. An older one than the
-        last changes nothing.
-        """
-        before = self.previous_fire
-        if before is not None and fire_time < before:
-            return
-        if before is None or fire_time > before:
-            self.previous_fire = fire_time
-            self.dropped = 0
-            self.unreported = None
-        self.previous_sequence = sequence
-        self.previous_stored_at = stored_at
-        self.is_known = True
+    def knows(self, *, is_known: bool) -> None:
+        """Note whether it is known that no fire from the next one on is stored."""
 
+    def waits_without_fire(self, why: NoFire | None) -> None:
+        """Note why it waits for an edit of a calendar, or with None that it waits for its next fire."""
 
-class HeldElsewhere(HeldWithPolicies):
-    """A schedule that is held and whose target is in another stream: its fires are not read back.
+    def was_unfinished(self, sequence: int) -> None:
+        """Note the fire of it that is unfinished, 0 if none is."""
 
-    It keeps for which of its fires was looked there, so that none of unknown outcome is repeated without that.
-    """
+    def has_waited(self) -> None:
+        """Note that its next fire had to wait for the one before."""
 
-    __slots__ = ("_looked_at", "_looked_for")
-    is_elsewhere: ClassVar[bool] = True
+    def has_new_fault(self, fault: str) -> bool:
+        """Note why nothing can show whether the fire before is finished; returns whether that is to be reported."""
+        del fault
+        return False
 
-    def _know_nothing(self) -> None:
-        super()._know_nothing()
-        self._looked_for: int | None = None
-        self._looked_at = 0
+    def was_to_drop(self, first: int) -> None:
+        """Note that its holder drops its fires from a fire time (ns) on, and reports that."""
+
+    def take_unreported(self) -> int | None:
+        """Return `unreported`, and note that it is reported."""
+        return None
+
+    def were_dropped(self, count: int) -> None:
+        """Count fires that a policy dropped."""
 
     def was_fired_by_others(self) -> None:
-        """Note that an earlier holder has settled fires: nothing tells which of them are stored."""
-        self.previous_fire, self.previous_sequence, self.previous_stored_at, self.dropped = None, 0, 0, 0
+        """Note that an earlier holder has settled fires."""
 
     def was_not_found(self, fire_time: int, now: int) -> None:
-        """Note that no fire of a fire time (ns), and none of a later one, was stored at `now` (ns)."""
-        self._looked_for, self._looked_at = fire_time, now
+        """Note that no fire of a fire time (ns), and none of a later one, was stored elsewhere at `now` (ns)."""
 
     def was_looked_for(self, fire_time: int, since: int) -> bool:
         """Return whether the fire of a fire time was not stored at an instant after `since` (ns), nor sent later."""
-        return self._looked_for is not None and fire_time <= self._looked_for and self._looked_at >= since
+        del fire_time, since
+        return True
 
     def was_sent(self) -> None:
         """Note that a fire was sent, which may be stored now."""
-        self._looked_for = None
-
-
-def held_schedule(subject: str, sequence: int, definition: Definition, stored_at: int) -> Held:
-    """Return the schedule that was stored on a subject under a sequence, waiting for its first fire."""
-    policies = definition.terms.policies
-    if policies.target_elsewhere is not None:
-        return HeldElsewhere(subject, sequence, definition, stored_at)
-    kind = HeldWithPolicies if policies.are_kept else Held
-    return kind(subject, sequence, definition, stored_at)

@@ -33,6 +33,7 @@ from nats_scheduler.engine.holding.flight import (
     Failing,
     Flight,
     Stage,
+    Turn,
 )
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
@@ -347,11 +348,14 @@ class Lifecycle:
 
     # -- changes -------------------------------------------------------------------------------------------------
 
-    def move(self, held: Held, stage: Stage) -> None:
-        """Move a schedule to another stage; a flight begins when it stops to wait, and another one when it is done."""
-        flight = held.flight
+    def move(self, held: Held, turn: Turn) -> None:
+        """Move a schedule to the stage that follows what happens to it.
+
+        A flight begins when it stops to wait, and another one when it is done.
+        """
+        flight, stage = held.flight, turn.following
         before = Stage.WAITING if flight is None else flight.stage
-        assert stage in before.following, f"{held.subject} went from {before.value} to {stage.value}"
+        assert before in turn.stages, f"{held.subject} is {before.value}, and {turn.meaning}"
         if stage in IN_PROGRESS:
             if flight is None:
                 flight = held.flight = Flight()

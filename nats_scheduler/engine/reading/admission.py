@@ -17,7 +17,7 @@ from itertools import islice
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import NewSchedule, Roster, Row
@@ -282,7 +282,7 @@ class Admission:
 
     def _hold(self, held: Held, before: Held | None) -> None:
         self._roster.hold(held)
-        if isinstance(held, HeldWithPolicies) and held.calendars:
+        if held.calendars:
             self._calendars.hold(held)
         self._places.placed(held)
         if before is not None:

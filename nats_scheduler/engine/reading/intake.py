@@ -11,9 +11,9 @@ Cost: some microseconds for a message that concerns a schedule, a fraction of on
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.held import held_schedule
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
+from nats_scheduler.engine.holding.policies import held_schedule
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_message, rejected_paused

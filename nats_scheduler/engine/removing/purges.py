@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from nats_scheduler.engine.actions import PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
-from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage
+from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import PurgeConcluded, SchedulesPurged, Version
@@ -109,14 +109,14 @@ class Purges:
         if lifecycle.ownership.is_ours(held):
             self.purge_now(held, ending)
             return
-        lifecycle.move(held, Stage.DONE_ELSEWHERE)
+        lifecycle.move(held, Turn.DONE_BY_OTHERS)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
         lifecycle.set_aside(held, held.send_time + OTHER_HOLDER_LIMIT_NS)
 
     def purge_now(self, held: Held, ending: Ending) -> None:
         """Purge a schedule that is done, whichever instance holds it."""
-        self._lifecycle.move(held, Stage.PURGING)
+        self._lifecycle.move(held, Turn.DONE)
         self._lifecycle.roster.cancel_wake(held)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
@@ -219,7 +219,7 @@ class Purges:
             if conclusion.denied:
                 self._lifecycle.ownership.deny(held, failure, now)
             if conclusion.refused:
-                self._lifecycle.move(held, Stage.UNPURGEABLE)
+                self._lifecycle.move(held, Turn.PURGE_REFUSED)
                 self._lifecycle.set_aside(held, None)
             else:
                 self._lifecycle.set_aside(held, now + held.flight.back_off(REFUSED_BACK_OFF_LIMIT_NS))

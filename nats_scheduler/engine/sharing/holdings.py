@@ -17,7 +17,7 @@ The rules:
   checkpoint computes the same send times.
 - A schedule that sends each missed fire (`X-Missed: all`) must know where its backlog begins: with the next fire that
   is not settled. A checkpoint names that fire if it is refused. Where nothing shows which fires are stored, there is no
-  backlog (`HeldWithPolicies.is_known`).
+  backlog (`Held.is_known`).
 
 A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
 So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
@@ -34,7 +34,7 @@ from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import Stage
-from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, HeldElsewhere, HeldWithPolicies, NoFire
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, Version
 from nats_scheduler.engine.reading.inactive import Inactive
@@ -78,7 +78,7 @@ class Holdings:
         """Since when (ns) each shard that is held here is held."""
         self._calendars: dict[str, int] = {}
         """Calendars that are not known, and up to when (ns) the schedules that name them are settled."""
-        self._due_without_calendar: dict[int, HeldWithPolicies] = {}
+        self._due_without_calendar: dict[int, Held] = {}
         """By sequence, schedules that wait for their calendars and may be due earlier than what those settle."""
         self._changing: deque[Held] = deque()
         """Schedules in progress whose shards have changed hands."""
@@ -104,11 +104,11 @@ class Holdings:
         """Advance past the fires that an earlier holder has settled; returns whether there were any."""
         settled = self._settled[held.shard]
         through = settled.through
-        if isinstance(held, HeldWithPolicies):
+        if _sends_each(held):
             self._begin_backlog(held, settled)
-            self._report_dropped(held, settled)
-            if settled.calendars:
-                through = min(through, settled.through_of(held.calendars))
+        self._report_dropped(held, settled)
+        if settled.calendars:
+            through = min(through, settled.through_of(held.calendars))
         if held.fire_time > through or held.send_time > through:
             return False
         if not _had_read(settled, held) or held.sequence in settled.unsettled:
@@ -116,12 +116,11 @@ class Holdings:
         if not held.repeats:
             self._purges.purge(held)
         else:
-            if isinstance(held, HeldElsewhere):
-                held.was_fired_by_others()
+            held.was_fired_by_others()
             self._course.advance(held, held.next_to_send(through))
         return True
 
-    def _begin_backlog(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+    def _begin_backlog(self, held: Held, settled: CheckpointLoaded) -> None:
         """Note whether all fires that came due from the next one on are owed, and skip those that are not.
 
         It is known from a checkpoint, unless that only says that something of the schedule is not settled. Otherwise it
@@ -133,17 +132,18 @@ class Holdings:
         owed = settled.owed.get(sequence) if had_read else None
         if owed is not None and held.is_fire(owed):
             held.fire_time = max(held.fire_time, owed)
-            held.is_known = True
+            is_known = True
         elif settled.through >= 0 and not (had_read and sequence in settled.unsettled):
-            held.is_known = True
+            is_known = True
         elif self._ownership.reads_all and not held.is_elsewhere:
             since = self._course.running_since
-            held.is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
+            is_known = held.previous_fire is not None or (since is not None and held.send_time >= since)
         else:
             since = self._held_since[held.shard]
-            held.is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
+            is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
+        held.knows(is_known=is_known)
 
-    def _report_dropped(self, held: HeldWithPolicies, settled: CheckpointLoaded) -> None:
+    def _report_dropped(self, held: Held, settled: CheckpointLoaded) -> None:
         """Report what its holder was to drop before this instance took a schedule over."""
         if held.unreported is not None and self._ownership.is_ours(held):
             self._course.took_over(held, settled.through if _had_read(settled, held) else -1)
@@ -157,7 +157,7 @@ class Holdings:
             earlier = self._settled_of(name, self._ownership.shards)
             self._calendars[name] = min(earlier, default=NO_EXPIRY) if through is None else through
 
-    def waits_for_calendar(self, held: HeldWithPolicies, name: str) -> None:
+    def waits_for_calendar(self, held: Held, name: str) -> None:
         """Have checkpoints name a schedule whose fire is due earlier than what is settled of the calendar it awaits.
 
         Its time was past when it was stored.
@@ -242,8 +242,7 @@ class Holdings:
 
     def _take_over(self, held: Held) -> None:
         flight = held.flight
-        if isinstance(held, HeldWithPolicies):
-            self._report_dropped(held, self._settled[held.shard])
+        self._report_dropped(held, self._settled[held.shard])
         if flight is not None and flight.stage in (Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE):
             self._purges.purge(held, flight.ending)
             return
@@ -270,7 +269,7 @@ def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int
 
 
 def _sends_each(held: Held) -> bool:
-    return held.is_treated and held.terms.policies.missed.kept is Kept.ALL
+    return held.terms.policies.missed.kept is Kept.ALL
 
 
 def _had_read(settled: CheckpointLoaded, held: Held) -> bool:

@@ -40,7 +40,8 @@ from nats_scheduler.engine.holding.far import (
     read_text,
     subject_in,
 )
-from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, HeldWithPolicies
+from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
+from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
@@ -95,7 +96,7 @@ _NONE = -1
 
 
 class History(NamedTuple):
-    """What is kept of the fires of one schedule: the attributes of `HeldWithPolicies` with these names."""
+    """What is kept of the fires of one schedule: the attributes of `Held` with these names."""
 
     previous_fire: int | None = None
     previous_sequence: int = 0
@@ -109,7 +110,7 @@ class History(NamedTuple):
 UNKNOWN = History()
 
 
-def history_of(held: HeldWithPolicies) -> History:
+def history_of(held: Held) -> History:
     """Return what is kept of the fires of a schedule."""
     if held.is_elsewhere:
         return UNKNOWN

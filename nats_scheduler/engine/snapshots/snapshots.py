@@ -29,8 +29,9 @@ from collections.abc import Iterator, Sequence
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry, Kind, kind_and_text_of, read_text
 from nats_scheduler.engine.holding.flight import DONE
-from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held, HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
@@ -50,6 +51,7 @@ from nats_scheduler.engine.snapshots.chunks import (
     UnkeepableError,
     give_back,
     history_of,
+    needs_history,
     read_chunk,
 )
 from nats_scheduler.message.definition import Definition, Terms
@@ -350,7 +352,7 @@ class Taking:
         row = self._roster.rows[number]
         for place in range(first, min(first + PLACES_PER_UNIT, row.used)):
             held = row.near.get(place)
-            if held is not None and held.is_treated:
+            if held is not None and needs_history(held.terms.policies):
                 self._add_with_history(held)
             elif held is not None:
                 yield self._near_entry(held)
@@ -359,7 +361,6 @@ class Taking:
 
     def _add_with_history(self, held: Held) -> None:
         entry = self._near_entry(held)
-        assert isinstance(held, HeldWithPolicies), "it is treated"
         if held.calendars:
             raise UnkeepableError(f"{held.subject} cannot be kept because it names a calendar")
         if held.sequence <= self.through:

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarRow
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
-from nats_scheduler.engine.holding.held import NO_WAKE, Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.reading.inactive import Inactive
@@ -104,7 +104,7 @@ def outlook_of(held: Held, now: int, lifetimes: Lifetimes, *, by_server: bool = 
     flight = held.flight
     if flight is not None and flight.stage in DONE:
         return Outlook(None, State.CANCELLED if flight.ending is Ending.CANCELLED else State.FIRED)
-    if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+    if held.no_fire is not None:
         return Outlook(None, State(held.no_fire.value))
     ends, fire_time, send_time = lifetimes.ends(held), held.fire_time, held.send_time
     if ends <= send_time:
@@ -266,7 +266,7 @@ class Visit:
     def _is_to_fire(self, held: Held) -> bool:
         """Return whether the next fire of a schedule is still to be stored, and its stream keeps it until then."""
         flight = held.flight
-        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+        if held.no_fire is not None:
             return False
         if flight is not None:
             fire = flight.fire
@@ -366,7 +366,7 @@ class Timeline:
             return
         if held.flight is not None and held.flight.stage in DONE:
             return
-        if isinstance(held, HeldWithPolicies) and held.no_fire is not None:
+        if held.no_fire is not None:
             return
         is_past = held.fire_time <= self.now and held.repeats
         fire = held.next_fire(self.now) if is_past else held.fire_time

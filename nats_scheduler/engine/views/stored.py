@@ -20,8 +20,7 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.missed import next_of_due
-from nats_scheduler.engine.holding.held import Held, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import CalendarsRead, CheckpointLoaded, ExpiryConcluded, MessagesRead
@@ -403,7 +402,7 @@ class Handover:
         """
         if not held.repeats or held.fire_time > now or not held.may_fire:
             return None
-        if isinstance(held, HeldWithPolicies) and held.send_time <= now and next_of_due(held, now) is None:
+        if held.send_time <= now and held.due_fire(None, now) is None:
             return None
         latest = held.latest_passed(held.fire_time, now) or held.fire_time
         return MakeUp(held, latest, held.next_fire(latest), self._stored.landed.last_on(held))
