@@ -43,7 +43,7 @@ from nats_scheduler.jetstream.capabilities import Capabilities
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.schedule_messages import ScheduleMessages
 from nats_scheduler.message.fires import StoredFire
-from nats_scheduler.observe.listener import ListenError
+from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter

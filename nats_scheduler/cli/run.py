@@ -22,7 +22,7 @@ from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.observe.listener import ListenError
+from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import Pages, listening

@@ -47,7 +47,7 @@ def command(resolved: ResolvedSettings) -> None:
 
 
 async def _run(settings: SidecarSettings) -> None:
-    from nats_scheduler.observe.listener import ListenError
+    from nats_scheduler.observe.address import ListenError
     from nats_scheduler.web.app import TokenError, run
 
     stop = asyncio.Event()

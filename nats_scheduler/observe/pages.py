@@ -26,8 +26,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
+from nats_scheduler.observe.address import bound, url_of
 from nats_scheduler.observe.fire_counts import with_samples
-from nats_scheduler.observe.listener import bound, url_of
 from nats_scheduler.observe.log import logger
 
 LOOP_ANSWER_DEADLINE_SECONDS = 2.0
@@ -205,7 +205,7 @@ def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
 
     Raises `ListenError` if that is impossible: the port is in use, or the address is not one of this machine.
     """
-    from nats_scheduler.observe.listener import Limits, serve
+    from nats_scheduler.observe.listener import Limits, serve  # a sidecar without pages needs no uvicorn
 
     with bound(address, port, "metrics") as accepting:
         loop, application, limits = asyncio.new_event_loop(), _Application(pages), Limits(connections=MAX_CONNECTIONS)

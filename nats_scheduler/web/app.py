@@ -10,7 +10,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from nats_scheduler.jetstream.task_group import TaskGroup
-from nats_scheduler.observe.listener import bound, is_loopback, serve, url_of
+from nats_scheduler.observe.address import bound, is_loopback, url_of
+from nats_scheduler.observe.listener import serve
 from nats_scheduler.observe.log import logger
 from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from nats_scheduler.observe.listener import Limits, ListenError, bound, is_loopback, serve, url_of
+from nats_scheduler.observe.address import ListenError, bound, is_loopback, url_of
+from nats_scheduler.observe.listener import Limits, serve
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.web.app import TokenError, token_of
 from nats_scheduler.web.pages import healthz

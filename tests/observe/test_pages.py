@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.samples import Sample
 
-from nats_scheduler.observe.listener import ListenError
+from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import MAX_CONNECTIONS, SAMPLES_PER_SLICE, Pages, listening
 from nats_scheduler.runtime.embedded import free_port
