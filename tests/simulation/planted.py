@@ -12,7 +12,7 @@ from nats_scheduler.engine.firing import building, sending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.firing.sending import Firing
-from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CheckpointLoaded, ContentRead, PublishConcluded, Stored
 from nats_scheduler.engine.reading.intake import Intake
@@ -190,11 +190,7 @@ def early() -> Changes:
 
 def every_missed_fire_made_up() -> Changes:
     """Send all missed fires one after the other, instead of the latest."""
-
-    def make_up(_self: Firing, held: Held, _flight: Flight, second: int, _until: int) -> tuple[int, int | None]:
-        return held.fire_time, second
-
-    yield Firing, "_make_up", make_up
+    yield Held, "due_fire", lambda self, _following, _now: self.fire_time
 
 
 def next_fire_of_the_wrong_grid() -> Changes:
