@@ -100,7 +100,8 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
     for warning in resolved.warnings:
         print_warning(warning)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+        with suppress(OSError):  # where a file became a pipe; a terminal can always be asked to replace
+            sys.stdout.reconfigure(errors="replace")
     knowledge = Knowledge(stream, SystemClock())
     feed = Feed(resolved.settings.connection, knowledge, interval)
     try:

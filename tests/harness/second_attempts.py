@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-VARIABLE = "NATS_SCHEDULER_FAILED_CASES"
+VARIABLE = "FAILED_CASES_FILE"
 """Names the file into which a run writes what failed."""
 MOST_CASES = 8
 EXCUSED = "server"

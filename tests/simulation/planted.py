@@ -352,7 +352,7 @@ LIKELY_SEEDS = {
     fired_after_expiry: 100,
     retry_with_a_new_identity: 7,
     end_forgotten: 173,
-    waiting_fire_settled: 604,
+    waiting_fire_settled: 1061,
     first_fire_taken_for_the_one_before: 83,
     no_guard: 12,
     far_schedules_left_far: 5,

@@ -18,7 +18,9 @@ NOT_RUN = {
     ("README.md", ".venv/bin/pytest"): THE_SUITE,
     ("CONTRIBUTING.md", '.venv/bin/pytest -n 2 -m "not server and not slow"'): THE_SUITE,
     ("CONTRIBUTING.md", ".venv/bin/ruff check ."): "tests/house/test_tools.py runs these",
-    ("CONTRIBUTING.md", ".venv/bin/pytest"): THE_SUITE,
+    ("CONTRIBUTING.md", ".venv/bin/pip install --quiet --require-hashes"): (
+        "it installs the programs of the site: CI does the same, and tests/site/test_site.py builds the site with them"
+    ),
     ("docs/internals/mutation.md", ".venv/bin/pip install mutmut==3.8.1"): HOURS,
     ("docs/internals/nemesis.md", "python -m tests.nemesis"): HOURS,
     ("docs/internals/releasing.md", ".venv/bin/pytest"): THE_SUITE,
