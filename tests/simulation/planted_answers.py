@@ -98,11 +98,6 @@ def duplicate_believed() -> Changes:
     yield outcomes, "fault_of_duplicate", lambda *_args, **_more: ""
 
 
-def identity_changed_at_any_time() -> Changes:
-    """Send a fire whose identity is taken under another one, also if its own one is free soon."""
-    yield sending, "free_soon", lambda *_args: None
-
-
 def identity_waited_for_at_any_time() -> Changes:
     """Wait for an identity that is taken until it is free."""
     yield sending, "free_soon", lambda read, window, now: read.stored_by + window - now
