@@ -4,7 +4,7 @@ The rule: nothing is tried again in silence, and only what a busy machine can ha
 `server` has no such excuse, and neither have more than `MOST_CASES`: then the first run counts as it is.
 Structure: the run writes the cases that failed into the file that the variable names; `python -m` with that file runs
 those, and prints each that passed.
-Limit: a case that passes alone may still have found a defect, so whoever reads the list looks into each.
+Limit: a case that passes alone may still have found a defect, so each case of the list has to be looked into.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A fire makes a server do nothing that whoever stored its schedule may not do.
+"""A fire makes a server do nothing that the publisher of its schedule may not do.
 
 The publisher here may publish to `orders.schedules.>` and to nothing else. The schedules fire into their own stream
 and, as the operator allows, into another one.

@@ -1,4 +1,4 @@
-"""Answers are read by their models, whoever sent them."""
+"""Answers are read by their models, also those that another program sent."""
 
 import json
 import time

@@ -35,7 +35,7 @@ MAX_SMALL_BYTES = 8 * 1024
 LARGE_AHEAD_NS = 250 * MILLISECOND
 """How long before its fire a large content is read.
 
-So long at most waits a sample, which is read when it is due, for the room of what is due after it.
+A sample is read when it is due, and waits no longer than this for the room of a content that is due after it.
 """
 
 LOOK_FOR_ROOM_INTERVAL_NS = 10 * MILLISECOND
