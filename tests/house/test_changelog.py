@@ -7,7 +7,7 @@ from nats_scheduler.version import VERSION
 from tests.house.sources import ROOT
 
 TEXT = (ROOT / "CHANGELOG.md").read_text("utf-8")
-RELEASED = {"0.1.0": "a6f8f61808114efa"}
+RELEASED = {"0.1.0": "fcfaebcd84edc6ac"}
 """The checksum of each section that was released.
 
 A line that a merge has put there belongs above, under "Unreleased"; for a correction, write down the new checksum.
