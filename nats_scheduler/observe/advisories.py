@@ -1,289 +1,284 @@
-"""The content of advisories: one model for each kind, from which the schema and the reference page are derived.
+"""The content of advisories: one table of the kinds and their keys, from which schema and reference page are derived.
 
-The rule: every kind that is published has a model here, and its body matches the model; tests check both. `Reporter`
-publishes what went wrong, and `control.changes` builds what says that a schedule was changed.
+The rule: every kind that is published is in the table, and its body has these keys and no other; tests check both.
+`Reporter` publishes what went wrong, and `control.changes` builds what says that a schedule was changed.
 Keys keep their names and meanings. New keys may be added, so a subscriber must ignore keys that it does not know.
-Cost: pydantic, only when the schema is printed; plain dictionaries are published.
+Cost: none; the schema is built when it is printed.
 """
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, Field, TypeAdapter
+from nats_scheduler.control.changes import Kind
+from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, SCHEDULE_CHANGED
 
-from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE
+Key = dict[str, Any]
+"""The JSON Schema of one key."""
 
-Instant = Annotated[
-    str,
-    Field(
-        pattern=r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z$",
-        json_schema_extra={"format": "date-time"},
-    ),
-]
-"""RFC 3339 in UTC, to the nanosecond."""
 
-Stream = Annotated[str, Field(description="The stream that the advisory is about.")]
-Schedule = Annotated[str, Field(description="Subject of the schedule.")]
-Sequence = Annotated[int, Field(ge=1, description="Stream sequence of the schedule message.")]
-Due = Annotated[Instant, Field(description="The fire time of the fire, RFC 3339 in UTC.")]
-Code = Annotated[int, Field(description="The server's error code; that of a newer server if this server has none.")]
-Description = Annotated[str, Field(description="The server's description of that code.")]
-Header = Annotated[str, Field(description="The header that is wrong; empty if no header is.")]
-Value = Annotated[str, Field(description="Its value, shortened.")]
+class Advisory(NamedTuple):
+    """One kind of advisory."""
 
+    meaning: str
+    keys: Mapping[str, Key]
+    """What its body has beside `type` and `stream`."""
 
-class Advisory(BaseModel):
-    """The keys of all advisories: `type`, and the stream that the advisory is about."""
 
-    stream: Stream
+def _text(description: str) -> Key:
+    return {"description": description, "type": "string"}
 
 
-class ScheduleRejectedAdvisory(Advisory):
-    """A message is an invalid schedule: it stays stored and never fires."""
+def _number(description: str, minimum: int | None = None) -> Key:
+    key: Key = {"description": description, "type": "integer"}
+    return key if minimum is None else key | {"minimum": minimum}
 
-    type: Literal["io.nats_scheduler.advisory.v1.schedule_rejected"]
-    schedule: Schedule
-    seq: Sequence
-    code: Code
-    description: Description
-    header: Header
-    value: Value
-    reason: str = Field(description="Why it is invalid, and what was expected.")
 
+def _time(description: str) -> Key:
+    """Describe an instant: RFC 3339 in UTC, to the nanosecond."""
+    return {"description": description, **INSTANT}
 
-class HeaderMisnamedAdvisory(Advisory):
-    """A header of a message looks like one of a schedule but is not: it has no effect."""
 
-    type: Literal["io.nats_scheduler.advisory.v1.header_misnamed"]
-    subject: str = Field(description="Subject of the message.")
-    seq: int = Field(description="Stream sequence of the message.")
-    header: str = Field(description="The header as it was written.")
-    reason: str = Field(description="Why it has no effect, and which header may be meant.")
+def _list(description: str, items: Key) -> Key:
+    return {"description": description, "type": "array", "items": items}
 
 
-class ScheduleEndsEarlyAdvisory(Advisory):
-    """A schedule is held, but a limit of its stream or its TTL will remove it before its next fire."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.schedule_ends_early"]
-    schedule: Schedule
-    seq: Sequence
-    due: Due
-    ends: Annotated[Instant, Field(description="When it will be removed, RFC 3339 in UTC.")]
-    reason: str = Field(description="Why it will be removed.")
-
-
-class CalendarMissingAdvisory(Advisory):
-    """Schedules name a calendar that is not known: they wait for it, and fire nothing."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.calendar_missing"]
-    calendar: str = Field(description="Name of the calendar.")
-    reason: str = Field(description="Why it is not known.")
-    schedules: int = Field(description="How many schedules wait, of those that this instance fires.")
-
-
-class ScheduleLostAdvisory(Advisory):
-    """A schedule was removed before its next fire, by a limit or a TTL, without a request."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.schedule_lost"]
-    schedule: Schedule
-    seq: Sequence
-    due: Due
-    reason: str = Field(description="Why it was removed.")
-
-
-class FireRefusedAdvisory(Advisory):
-    """A fire of a schedule was refused for the first time; it is retried as long as the schedule is held."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fire_refused"]
-    schedule: Schedule
-    seq: Sequence
-    target: str = Field(description="The subject that the fire was published to, shortened.")
-    due: Due
-    code: int = Field(description="The server's error code; 403 if the sidecar's user may not publish to the target.")
-    reason: str = Field(description="The server's description of the error.")
-
-
-class FireForgedAdvisory(Advisory):
-    """A message claims to be a fire of a schedule and cannot be one; it is treated as an ordinary message."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fire_forged"]
-    schedule: Schedule
-    seq: Sequence
-    due: Annotated[Instant, Field(description="The fire time that it claims, RFC 3339 in UTC.")]
-    subject: str = Field(description="The subject that it was published to, shortened; empty if it was removed.")
-    stored_as: int = Field(description="Its own stream sequence.")
-    reason: str = Field(description="Why it cannot be that fire.")
-
-
-class FiresMissedAdvisory(Advisory):
-    """Fires of a schedule came due and were not stored; one make-up fire was stored for them."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fires_missed"]
-    schedule: Schedule
-    seq: Sequence
-    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
-    make_up_fire: Annotated[Instant, Field(description="The fire time of the make-up fire, RFC 3339 in UTC.")]
-
-
-class FiresSkippedAdvisory(Advisory):
-    """Fires of a schedule were not stored because a policy of the schedule dropped them."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fires_skipped"]
-    schedule: Schedule
-    seq: Sequence
-    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
-    dropped: int = Field(description="How many they are.")
-    policy: str = Field(description="The policy, such as `X-Missed: skip`.")
-
-
-class FireTimedOutAdvisory(Advisory):
-    """A fire is unfinished for longer than the `X-Timeout` of its schedule, and counts as finished."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fire_timed_out"]
-    schedule: Schedule
-    seq: Sequence
-    stored_as: int = Field(description="The stream sequence of that fire, or of a later message if it is not known.")
-    stored: Annotated[Instant, Field(description="When it was stored, or when it was due if that is not known.")]
-    due: Annotated[Instant, Field(description="The fire time of the fire that is sent now, RFC 3339 in UTC.")]
-    reason: str = Field(description="What is known of it.")
-
-
-class FinishUnknownAdvisory(Advisory):
-    """A fire waits, because nothing can show whether the fire before it is finished."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.finish_unknown"]
-    schedule: Schedule
-    seq: Sequence
-    due: Due
-    reason: str = Field(description="Why it cannot be found out.")
-
-
-class FiresDroppedAdvisory(Advisory):
-    """A schedule ended while its fires were refused: what came due meanwhile is not stored."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fires_dropped"]
-    schedule: Schedule
-    seq: Sequence
-    since: Annotated[Instant, Field(description="The fire time of the first of them, RFC 3339 in UTC.")]
-    code: int = Field(description="The server's error code; 403 if the sidecar's user may not publish to the target.")
-    reason: str = Field(description="The server's description of the error.")
-
-
-class FireLateAdvisory(Advisory):
-    """A fire was stored later than `late_after` after its fire time, or after its schedule if that is later."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.fire_late"]
-    schedule: Schedule
-    due: Due
-    stored: Annotated[Instant, Field(description="When it was stored, RFC 3339 in UTC.")]
-    stored_as: int = Field(description="Its own stream sequence.")
-    lateness: str = Field(description="How late that was, a duration such as `1m30s`.")
-
-
-class PurgeFailedAdvisory(Advisory):
-    """The server refuses to purge a schedule that is done, or an old version of one; it does not fire again."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.purge_failed"]
-    schedule: Schedule
-    seq: Annotated[int, Field(ge=1, description="The stream sequence up to which its subject was to be purged.")]
-    reason: str = Field(description="Why the purge is refused.")
-
-
-class ExpiryFailedAdvisory(Advisory):
-    """The server refuses to remove a message whose `Nats-TTL` has run out: from now on all such messages stay."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.expiry_failed"]
-    seq: Annotated[int, Field(ge=1, description="Stream sequence of the message whose removal was refused.")]
-    reason: str = Field(description="Why the removal is refused.")
-
-
-class StreamRefusedAdvisory(Advisory):
-    """A newer server would refuse this configuration for a stream with schedules."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.stream_refused"]
-    code: Code
-    description: Description
-    header: str = Field(description="The key of the configuration that is wrong; empty if no key is.")
-    value: Value
-    reason: str = Field(description="Why it is refused, and what was expected.")
-
-
-class CannotServeAdvisory(Advisory):
-    """This instance lacks what a holder of the stream needs, such as a permission; able instances hold the stream."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.cannot_serve"]
-    reason: str = Field(description="The request that was denied, or the value of a newer version that cannot be read.")
-
-
-class HolderRelievedAdvisory(Advisory):
-    """An instance is alive but does not fire for the shards that it holds; other instances take them over."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.instance_not_firing"]
-    instance: str = Field(description="Id of the instance, as `nats-scheduler instances` lists it.")
-    since: Annotated[Instant, Field(description="The fire time of the oldest missing fire, RFC 3339 in UTC.")]
-
-
-class RegistryValueRefusedAdvisory(Advisory):
-    """A value in the registry's bucket is discarded: another program may have written it."""
-
-    stream: Annotated[str, Field(description="The stream of the bucket, such as `KV_nats_scheduler`.")]
-    type: Literal["io.nats_scheduler.advisory.v1.registry_value_ignored"]
-    key: str = Field(description="The key in the bucket.")
-    reason: str = Field(description="What is wrong with the value.")
-
-
-class ScheduleChangedAdvisory(Advisory):
-    """A command, a request or a program changed a schedule; nothing went wrong."""
-
-    type: Literal["io.nats_scheduler.advisory.v1.schedule_changed"]
-    schedule: Schedule
-    change: Literal["added", "unchanged", "edited", "paused", "resumed", "removed", "fired", "backfilled"] = Field(
-        description="What was done: `added`, `edited`, `paused`, `resumed`, `removed`, `fired` or `backfilled`."
-    )
-    sequence_before: Annotated[
-        int, Field(ge=0, description="Sequence of the schedule message before; 0 if there was none.")
-    ]
-    sequence: Annotated[int, Field(ge=0, description="Sequence of the schedule message now; 0 if there is none.")]
-    changed: Annotated[Instant, Field(description="When it was done, RFC 3339 in UTC.")]
-    author: str = Field(description="Who did it, as the program or person says; empty if that is not said.")
-    reason: str = Field(description="Why, as the author says; empty if that is not said.")
-    fires: list[Instant] = Field(description="The fire times of the fires that were stored, of the first 100 of them.")
-    fires_stored: Annotated[int, Field(ge=0, description="How many fires were stored.")]
-    notes: list[str] = Field(description="What an operator should know of it, such as a phase that is lost.")
-
-
-AnyAdvisory = Annotated[
-    ScheduleRejectedAdvisory
-    | HeaderMisnamedAdvisory
-    | ScheduleEndsEarlyAdvisory
-    | CalendarMissingAdvisory
-    | ScheduleLostAdvisory
-    | FireRefusedAdvisory
-    | FireForgedAdvisory
-    | FiresMissedAdvisory
-    | FiresSkippedAdvisory
-    | FireTimedOutAdvisory
-    | FinishUnknownAdvisory
-    | FiresDroppedAdvisory
-    | FireLateAdvisory
-    | PurgeFailedAdvisory
-    | ExpiryFailedAdvisory
-    | StreamRefusedAdvisory
-    | CannotServeAdvisory
-    | HolderRelievedAdvisory
-    | RegistryValueRefusedAdvisory
-    | ScheduleChangedAdvisory,
-    Field(discriminator="type"),
-]
-
-KINDS: dict[str, type[Advisory]] = {
-    model.model_fields["type"].annotation.__args__[0].removeprefix(f"{ADVISORY_TYPE}."): model  # type: ignore[union-attr]
-    for model in Advisory.__subclasses__()
+INSTANT: Key = {
+    "type": "string",
+    "format": "date-time",
+    "pattern": r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,9})?Z$",
 }
-"""The models by kind, in the order of this file."""
+
+STREAM = _text("The stream that the advisory is about.")
+SCHEDULE = _text("Subject of the schedule.")
+SEQUENCE = _number("Stream sequence of the schedule message.", 1)
+DUE = _time("The fire time of the fire, RFC 3339 in UTC.")
+SINCE = _time("The fire time of the first of them, RFC 3339 in UTC.")
+CODE = _number("The server's error code; that of a newer server if this server has none.")
+DESCRIPTION = _text("The server's description of that code.")
+VALUE = _text("Its value, shortened.")
+REFUSAL = _number("The server's error code; 403 if the sidecar's user may not publish to the target.")
+ERROR = _text("The server's description of the error.")
+
+KINDS: Mapping[str, Advisory] = {
+    "schedule_rejected": Advisory(
+        "A message is an invalid schedule: it stays stored and never fires.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "code": CODE,
+            "description": DESCRIPTION,
+            "header": _text("The header that is wrong; empty if no header is."),
+            "value": VALUE,
+            "reason": _text("Why it is invalid, and what was expected."),
+        },
+    ),
+    "header_misnamed": Advisory(
+        "A header of a message looks like one of a schedule but is not: it has no effect.",
+        {
+            "subject": _text("Subject of the message."),
+            "seq": _number("Stream sequence of the message."),
+            "header": _text("The header as it was written."),
+            "reason": _text("Why it has no effect, and which header may be meant."),
+        },
+    ),
+    "schedule_ends_early": Advisory(
+        "A schedule is held, but a limit of its stream or its TTL will remove it before its next fire.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": DUE,
+            "ends": _time("When it will be removed, RFC 3339 in UTC."),
+            "reason": _text("Why it will be removed."),
+        },
+    ),
+    "calendar_missing": Advisory(
+        "Schedules name a calendar that is not known: they wait for it, and fire nothing.",
+        {
+            "calendar": _text("Name of the calendar."),
+            "reason": _text("Why it is not known."),
+            "schedules": _number("How many schedules wait, of those that this instance fires."),
+        },
+    ),
+    "schedule_lost": Advisory(
+        "A schedule was removed before its next fire, by a limit or a TTL, without a request.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": DUE,
+            "reason": _text("Why it was removed."),
+        },
+    ),
+    "fire_refused": Advisory(
+        "A fire of a schedule was refused for the first time; it is retried as long as the schedule is held.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "target": _text("The subject that the fire was published to, shortened."),
+            "due": DUE,
+            "code": REFUSAL,
+            "reason": ERROR,
+        },
+    ),
+    "fire_forged": Advisory(
+        "A message claims to be a fire of a schedule and cannot be one; it is treated as an ordinary message.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": _time("The fire time that it claims, RFC 3339 in UTC."),
+            "subject": _text("The subject that it was published to, shortened; empty if it was removed."),
+            "stored_as": _number("Its own stream sequence."),
+            "reason": _text("Why it cannot be that fire."),
+        },
+    ),
+    "fires_missed": Advisory(
+        "Fires of a schedule came due and were not stored; one make-up fire was stored for them.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "since": SINCE,
+            "make_up_fire": _time("The fire time of the make-up fire, RFC 3339 in UTC."),
+        },
+    ),
+    "fires_skipped": Advisory(
+        "Fires of a schedule were not stored because a policy of the schedule dropped them.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "since": SINCE,
+            "dropped": _number("How many they are."),
+            "policy": _text("The policy, such as `X-Missed: skip`."),
+        },
+    ),
+    "fire_timed_out": Advisory(
+        "A fire is unfinished for longer than the `X-Timeout` of its schedule, and counts as finished.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "stored_as": _number("The stream sequence of that fire, or of a later message if it is not known."),
+            "stored": _time("When it was stored, or when it was due if that is not known."),
+            "due": _time("The fire time of the fire that is sent now, RFC 3339 in UTC."),
+            "reason": _text("What is known of it."),
+        },
+    ),
+    "finish_unknown": Advisory(
+        "A fire waits, because nothing can show whether the fire before it is finished.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": DUE,
+            "reason": _text("Why it cannot be found out."),
+        },
+    ),
+    "fires_dropped": Advisory(
+        "A schedule ended while its fires were refused: what came due meanwhile is not stored.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "since": SINCE,
+            "code": REFUSAL,
+            "reason": ERROR,
+        },
+    ),
+    "fire_late": Advisory(
+        "A fire was stored later than `late_after` after its fire time, or after its schedule if that is later.",
+        {
+            "schedule": SCHEDULE,
+            "due": DUE,
+            "stored": _time("When it was stored, RFC 3339 in UTC."),
+            "stored_as": _number("Its own stream sequence."),
+            "lateness": _text("How late that was, a duration such as `1m30s`."),
+        },
+    ),
+    "purge_failed": Advisory(
+        "The server refuses to purge a schedule that is done, or an old version of one; it does not fire again.",
+        {
+            "schedule": SCHEDULE,
+            "seq": _number("The stream sequence up to which its subject was to be purged.", 1),
+            "reason": _text("Why the purge is refused."),
+        },
+    ),
+    "expiry_failed": Advisory(
+        "The server refuses to remove a message whose `Nats-TTL` has run out: from now on all such messages stay.",
+        {
+            "seq": _number("Stream sequence of the message whose removal was refused.", 1),
+            "reason": _text("Why the removal is refused."),
+        },
+    ),
+    "stream_refused": Advisory(
+        "A newer server would refuse this configuration for a stream with schedules.",
+        {
+            "code": CODE,
+            "description": DESCRIPTION,
+            "header": _text("The key of the configuration that is wrong; empty if no key is."),
+            "value": VALUE,
+            "reason": _text("Why it is refused, and what was expected."),
+        },
+    ),
+    "cannot_serve": Advisory(
+        "This instance lacks what a holder of the stream needs, such as a permission; able instances hold the stream.",
+        {
+            "reason": _text("The request that was denied, or the value of a newer version that cannot be read."),
+        },
+    ),
+    "instance_not_firing": Advisory(
+        "An instance is alive but does not fire for the shards that it holds; other instances take them over.",
+        {
+            "instance": _text("Id of the instance, as `nats-scheduler instances` lists it."),
+            "since": _time("The fire time of the oldest missing fire, RFC 3339 in UTC."),
+        },
+    ),
+    "registry_value_ignored": Advisory(
+        "A value in the registry's bucket is discarded: another program may have written it.",
+        {
+            "stream": _text("The stream of the bucket, such as `KV_nats_scheduler`."),
+            "key": _text("The key in the bucket."),
+            "reason": _text("What is wrong with the value."),
+        },
+    ),
+    SCHEDULE_CHANGED: Advisory(
+        "A command, a request or a program changed a schedule; nothing went wrong.",
+        {
+            "schedule": SCHEDULE,
+            "change": {
+                "type": "string",
+                "enum": [*Kind],
+                "description": "What was done: `added`, `edited`, `paused`, `resumed`, `removed`, `fired` or "
+                "`backfilled`.",
+            },
+            "sequence_before": _number("Sequence of the schedule message before; 0 if there was none.", 0),
+            "sequence": _number("Sequence of the schedule message now; 0 if there is none.", 0),
+            "changed": _time("When it was done, RFC 3339 in UTC."),
+            "author": _text("Who did it, as the program or person says; empty if that is not said."),
+            "reason": _text("Why, as the author says; empty if that is not said."),
+            "fires": _list("The fire times of the fires that were stored, of the first 100 of them.", INSTANT),
+            "fires_stored": _number("How many fires were stored.", 0),
+            "notes": _list("What an operator should know of it, such as a phase that is lost.", {"type": "string"}),
+        },
+    ),
+}
+"""All kinds, in the order of the reference page."""
 
 
 def advisories_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of what is published on `nats_scheduler.advisory.>`."""
-    title = f"What is published on {ADVISORY_PREFIX}.<kind>.<stream>.<schedule>"
-    schema = TypeAdapter(AnyAdvisory).json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
+    names = {kind: f"{kind.title().replace('_', '')}Advisory" for kind in KINDS}
+    references = {f"{ADVISORY_TYPE}.{kind}": f"#/$defs/{name}" for kind, name in names.items()}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"What is published on {ADVISORY_PREFIX}.<kind>.<stream>.<schedule>",
+        "$defs": {name: _schema(kind, name) for kind, name in names.items()},
+        "discriminator": {"mapping": references, "propertyName": "type"},
+        "oneOf": [{"$ref": reference} for reference in references.values()],
+    }
+
+
+def _schema(kind: str, name: str) -> dict[str, Any]:
+    about = KINDS[kind]
+    properties = {"stream": STREAM, "type": {"const": f"{ADVISORY_TYPE}.{kind}", "type": "string"}, **about.keys}
+    return {
+        "title": name,
+        "description": about.meaning,
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+    }

@@ -1,4 +1,4 @@
-"""Write the part of docs/reference/advisories.md that is derived from the models.
+"""Write the part of docs/reference/advisories.md that is derived from the table.
 
 `python -m tests.observe.advisory_reference` does it.
 A test compares the page with what this module would write, so that the page is always up to date.
@@ -7,7 +7,7 @@ A test compares the page with what this module would write, so that the page is 
 from pathlib import Path
 from typing import Any
 
-from nats_scheduler.observe.advisories import KINDS, advisories_schema
+from nats_scheduler.observe.advisories import KINDS, STREAM
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "advisories.md"
 BEGIN = "<!-- derived: begin (python -m tests.observe.advisory_reference) -->"
@@ -27,15 +27,10 @@ def page_with(part: str) -> str:
 
 
 def _section(kind: str) -> str:
-    model = advisories_schema()["$defs"][KINDS[kind].__name__]
-    rows = [
-        f"| `{key}` | {_form(said)} | {said['description']} |"
-        for key, said in model["properties"].items()
-        if key != "type"
-    ]
-    return "\n".join(
-        [f"## `{kind}`", "", model["description"], "", "| key | form | value |", "|---|---|---|", *rows, ""]
-    )
+    about = KINDS[kind]
+    keys = {"stream": STREAM, **about.keys}
+    rows = [f"| `{key}` | {_form(said)} | {said['description']} |" for key, said in keys.items()]
+    return "\n".join([f"## `{kind}`", "", about.meaning, "", "| key | form | value |", "|---|---|---|", *rows, ""])
 
 
 def _form(said: dict[str, Any]) -> str:
