@@ -13,7 +13,7 @@ With the pauses a scrape takes 1.5 s for a million schedules.
 """
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from time import sleep
 from typing import NamedTuple, Protocol
@@ -68,98 +68,45 @@ class Readings(Protocol):
         ...
 
 
-class NoReadings:
-    """Nothing is served."""
-
-    def streams(self) -> Sequence[StreamReading]:
-        """Return no streams."""
-        return ()
-
-    def unable(self) -> int:
-        """Return 0."""
-        return 0
-
-    def clock_offset(self) -> int | None:
-        """Return None."""
-        return None
-
-    def server_version(self) -> str:
-        """Return no version."""
-        return ""
-
-
-class StreamGauges(Collector):
-    """The gauges of the streams that are served."""
+class Gauges(Collector):
+    """The gauges of the streams that are served, and of this instance; before `readings` is set they have no value."""
 
     def __init__(self) -> None:
-        self.readings: Readings = NoReadings()
+        self.readings: Readings | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Return the gauges with their present values."""
-        ready = _by_stream(
-            "stream_ready",
-            "Whether there is contact with a stream that is served, and all of it has been read, so that it fires.",
-        )
-        mode = _by_stream("stream_mode", "1 for the mode in which a stream is served.", "mode")
-        held = _by_stream("schedules_held", "Schedules held, by kind of their patterns.", "kind")
-        paused = _by_stream("schedules_paused", "Schedules that are paused, and fire nothing until they are resumed.")
-        overdue = _by_stream(
-            "schedules_overdue", "Schedules of this instance with a fire due for more than a second and not stored."
-        )
-        oldest = _by_stream("oldest_overdue_age_seconds", "How long the oldest of them is due; 0 if there is none.")
-        held_back = _by_stream(
-            "schedules_held_back", "Schedules of this instance whose fires wait until the one before is finished."
-        )
-        longest = _by_stream(
-            "oldest_held_back_age_seconds", "How long the oldest of these fires is due; 0 if there is none."
-        )
-        coming = _by_stream("next_fire_timestamp_seconds", "When the next schedule is due, in seconds since the epoch.")
-        flying = _by_stream("fires_in_flight", "Fires published of which the outcome is not known yet.")
-        purges = _by_stream("purges_pending", "Schedules that are done, and old versions, still to be purged.")
-        for number, stream in enumerate(self.readings.streams(), 1):
-            name, found = [stream.name], _figures(stream)
-            ready.add_metric(name, float(stream.is_ready))
+        mode = _gauge("stream_mode", "1 for the mode in which a stream is served.", "stream", "mode")
+        held = _gauge("schedules_held", "Schedules held, by kind of their patterns.", "stream", "kind")
+        gauges = [(_gauge(name, text, "stream"), read) for name, text, read in _OF_STREAMS]
+        for number, stream in enumerate([] if self.readings is None else self.readings.streams(), 1):
+            found = _figures(stream)
             mode.add_metric([stream.name, stream.mode], 1)
             for kind, count in found.held.items():
                 held.add_metric([stream.name, kind.value], count)
-            paused.add_metric(name, found.paused)
-            overdue.add_metric(name, found.overdue)
-            oldest.add_metric(name, _age_seconds(stream, found.overdue_since))
-            held_back.add_metric(name, found.held_back)
-            longest.add_metric(name, _age_seconds(stream, found.held_back_since))
-            if found.next_due is not None:
-                coming.add_metric(name, found.next_due / SECOND)
-            flying.add_metric(name, found.in_flight)
-            purges.add_metric(name, found.purges_pending)
+            for gauge, read in gauges:
+                if (value := read(stream, found)) is not None:
+                    gauge.add_metric([stream.name], value)
             if number % STREAMS_PER_SLICE == 0:
                 sleep(REST_SECONDS)
-        yield from (ready, mode, held, paused, overdue, oldest, held_back, longest, coming, flying, purges)
+        yield from (mode, held, *(gauge for gauge, _read in gauges), *self._of_the_instance())
 
-
-class ProcessGauges(Collector):
-    """The gauges of this instance."""
-
-    def __init__(self, readings: "StreamGauges") -> None:
-        """Read what `readings` reads."""
-        self._read = readings
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the gauges with their present values."""
-        readings = self._read.readings
-        yield GaugeMetricFamily(
-            "nats_scheduler_streams_unable",
-            "Streams that this instance cannot serve because it lacks a permission.",
-            value=readings.unable(),
-        )
+    def _of_the_instance(self) -> Iterator[Metric]:
+        readings = self.readings
+        text = "Streams that this instance cannot serve because it lacks a permission."
+        unable = _gauge("streams_unable", text)
+        unable.add_metric([], 0 if readings is None else readings.unable())
+        yield unable
         ahead = _gauge("clock_offset_seconds", "The server's clock minus this machine's.")
-        if (offset := readings.clock_offset()) is not None:
+        offset = None if readings is None else readings.clock_offset()
+        if offset is not None:
             ahead.add_metric([], offset / SECOND)
         yield ahead
         about = {
             "version": VERSION,
             "python_version": platform.python_version(),
             "nats_py_version": version("nats-py"),
-            "server_version": readings.server_version(),
+            "server_version": "" if readings is None else readings.server_version(),
         }
         build = _gauge("build_info", "The versions of this program, Python, the client library and the server.", *about)
         build.add_metric([*about.values()], 1)
@@ -180,8 +127,54 @@ def _age_seconds(stream: StreamReading, since: int | None) -> float:
     return 0 if since is None else (stream.now - since) / SECOND
 
 
-def _by_stream(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return _gauge(name, text, "stream", *labels)
+_OF_STREAMS: Sequence[tuple[str, str, Callable[[StreamReading, Figures], float | None]]] = (
+    (
+        "stream_ready",
+        "Whether there is contact with a stream that is served, and all of it has been read, so that it fires.",
+        lambda stream, _found: stream.is_ready,
+    ),
+    (
+        "schedules_paused",
+        "Schedules that are paused, and fire nothing until they are resumed.",
+        lambda _stream, found: found.paused,
+    ),
+    (
+        "schedules_overdue",
+        "Schedules of this instance with a fire due for more than a second and not stored.",
+        lambda _stream, found: found.overdue,
+    ),
+    (
+        "oldest_overdue_age_seconds",
+        "How long the oldest of them is due; 0 if there is none.",
+        lambda stream, found: _age_seconds(stream, found.overdue_since),
+    ),
+    (
+        "schedules_held_back",
+        "Schedules of this instance whose fires wait until the one before is finished.",
+        lambda _stream, found: found.held_back,
+    ),
+    (
+        "oldest_held_back_age_seconds",
+        "How long the oldest of these fires is due; 0 if there is none.",
+        lambda stream, found: _age_seconds(stream, found.held_back_since),
+    ),
+    (
+        "next_fire_timestamp_seconds",
+        "When the next schedule is due, in seconds since the epoch.",
+        lambda _stream, found: None if found.next_due is None else found.next_due / SECOND,
+    ),
+    (
+        "fires_in_flight",
+        "Fires published of which the outcome is not known yet.",
+        lambda _stream, found: found.in_flight,
+    ),
+    (
+        "purges_pending",
+        "Schedules that are done, and old versions, still to be purged.",
+        lambda _stream, found: found.purges_pending,
+    ),
+)
+"""The gauges with one value for each stream: name, help, and value; None is no value."""
 
 
 def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:

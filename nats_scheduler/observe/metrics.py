@@ -19,8 +19,8 @@ from prometheus_client import (
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.message.rejection import MESSAGE_CODES
 from nats_scheduler.observe.canary import CanaryMetrics
-from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics, LabelledCounter
-from nats_scheduler.observe.gauges import ProcessGauges, StreamGauges
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireMetrics, LabelledCounter
+from nats_scheduler.observe.gauges import Gauges
 
 # A series for each counter with the time of its creation would double what a scrape costs.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -33,14 +33,6 @@ REFUSAL_CODES = (403, 10002, 10023, 10028, 10047, 10054, 10071, 10077, 10097, 10
 a limit of the stream, a changed schedule, a sealed stream, an invalid TTL, roll-up or target.
 Any other code gets its series when it first occurs.
 """
-
-
-class ScheduleCounts:
-    """The counters of one stream's schedules; looked up once, because a look-up costs more than counting."""
-
-    def __init__(self, metrics: "Metrics", stream: str) -> None:
-        self.accepted = metrics.accepted.labels(stream)
-        self.ended = {ending: metrics.ended.labels(stream, ending.name.lower()) for ending in Ending}
 
 
 class Metrics:
@@ -90,10 +82,10 @@ class Metrics:
             "Advisories that no stream keeps: refused, too large, or no stream takes them.",
             registry=self.registry,
         )
-        self.streams = StreamGauges()
+        self.gauges = Gauges()
         self.canary = CanaryMetrics()
-        for collector in (self.streams, ProcessGauges(self.streams), self.canary):
-            self.registry.register(collector)
+        self.registry.register(self.gauges)
+        self.registry.register(self.canary)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -103,32 +95,16 @@ class Metrics:
             registry=self.registry,
             buckets=LATENESS_BUCKETS_SECONDS,
         )
-        self.overloaded = Gauge(
-            "nats_scheduler_overloaded",
-            "1 while the event loop or the fires are repeatedly late.",
-            registry=self.registry,
-        )
-
-        self._schedules: dict[str, ScheduleCounts] = {}
-
-    def fires_of(self, stream: str) -> FireCounts:
-        """Return the counts of a stream's fires."""
-        return self.fires.of(stream)
-
-    def schedules_of(self, stream: str) -> ScheduleCounts:
-        """Return the counters of a stream's schedules."""
-        found = self._schedules.get(stream)
-        if found is None:
-            found = self._schedules[stream] = ScheduleCounts(self, stream)
-        return found
+        self.overloaded = self._gauge("overloaded", "1 while the event loop or the fires are repeatedly late.")
 
     def serves(self, stream: str) -> None:
         """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
-        self.fires_of(stream)
-        self.schedules_of(stream)
+        self.fires.of(stream)
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
-        for counter in (*counters, self.misnamed, self.timed_out):
+        for counter in (*counters, self.accepted, self.misnamed, self.timed_out):
             counter.labels(stream)
+        for ended in Ending:
+            self.ended.labels(stream, ended.name.lower())
         self.skipped.labels(stream, "X-Missed")
         self.skipped.labels(stream, "X-Overlap")
         for ending in EARLY_ENDINGS:

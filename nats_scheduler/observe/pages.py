@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -67,7 +68,7 @@ class Answer:
 
 
 class Pages:
-    """The pages, computed for each request, in the thread of the request."""
+    """The pages as an application of ASGI: GET and HEAD, each computed in a thread."""
 
     def __init__(
         self,
@@ -84,6 +85,35 @@ class Pages:
         self._loop = loop
         self._not_ready = not_ready
         self._notes = notes
+        self._scrapes = ThreadPoolExecutor(MAX_SCRAPES, "scrape")
+        self._checks = ThreadPoolExecutor(MAX_CHECKS, "check")
+
+    def close(self) -> None:
+        """Wait for no thread; what it computes is not asked for any more."""
+        for threads in (self._scrapes, self._checks):
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
+        """Answer one request."""
+        answer = await self._answer(scope)
+        size = sum(map(len, answer.body))
+        headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % size)]
+        await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
+        for part in answer.body if scope["method"] != "HEAD" else ():
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
+
+    async def _answer(self, scope: Any) -> Answer:
+        if scope["method"] not in ("GET", "HEAD"):
+            return Answer(HTTPStatus.NOT_IMPLEMENTED, (b"pages are only read\n",))
+        target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
+        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
+        threads = self._scrapes if scope["path"] == METRICS else self._checks
+        try:
+            return await asyncio.get_running_loop().run_in_executor(threads, self.answer, target, accepts)
+        except Exception as error:
+            logger().error("page_failed", exc_info=error, path=target[:80])
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
 
     def answer(self, target: str, accepts: str = "") -> Answer:
         """Return the answer to a GET of a path with its query."""
@@ -124,29 +154,22 @@ class Pages:
 
 def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]:
     """Return the text of all metrics, encoded one after the other, with pauses: the event loop waits meanwhile."""
-    parts, rested = list[bytes](), _Rests()
+    parts, made = list[bytes](), count(1)
+
+    def rested(samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield samples, with a pause after each `SAMPLES_PER_SLICE` of the scrape."""
+        for sample in samples:
+            if next(made) % SAMPLES_PER_SLICE == 0:
+                time.sleep(REST_SECONDS)
+            yield sample
+
     for family in registry.collect():
         # A copy, because some collectors return the same family at each scrape.
         samples, family = family.samples, copy.copy(family)
-        family = with_samples(family, partial(rested.between, samples))
+        family = with_samples(family, partial(rested, samples))
         parts.append(encode(_One(family)).removesuffix(END_OF_OPEN_METRICS))
-    is_open_metrics = encode(_NONE).endswith(END_OF_OPEN_METRICS)
+    is_open_metrics = encode(_One()).endswith(END_OF_OPEN_METRICS)
     return [*parts, END_OF_OPEN_METRICS] if is_open_metrics else parts
-
-
-class _Rests:
-    """The pauses of one scrape."""
-
-    def __init__(self) -> None:
-        self._made = 0
-
-    def between(self, samples: Iterable[Sample]) -> Iterator[Sample]:
-        """Yield samples, with a pause after each `SAMPLES_PER_SLICE` of the scrape."""
-        for sample in samples:
-            self._made += 1
-            if self._made % SAMPLES_PER_SLICE == 0:
-                time.sleep(REST_SECONDS)
-            yield sample
 
 
 class _One(Collector):
@@ -160,45 +183,6 @@ class _One(Collector):
         return self._families
 
 
-_NONE = _One()
-
-
-class _Application:
-    """The pages as an application of ASGI: GET and HEAD, each computed in a thread."""
-
-    def __init__(self, pages: Pages) -> None:
-        self._pages = pages
-        self._scrapes = ThreadPoolExecutor(MAX_SCRAPES, "scrape")
-        self._checks = ThreadPoolExecutor(MAX_CHECKS, "check")
-
-    def close(self) -> None:
-        """Wait for no thread; what it computes is not asked for any more."""
-        for threads in (self._scrapes, self._checks):
-            threads.shutdown(wait=False, cancel_futures=True)
-
-    async def __call__(self, scope: Any, _receive: Any, send: Any) -> None:
-        """Answer one request."""
-        answer = await self._answer(scope)
-        size = sum(map(len, answer.body))
-        headers = [(b"content-type", answer.content_type.encode()), (b"content-length", b"%d" % size)]
-        await send({"type": "http.response.start", "status": int(answer.status), "headers": headers})
-        for part in answer.body if scope["method"] != "HEAD" else ():
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body"})
-
-    async def _answer(self, scope: Any) -> Answer:
-        if scope["method"] not in ("GET", "HEAD"):
-            return Answer(HTTPStatus.NOT_IMPLEMENTED, (b"pages are only read\n",))
-        target = f"{scope['path']}?{scope['query_string'].decode('latin-1')}"
-        accepts = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
-        threads = self._scrapes if scope["path"] == METRICS else self._checks
-        try:
-            return await asyncio.get_running_loop().run_in_executor(threads, self._pages.answer, target, accepts)
-        except Exception as error:
-            logger().error("page_failed", exc_info=error, path=target[:80])
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, (b"internal error; see the log\n",))
-
-
 @contextlib.contextmanager
 def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
     """Serve pages at an address while the block runs, and return the URL without a path.
@@ -208,18 +192,16 @@ def listening(address: str, port: int, pages: Pages) -> Iterator[str]:
     from nats_scheduler.observe.listener import Limits, serve  # a sidecar without pages needs no uvicorn
 
     with bound(address, port, "metrics") as accepting:
-        loop, application, limits = asyncio.new_event_loop(), _Application(pages), Limits(connections=MAX_CONNECTIONS)
-        stop = asyncio.Event()
-        thread = threading.Thread(
-            target=_run, args=(loop, serve(application, accepting, stop, limits)), name="pages", daemon=True
-        )
+        loop, stop = asyncio.new_event_loop(), asyncio.Event()
+        serving = serve(pages, accepting, stop, Limits(connections=MAX_CONNECTIONS))
+        thread = threading.Thread(target=_run, args=(loop, serving), name="pages", daemon=True)
         thread.start()
         try:
             yield url_of(accepting)
         finally:
             loop.call_soon_threadsafe(stop.set)
             thread.join()
-            application.close()
+            pages.close()
 
 
 def _run(loop: asyncio.AbstractEventLoop, serving: Coroutine[Any, Any, None]) -> None:

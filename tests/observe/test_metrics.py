@@ -2,14 +2,15 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from nats_scheduler.engine.events import Event, FireReadBack, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
-from nats_scheduler.observe.gauges import NoReadings, StreamReading
+from nats_scheduler.observe.gauges import StreamReading
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
-from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.observe.reporter import HANDLERS, Reporter
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
@@ -37,7 +38,7 @@ READ_AT_A_SCRAPE = {
 """What is read of each stream that is served: `tests/e2e/test_gauges.py` compares it with real streams."""
 
 
-class OneStream(NoReadings):
+class OneStream:
     """A stream on which one fire is to come."""
 
     def streams(self) -> list[StreamReading]:
@@ -45,9 +46,17 @@ class OneStream(NoReadings):
         desk = Desk(schedule("@every 1h"))
         return [StreamReading("S", "emulated", True, desk.engine.figures(desk.now), desk.now)]
 
+    def unable(self) -> int:
+        """Return how many streams cannot be served."""
+        return 0
+
     def clock_offset(self) -> int:
         """Return the offset of the server's clock."""
         return SECOND
+
+    def server_version(self) -> str:
+        """Return no version."""
+        return ""
 
 
 def shown(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -108,6 +117,10 @@ async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     assert shown(metrics, "fires_overdue_total", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
+
+
+def test_every_event_has_a_report() -> None:
+    assert set(HANDLERS) == set(get_args(Event))
 
 
 async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
@@ -191,7 +204,7 @@ async def test_a_sidecar_without_a_server_or_at_its_end_shows_it(tmp_path: Path)
 def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
     metrics = Metrics()
     Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
-    metrics.streams.readings = OneStream()
+    metrics.gauges.readings = OneStream()
     real = {}
     for metric in metrics.registry.collect():
         name = f"{metric.name}_total" if metric.type == "counter" else metric.name

@@ -55,7 +55,7 @@ async def test_the_metrics_are_what_the_client_library_writes(accepts: str) -> N
     for number in range(3):
         metrics.serves(f'"{number}"')
         metrics.refused.labels(f'"{number}"', "10077").inc(7)
-        metrics.fires_of(f'"{number}"').late(0.003)
+        metrics.fires.of(f'"{number}"').late(0.003)
     answer = pages(list, metrics).answer("/metrics", accepts)
     encode, content_type = choose_encoder(accepts)
     assert answer.content_type == content_type
