@@ -18,6 +18,7 @@ from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.fleet import read_fleet
@@ -25,7 +26,6 @@ from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.client import AnsweredInstances, ask_for_instances
 from nats_scheduler.service.instances import instance_document
-from nats_scheduler.service.read_back import read_instant
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -74,6 +74,6 @@ def _print(instances: Sequence[InstanceDocument], *, wide: bool) -> None:
 def _rows(one: InstanceDocument) -> list[list[str]]:
     since, age = one["since"], one["age_nanoseconds"]
     heartbeat = "-" if age is None else f"{age // (100 * MILLISECOND) / 10} s ago"
-    about = [one["id"], one["state"], "-" if since is None else moment_text(read_instant(since)), heartbeat]
+    about = [one["id"], one["state"], "-" if since is None else moment_text(instant_of(since)), heartbeat]
     held = [[part["stream"], part["mode"], f"{len(part['shards'])} of {SHARDS}"] for part in one["holds"]]
     return [[*about, *part] for part in held or [["-", "-", "0"]]]

@@ -13,27 +13,22 @@ Limit: an advisory that was published while there was no connection is shown onl
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 from nats_scheduler.cli.top_knowledge import ANSWER_KEPT_SECONDS, Knowledge, Question
-from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import (
-    ConnectionLostError,
-    Denial,
-    JetStreamError,
-    NoAnswerError,
-    NoJetStreamError,
-    NotPermittedError,
-)
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
-from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.service.endpoint import SUBJECTS
-from nats_scheduler.service.overview import PAUSE_FACTOR
+from nats_scheduler.service.client import (
+    PAUSE_FACTOR,
+    NotConnectedError,
+    NothingSubscribesError,
+    QuestionError,
+    ask,
+    read,
+)
 from nats_scheduler.settings.connection import ConnectionSettings
 
 ADVISORIES = f"{ADVISORY_PREFIX}.>"
@@ -42,58 +37,6 @@ MAX_NAME_CHARS = 12
 """How much of the name of a server is shown: without one it has its id, of 56 characters."""
 MAX_OPEN = 8
 """Questions that are open at once: a sidecar refuses all requests beyond 32, and others may ask too."""
-FIRST_REPEAT_SECONDS = 0.5
-"""A question is asked again after so long without an answer, then after twice that pause, and so on."""
-ERROR_HEADER = b"Nats-Service-Error"
-
-
-class RefusedError(Exception):
-    """A sidecar answered with an error, or nothing that can be read, or not in time."""
-
-
-async def ask(connection: Connection, question: Question) -> dict[str, Any]:
-    """Return the answer to a question; raises `RefusedError`, `ConnectionLostError`, or `NoJetStreamError`.
-
-    The last one means that nothing subscribes there: no sidecar runs, or those that run do not have the endpoint.
-    """
-    try:
-        reply = await _first_reply(connection, question)
-    except (ConnectionLostError, NoJetStreamError):
-        raise
-    except NoAnswerError:
-        raise RefusedError(f"no answer within {question.patience:.0f} s") from None
-    except NotPermittedError:
-        raise RefusedError(f"this user may not publish to {SUBJECTS}.{question.endpoint}") from None
-    except JetStreamError as error:
-        raise RefusedError(str(error)) from None
-    refusal = header_value(reply.block, ERROR_HEADER)
-    if refusal is not None:
-        raise RefusedError(decoded(refusal))
-    answer = read_object(reply.body)
-    if answer is None:
-        raise RefusedError("the answer is no JSON object")
-    return answer
-
-
-async def _first_reply(connection: Connection, question: Question) -> Reply:
-    """Send a request, and send it again while no answer comes: the sidecar that got it may stand still."""
-    loop = asyncio.get_running_loop()
-    subject, body = f"{SUBJECTS}.{question.endpoint}", json.dumps(question.request).encode()
-    deadline, pause = loop.time() + question.patience, FIRST_REPEAT_SECONDS
-    sent: list[asyncio.Task[Reply]] = []
-    try:
-        while True:
-            left = deadline - loop.time()
-            if not sent or left > pause:
-                sent.append(loop.create_task(connection.request(subject, body, deadline=max(left, 0))))
-            done, _ = await asyncio.wait(sent, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            if done:
-                return done.pop().result()
-            pause *= 2
-    finally:
-        for task in sent:
-            task.cancel()
-        await asyncio.gather(*sent, return_exceptions=True)
 
 
 class Questions:
@@ -139,18 +82,19 @@ class Questions:
         began = self._loop.time()
         factor = PAUSE_FACTOR
         try:
-            question.answer = await ask(self._connection, question)
+            answer = await ask(self._connection, question.endpoint, question.request, question.patience, repeats=True)
+            question.answer = read(question.form, answer)
             question.answered_at = self._loop.time()
             question.error, question.has_responders = "", True
-        except NoJetStreamError:
+        except NothingSubscribesError:
             question.answer, question.error, question.has_responders = None, "", False
-        except RefusedError as error:
+        except NotConnectedError:
+            return  # the connection is reported, and what was known of it stays
+        except QuestionError as error:
             factor = 1  # silence is no work
             question.error, question.has_responders = str(error), True
             if self._loop.time() - question.answered_at > ANSWER_KEPT_SECONDS:
                 question.answer = None
-        except ConnectionLostError:
-            return  # the connection is reported, and what was known of it stays
         finally:
             now = self._loop.time()
             # A bit less than the interval: the next check must not come just before it.

@@ -11,33 +11,27 @@ Limit: of more than `PAGE_LENGTH` streams, the first ones by name are known.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
-from nats_scheduler.jetstream.foreign_json import read_object, time_of
+from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
+from nats_scheduler.observe.activity import LastMinutes
+from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument, due_of, instant_of
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import NAME
-from nats_scheduler.service.overview import (
-    Activity,
-    Due,
-    Failure,
-    Health,
-    Instance,
-    RecentFire,
-    Stream,
-    read_activity,
-    read_ahead,
-    read_failures,
-    read_health,
-    read_instances,
-    read_recent_fires,
-    read_streams,
-    text_of,
-    texts_of,
+from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer, read_activity
+from nats_scheduler.service.past import FailuresAnswer
+from nats_scheduler.service.schemas import (
+    HealthAnswer,
+    InstanceDocument,
+    InstancesAnswer,
+    StreamDocument,
+    StreamsAnswer,
 )
 
 PAGE_LENGTH = 1_000
@@ -60,12 +54,6 @@ MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
 
 STREAMS, ACTIVITY, FIRES, TIMELINE = "streams.list", "activity.list", "fires.recent", "timeline.list"
 FAILURES, INSTANCES, HEALTH = "failures.list", "instances.list", "health.get"
-NEWER_ENDPOINTS: Mapping[str, str] = {
-    ACTIVITY: "rates and lateness",
-    FIRES: "the last fires",
-    TIMELINE: "all that is due next",
-}
-"""Endpoints that a sidecar of an older version may lack, and what is missing without them."""
 ANSWER_SECONDS = 5.0
 """Longest wait for one answer, unless the question has another."""
 ANSWER_KEPT_SECONDS = 30.0
@@ -79,12 +67,14 @@ class Question:
 
     endpoint: str
     """Behind the prefix of all subjects, with the id of an instance if it is asked of one."""
+    form: Any
+    """The model of its answer."""
     request: Mapping[str, object] = field(default_factory=dict)
     least_pause: float = 0.0
     """Seconds between an answer and the next request, at least."""
     patience: float = ANSWER_SECONDS
     """Seconds after which no answer is expected any more."""
-    answer: dict[str, Any] | None = None
+    answer: Any = None
     """The last answer; None if there is none, or it is older than `ANSWER_KEPT_SECONDS`."""
     answered_at: float = 0.0
     """When it came, by the loop's clock."""
@@ -122,24 +112,24 @@ class Knowledge:
         self._offset: int | None = None
         """What to add to the monotonic clock to get the server's (ns)."""
         self._answered_at: int | None = None
-        self._failures: dict[str, Failure] = {}
+        self._failures: dict[str, FailureDocument] = {}
         """By their content: several sidecars may publish the same."""
         about = {} if stream is None else {"stream": stream}
         asked = [
-            Question(HEALTH),
-            Question(STREAMS, {"limit": PAGE_LENGTH}, patience=LONG_PATIENCE_SECONDS),
-            Question(ACTIVITY, about),
-            Question(FIRES, {**about, "limit": ROWS_ASKED}),
-            Question(TIMELINE, about, patience=LONG_PATIENCE_SECONDS),
-            Question(INSTANCES, {"limit": PAGE_LENGTH}, INSTANCES_PAUSE_SECONDS),
-            Question(FAILURES, {**about, "limit": ROWS_ASKED}, FAILURES_PAUSE_SECONDS),
+            Question(HEALTH, HealthAnswer),
+            Question(STREAMS, StreamsAnswer, {"limit": PAGE_LENGTH}, patience=LONG_PATIENCE_SECONDS),
+            Question(ACTIVITY, ActivityAnswer, about),
+            Question(FIRES, RecentFiresAnswer, {**about, "limit": ROWS_ASKED}),
+            Question(TIMELINE, TimelineAnswer, about, patience=LONG_PATIENCE_SECONDS),
+            Question(INSTANCES, InstancesAnswer, {"limit": PAGE_LENGTH}, INSTANCES_PAUSE_SECONDS),
+            Question(FAILURES, FailuresAnswer, {**about, "limit": ROWS_ASKED}, FAILURES_PAUSE_SECONDS),
         ]
         self._questions = {question.endpoint: question for question in asked}
         self._of_streams: dict[str, Question] = {}
         self._of_instances: dict[str, Question] = {}
-        self._listed: dict[str, Instance] = {}
+        self._listed: dict[str, InstanceDocument] = {}
         """The sidecars of the last list, by id."""
-        self._gone: dict[str, tuple[Instance, int]] = {}
+        self._gone: dict[str, tuple[InstanceDocument, int]] = {}
         """Those that were listed before, and when (ns, the server's clock) they were missed, by id."""
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -150,19 +140,20 @@ class Knowledge:
 
     def further_questions(self) -> list[Question]:
         """Return what is to be asked about single streams and instances."""
-        streams = [row.stream.name for row in self._streams()[:MAX_STREAMS_ASKED]]
-        if self._stream is not None or len(streams) < 2 or not self._questions[ACTIVITY].has_responders:
+        streams = [row.stream["stream"] for row in self._streams()[:MAX_STREAMS_ASKED]]
+        if self._stream is not None or len(streams) < 2:
             streams = []  # of a single one, the answer about all of them says it
-        answer = self._questions[INSTANCES].answer
-        instances = [one.id for one in read_instances(answer or {}) if one.state == "alive" and NAME.fullmatch(one.id)]
+        listed = self._rows(INSTANCES, "instances")
+        instances = [one["id"] for one in listed if one["state"] == "alive" and NAME.fullmatch(one["id"])]
         minutes = LATENESS_MINUTES
         self._of_streams = {
             name: self._of_streams.get(name)
-            or Question(ACTIVITY, {"stream": name, "minutes": minutes}, STREAM_PAUSE_SECONDS)
+            or Question(ACTIVITY, ActivityAnswer, {"stream": name, "minutes": minutes}, STREAM_PAUSE_SECONDS)
             for name in streams
         }
         self._of_instances = {
-            name: self._of_instances.get(name) or Question(f"{HEALTH}.{name}", least_pause=INSTANCES_PAUSE_SECONDS)
+            name: self._of_instances.get(name)
+            or Question(f"{HEALTH}.{name}", HealthAnswer, least_pause=INSTANCES_PAUSE_SECONDS)
             for name in instances[:MAX_INSTANCES_ASKED]
         }
         return [*self._of_streams.values(), *self._of_instances.values()]
@@ -176,16 +167,15 @@ class Knowledge:
     def answered(self, question: Question) -> None:
         """Take an answer that is stored in its question, or learn that there is none."""
         answer = question.answer if question.is_answered else None
-        at = None if answer is None else time_of(answer.get("at"))
-        if answer is None or at is None:
+        if answer is None:
             return
-        now = self._clock.monotonic()
+        at, now = instant_of(answer["at"]), self._clock.monotonic()
         self._offset, self._answered_at = at - now, now
         if question.endpoint == FAILURES:
-            for failure in read_failures(answer):
+            for failure in answer["failures"]:
                 self._add_failure(failure)
         if question.endpoint == INSTANCES:
-            self._take_list({one.id: one for one in read_instances(answer)}, at)
+            self._take_list({one["id"]: one for one in answer["instances"]}, at)
 
     def advised(self, body: bytes) -> None:
         """Take an advisory that was published now; what is too long for one is none."""
@@ -193,13 +183,22 @@ class Knowledge:
         if advisory is None or self._stream not in (None, advisory.get("stream")):
             return
         kind, stream, schedule, subject = (
-            text_of(advisory.get(key)) for key in ("type", "stream", "schedule", "subject")
+            text if isinstance(text := advisory.get(key), str) else ""
+            for key in ("type", "stream", "schedule", "subject")
         )
-        kind, about = kind.rpartition(".")[2], schedule or subject or None
+        kind = kind.rpartition(".")[2]
         if kind != SCHEDULE_CHANGED:
-            self._add_failure(Failure(kind, self.now(), stream, about, advisory))
+            failure: FailureDocument = {
+                "kind": kind,
+                "stored": format_rfc3339(self.now()),
+                "sequence": 0,  # not known
+                "stream": stream,
+                "schedule": schedule or subject or None,
+                "advisory": advisory,
+            }
+            self._add_failure(failure)
 
-    def _take_list(self, listed: dict[str, Instance], at: int) -> None:
+    def _take_list(self, listed: dict[str, InstanceDocument], at: int) -> None:
         """Remember for a while which sidecars are not listed any more."""
         missed = {name: (one, at) for name, one in self._listed.items() if name not in listed}
         self._gone = {
@@ -209,14 +208,14 @@ class Knowledge:
         }
         self._listed = listed
 
-    def _add_failure(self, failure: Failure) -> None:
+    def _add_failure(self, failure: FailureDocument) -> None:
         """Keep a failure; one that is known by its advisory gets the time at which it was stored."""
         try:
-            self._failures[json.dumps(failure.advisory, sort_keys=True)] = failure
+            self._failures[json.dumps(failure["advisory"], sort_keys=True)] = failure
         except RecursionError:
             return  # it nests deeper than can be written
         if len(self._failures) > 2 * MAX_FAILURES:
-            kept = sorted(self._failures.items(), key=lambda item: item[1].stored_at)[-MAX_FAILURES:]
+            kept = sorted(self._failures.items(), key=lambda item: instant_of(item[1]["stored"]))[-MAX_FAILURES:]
             self._failures = dict(kept)
 
     # -- the view ------------------------------------------------------------------------------------------------
@@ -256,65 +255,72 @@ class Knowledge:
         failures = self._newest_failures() if self._failures else None
         return View(self.now(), self.server, advice=advice if is_asked else "", failures=failures)
 
-    def _activity(self, question: Question | None) -> Activity | None:
+    def _rows(self, endpoint: str, key: str) -> Sequence[Any]:
+        """Return the rows of the last answer to a question; none if there is no answer."""
+        answer = self._questions[endpoint].answer
+        return () if answer is None else answer[key]
+
+    def _activity(self, question: Question | None) -> LastMinutes | None:
         return None if question is None or question.answer is None else read_activity(question.answer)
 
-    def _served(self) -> list[Stream]:
+    def _served(self) -> list[StreamDocument]:
         """Return the streams that are asked about."""
-        streams = read_streams(self._questions[STREAMS].answer or {})
-        return [one for one in streams if self._stream in (None, one.name)]
+        return [one for one in self._rows(STREAMS, "streams") if self._stream in (None, one["stream"])]
 
     def _streams(self) -> list[StreamRow]:
         streams = self._served()
         all_of_them = self._questions[ACTIVITY] if len(streams) == 1 else None
-        rows = [StreamRow(one, self._activity(all_of_them or self._of_streams.get(one.name))) for one in streams]
+        rows = [StreamRow(one, self._activity(all_of_them or self._of_streams.get(one["stream"]))) for one in streams]
         return sorted_streams(rows, self.order)
 
-    def _due(self) -> list[Due]:
+    def _due(self) -> list[ScheduleDocument]:
         """Return what is due next; if there is no list of it, the next schedule of each stream."""
-        ahead = read_ahead(self._questions[TIMELINE].answer or {})
-        soonest = [one.next for one in self._served() if one.next is not None] if ahead is None else ahead.soonest
-        return sorted(soonest, key=lambda one: one.fire_time)
+        answer = self._questions[TIMELINE].answer
+        soonest = [one["next"] for one in self._served()] if answer is None else answer["soonest"]
+        found = [(due, one) for one in soonest if one is not None and (due := due_of(one)) is not None]
+        return [one for _, one in sorted(found, key=lambda row: row[0])]
 
-    def _fires(self) -> list[RecentFire] | None:
+    def _fires(self) -> Sequence[RecentFireDocument] | None:
         answer = self._questions[FIRES].answer
-        return None if answer is None else read_recent_fires(answer)
+        return None if answer is None else answer["fires"]
 
     def _instances(self) -> list[InstanceRow] | None:
         answer = self._questions[INSTANCES].answer
         if answer is None:
             return None
-        gone = (replace(one, state="gone", since=None, shards={}, unable={}) for one, _ in self._gone.values())
-        return [InstanceRow(one, self._health_of(one.id)) for one in (*read_instances(answer), *gone)]
+        gone: list[InstanceDocument] = [
+            {**one, "state": "gone", "since": None, "holds": [], "unable": []} for one, _ in self._gone.values()
+        ]
+        return [InstanceRow(one, self._health_of(one["id"])) for one in (*answer["instances"], *gone)]
 
-    def _health_of(self, instance: str) -> Health | None:
+    def _health_of(self, instance: str) -> HealthAnswer | None:
         question = self._of_instances.get(instance)
-        return None if question is None or question.answer is None else read_health(question.answer)
+        return None if question is None else question.answer
 
-    def _newest_failures(self) -> list[Failure]:
-        return sorted(self._failures.values(), key=lambda one: -one.stored_at)[:MAX_FAILURES]
+    def _newest_failures(self) -> list[FailureDocument]:
+        return sorted(self._failures.values(), key=lambda one: -instant_of(one["stored"]))[:MAX_FAILURES]
 
-    def _healths(self) -> Iterator[Health]:
+    def _healths(self) -> Iterator[HealthAnswer]:
         """Return the health of the sidecar that answered, and of each one that is asked by its name."""
         for question in (self._questions[HEALTH], *self._of_instances.values()):
             if question.answer is not None:
-                yield read_health(question.answer)
+                yield question.answer
 
     def _reasons(self) -> Iterator[str]:
         """Return why schedules do not all fire."""
         for health in self._healths():
-            if not health.is_ready:
-                yield from health.reasons or ["a sidecar is not ready"]
+            if not health["ready"]:
+                yield from health["reasons"] or ["a sidecar is not ready"]
         if self._stream is not None and self._questions[STREAMS].answer is not None and not self._served():
             yield f"stream {self._stream} is not served"
 
     def _notices(self) -> Iterator[str]:
         """Return what is missing from the view, and why: who is missing first, since a narrow screen cuts the rest."""
-        yield from dict.fromkeys(note for health in self._healths() for note in health.notes)
+        yield from dict.fromkeys(note for health in self._healths() for note in health.get("notes", ()))
         silent = {
             name
             for question in (*self._questions.values(), *self._of_streams.values())
-            for name in texts_of((question.answer or {}).get("unanswered"))
+            for name in (question.answer or {}).get("unanswered", ())
         }
         silent |= {name for name, question in self._of_instances.items() if question.is_unanswered}
         if silent:
@@ -322,8 +328,5 @@ class Knowledge:
         for endpoint, question in self._questions.items():
             if question.error:
                 yield f"{endpoint}: {question.error}"
-        lacking = [what for name, what in NEWER_ENDPOINTS.items() if self._questions[name].has_responders is False]
-        if lacking:
-            yield f"the sidecars are of an older version: {', '.join(lacking)} cannot be shown"
         if self.denied:
             yield self.denied

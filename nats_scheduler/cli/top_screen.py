@@ -21,11 +21,12 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from nats_scheduler.cli.top_view import LATENESS_MINUTES, P50, P99, InstanceRow, StreamRow, View
+from nats_scheduler.cli.top_view import LATENESS_MINUTES, P50, P99, InstanceRow, StreamRow, View, lateness_of
+from nats_scheduler.observe.activity import LastMinutes
+from nats_scheduler.observe.documents import due_of, instant_of
 from nats_scheduler.observe.texts import moment_text, printable, span_text, what_happened
 from nats_scheduler.schedule.instants import DAY, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.overview import Activity
 
 GOOD, BAD, HEADING = "green", "red", "reverse"
 ELLIPSIS = "…"
@@ -137,8 +138,8 @@ def _bad_status(word: str, text: str) -> Text:
     return _line((word, BAD), f"  {_short(text, MAX_LINE_CHARS)}")
 
 
-def _fires_line(activity: Activity, width: int | None) -> Text:
-    rate, refused = activity.rate(), activity.refused(LATENESS_MINUTES)
+def _fires_line(activity: LastMinutes, width: int | None) -> Text:
+    rate, refused = activity.rate(), activity.last(LATENESS_MINUTES).refused
     shown = f"{rate:,.0f}" if rate >= 100 else f"{rate:.1f}"
     line = _line("fires     ", (f"{shown}/s", "bold"), f", {rate * 60:,.0f} in 60 s")
     if refused:
@@ -146,17 +147,18 @@ def _fires_line(activity: Activity, width: int | None) -> Text:
     return line.append(_spark(line.cell_len, "per minute", [minute.fires for minute in activity.minutes], width))
 
 
-def _lateness_line(activity: Activity, width: int | None) -> Text:
-    late = activity.lateness(LATENESS_MINUTES)
-    if not late.total:
+def _lateness_line(activity: LastMinutes, width: int | None) -> Text:
+    late = activity.last(LATENESS_MINUTES)
+    p50 = late.quantile(P50)
+    if p50 is None:
         return _line(f"lateness  no fire in {LATENESS_MINUTES} min")
-    figures = {"p50": late.quantile(P50), "p99": late.quantile(P99), "max": late.most or None}
+    figures = {"p50": p50, "p99": late.quantile(P99), "max": late.lateness_max or None}
     line = _line("lateness")
     for name, figure in figures.items():  # the last one is left out first if there is no room
         text = f"  {name} {lateness_text(figure)}"
         if width is None or line.cell_len + len(text) <= width:
             line.append(text)
-    minutes = [minute.lateness.quantile(P99) or 0 for minute in activity.minutes]
+    minutes = [minute.quantile(P99) or 0 for minute in activity.minutes]
     return line.append(_spark(line.cell_len, "p99 per minute", minutes, width))
 
 
@@ -305,14 +307,14 @@ def _streams(view: View) -> Section:
 
 
 def _stream_row(row: StreamRow, at: int) -> list[Cell]:
-    one, activity = row.stream, row.activity
-    late = None if activity is None else activity.lateness(LATENESS_MINUTES).quantile(P99)
+    one, activity, overdue = row.stream, row.activity, row.in_state("overdue")
+    late = None if activity is None else activity.last(LATENESS_MINUTES).quantile(P99)
     return [
-        Cell(one.name),
-        Cell(one.mode),
-        Cell(UNKNOWN if one.schedules is None else _schedules_text(one.schedules, row.paused)),
-        Cell(UNKNOWN) if row.overdue is None else _bad_number(row.overdue),
-        _bad_number(one.failing),
+        Cell(one["stream"]),
+        Cell(one["mode"]),
+        Cell(UNKNOWN if row.schedules is None else _schedules_text(row.schedules, row.in_state("paused"))),
+        Cell(UNKNOWN) if overdue is None else _bad_number(overdue),
+        _bad_number(one["failing"]),
         Cell(UNKNOWN if activity is None else f"{activity.rate() * 60:,.0f}"),
         Cell(lateness_text(late)),
         _next_fire(row, at),
@@ -324,7 +326,7 @@ def _schedules_text(schedules: int, paused: int | None) -> str:
 
 
 def _next_fire(row: StreamRow, at: int) -> Cell:
-    if not row.stream.is_ready:
+    if not row.stream["ready"]:
         return Cell("not ready", BAD)
     return Cell(UNKNOWN if row.next_fire is None else due_text(row.next_fire, at))
 
@@ -336,7 +338,10 @@ def _due(view: View) -> Section:
         Column("SCHEDULE", least=16),
         Column("PATTERN", least=10, drop=1),
     ]
-    rows = [_cells(due_text(one.fire_time, view.at), one.stream, one.subject, one.pattern) for one in view.due or ()]
+    rows = [
+        _cells(due_text(due_of(one) or 0, view.at), one["stream"], one["subject"], one["pattern"])
+        for one in view.due or ()
+    ]
     return Section(DUE, columns, rows, "nothing" if view.due is not None else "")
 
 
@@ -348,7 +353,12 @@ def _last_fires(view: View) -> Section:
         Column("SCHEDULE", least=16),
     ]
     rows = [
-        _cells(clock_text(one.stored_at, view.at), lateness_text(one.lateness), one.stream, one.schedule)
+        _cells(
+            clock_text(instant_of(one["stored"]), view.at),
+            lateness_text(lateness_of(one)),
+            one["stream"],
+            one["schedule"],
+        )
         for one in view.fires or ()
     ]
     return Section(FIRES, columns, rows)
@@ -364,11 +374,11 @@ def _failures(view: View) -> Section:
     ]
     rows = [
         _cells(
-            clock_text(one.stored_at, view.at),
-            one.kind,
-            one.stream,
-            one.schedule or UNKNOWN,
-            what_happened(one.advisory),
+            clock_text(instant_of(one["stored"]), view.at),
+            one["kind"],
+            one["stream"],
+            one["schedule"] or UNKNOWN,
+            what_happened(one["advisory"]),
         )
         for one in view.failures or ()
     ]
@@ -390,13 +400,13 @@ def _instances(view: View) -> Section:
 
 
 def _instance_row(row: InstanceRow, at: int) -> list[Cell]:
-    one = row.instance
+    since = row.instance["since"]
     return [
-        Cell(one.id),
+        Cell(row.instance["id"]),
         Cell(row.state, "" if row.state == "alive" else BAD),
-        Cell(str(len(one.shards))),
-        Cell(str(sum(map(len, one.shards.values())))),
-        Cell(UNKNOWN if one.since is None else span_text(max(at - one.since, 0))),
+        Cell(str(row.streams)),
+        Cell(str(row.shards)),
+        Cell(UNKNOWN if since is None else span_text(max(at - instant_of(since), 0))),
         Cell(row.fault),
     ]
 

@@ -2,7 +2,7 @@
 
 Rule: what is not known is None (null in the object), and never 0. Times are nanoseconds since the Unix epoch by the
 server's clock. The keys of the object are those of the other documents for the same things (`observe.documents`).
-Cost: a few objects for each row. The parts are read by `service.overview`.
+Cost: a few objects for each row. The parts are the documents that the sidecars answer.
 """
 
 from __future__ import annotations
@@ -10,17 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from nats_scheduler.observe.activity import LastMinutes, Minute
+from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument, due_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.overview import (
-    Activity,
-    Due,
-    Failure,
-    Health,
-    Histogram,
-    Instance,
-    RecentFire,
-    Stream,
-)
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
 
 P50, P99 = 0.5, 0.99
 LATENESS_MINUTES = 10
@@ -31,28 +24,29 @@ LATENESS_MINUTES = 10
 class StreamRow:
     """A stream, and its fires if they were asked for."""
 
-    stream: Stream
-    activity: Activity | None
+    stream: StreamDocument
+    activity: LastMinutes | None
 
     @property
-    def overdue(self) -> int | None:
-        """How many schedules are overdue; None if the stream is not read to its end."""
-        return None if self.stream.schedules is None else self.stream.states.get("overdue", 0)
+    def schedules(self) -> int | None:
+        """How many schedules it has; None if the stream is not read to its end."""
+        counts = self.stream["schedules"]
+        return None if counts is None else counts["total"]
 
-    @property
-    def paused(self) -> int | None:
-        """How many of its schedules are paused; None if the stream is not read to its end."""
-        return None if self.stream.schedules is None else self.stream.states.get("paused", 0)
+    def in_state(self, state: str) -> int | None:
+        """Return how many schedules are in a state; None if the stream is not read to its end."""
+        counts = self.stream["schedules"]
+        return None if counts is None else counts["states"].get(state, 0)
 
     @property
     def next_fire(self) -> int | None:
         """When something fires next."""
-        return None if self.stream.next is None else self.stream.next.fire_time
+        return None if self.stream["next"] is None else due_of(self.stream["next"])
 
     @property
     def trouble(self) -> int:
         """How much is wrong with it: what is overdue or fails, and a stream that is not read to its end."""
-        return (self.overdue or 0) + self.stream.failing + (not self.stream.is_ready)
+        return (self.in_state("overdue") or 0) + self.stream["failing"] + (not self.stream["ready"])
 
     @property
     def rate(self) -> float:
@@ -64,20 +58,30 @@ class StreamRow:
 class InstanceRow:
     """A sidecar, and its health if it was asked and answered."""
 
-    instance: Instance
-    health: Health | None
+    instance: InstanceDocument
+    health: HealthAnswer | None
 
     @property
     def state(self) -> str:
         """`alive`, `silent` or `gone`, or `not ready` if it is alive and not all of its schedules fire."""
-        is_alive = self.instance.state == "alive"
-        return "not ready" if is_alive and self.health is not None and not self.health.is_ready else self.instance.state
+        state = self.instance["state"]
+        return "not ready" if state == "alive" and self.health is not None and not self.health["ready"] else state
+
+    @property
+    def streams(self) -> int:
+        """Of how many streams it holds shards."""
+        return len({one["stream"] for one in self.instance["holds"]})
+
+    @property
+    def shards(self) -> int:
+        """How many shards it holds, of all streams."""
+        return sum(len(one["shards"]) for one in self.instance["holds"])
 
     @property
     def fault(self) -> str:
         """Why it is not ready, and which streams it cannot serve; "" if nothing is wrong."""
-        unable = [f"cannot serve {stream}: {reason}" for stream, reason in self.instance.unable.items()]
-        return "; ".join([*unable, *(() if self.health is None else self.health.reasons)])
+        unable = [f"cannot serve {one['stream']}: {one['reason']}" for one in self.instance["unable"]]
+        return "; ".join([*unable, *(() if self.health is None else self.health["reasons"])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +105,25 @@ class View:
     """Why schedules do not all fire."""
     notices: Sequence[str] = ()
     """What is missing from the view, and why."""
-    activity: Activity | None = None
+    activity: LastMinutes | None = None
     streams: Sequence[StreamRow] = ()
-    due: Sequence[Due] | None = None
-    fires: Sequence[RecentFire] | None = None
-    failures: Sequence[Failure] | None = None
+    due: Sequence[ScheduleDocument] | None = None
+    """What fires next, soonest first; each has a next fire."""
+    fires: Sequence[RecentFireDocument] | None = None
+    failures: Sequence[FailureDocument] | None = None
     instances: Sequence[InstanceRow] | None = None
 
     @property
     def alive(self) -> int:
         """How many sidecars are alive."""
-        return sum(one.instance.state == "alive" for one in self.instances or ())
+        return sum(one.instance["state"] == "alive" for one in self.instances or ())
 
 
 SORTS: Mapping[str, Callable[[StreamRow], tuple[float, ...]]] = {
     "trouble": lambda row: (-row.trouble, -row.rate),
     "name": lambda row: (),
     "fires": lambda row: (-row.rate,),
-    "schedules": lambda row: (-(row.stream.schedules or 0),),
+    "schedules": lambda row: (-(row.schedules or 0),),
     "next fire": lambda row: (row.next_fire is None, row.next_fire or 0),
 }
 """The orders of the streams, in which the key `s` goes from one to the next; equal ones are sorted by name."""
@@ -126,7 +131,7 @@ SORTS: Mapping[str, Callable[[StreamRow], tuple[float, ...]]] = {
 
 def sorted_streams(streams: Sequence[StreamRow], order: str) -> list[StreamRow]:
     """Return the streams in one of the orders."""
-    return sorted(streams, key=lambda row: (SORTS[order](row), row.stream.name))
+    return sorted(streams, key=lambda row: (SORTS[order](row), row.stream["stream"]))
 
 
 # -- as JSON -----------------------------------------------------------------------------------------------------------
@@ -149,85 +154,72 @@ def view_document(view: View) -> Document:
         "streams": [_stream(one) for one in view.streams],
         "soonest": None if view.due is None else [_due(one) for one in view.due],
         "fires": None if view.fires is None else [_fire(one) for one in view.fires],
-        "failures": None if view.failures is None else [_failure(one) for one in view.failures],
+        "failures": None if view.failures is None else [_picked(one, FAILURE_KEYS) for one in view.failures],
         "instances": None if view.instances is None else [_instance(one) for one in view.instances],
     }
 
 
-def _activity(activity: Activity | None) -> Document | None:
+FAILURE_KEYS = ("kind", "stream", "schedule", "stored", "advisory")
+
+
+def _picked(document: Mapping[str, object], keys: Sequence[str]) -> Document:
+    return {key: document[key] for key in keys}
+
+
+def _activity(activity: LastMinutes | None) -> Document | None:
     """Return the fires of one stream, or of all; null if they are not known."""
     if activity is None:
         return None
+    recent = activity.last(LATENESS_MINUTES)
     return {
         "fires_per_second": round(activity.rate(), 3),
-        "refused": activity.refused(LATENESS_MINUTES),
-        "lateness": _lateness(activity.lateness(LATENESS_MINUTES)),
+        "refused": recent.refused,
+        "lateness": _lateness(recent),
         "minutes": [
-            {"from": format_rfc3339(one.start), "fires": one.fires, "lateness": _lateness(one.lateness)}
+            {"from": format_rfc3339(one.start), "fires": one.fires, "lateness": _lateness(one)}
             for one in activity.minutes
         ],
     }
 
 
-def _lateness(late: Histogram) -> Document:
-    most = late.most if late.total else None
-    return {"p50_nanoseconds": late.quantile(P50), "p99_nanoseconds": late.quantile(P99), "max_nanoseconds": most}
+def _lateness(minute: Minute) -> Document:
+    p50, p99 = minute.quantile(P50), minute.quantile(P99)
+    most = None if p50 is None else minute.lateness_max
+    return {"p50_nanoseconds": p50, "p99_nanoseconds": p99, "max_nanoseconds": most}
 
 
 def _stream(row: StreamRow) -> Document:
-    one = row.stream
     return {
-        "stream": one.name,
-        "mode": one.mode,
-        "ready": one.is_ready,
-        "schedules": one.schedules,
-        "overdue": row.overdue,
-        "paused": row.paused,
-        "failing": one.failing,
-        "rejected": one.rejected,
+        **_picked(row.stream, ("stream", "mode", "ready")),
+        "schedules": row.schedules,
+        "overdue": row.in_state("overdue"),
+        "paused": row.in_state("paused"),
+        **_picked(row.stream, ("failing", "rejected")),
         "next_fire": _time(row.next_fire),
         "activity": _activity(row.activity),
     }
 
 
-def _due(one: Due) -> Document:
-    return {
-        "stream": one.stream,
-        "subject": one.subject,
-        "pattern": one.pattern,
-        "next_fire": format_rfc3339(one.fire_time),
-    }
+def _due(one: ScheduleDocument) -> Document:
+    return {**_picked(one, ("stream", "subject", "pattern")), "next_fire": _time(due_of(one))}
 
 
-def _fire(one: RecentFire) -> Document:
-    return {
-        "stream": one.stream,
-        "schedule": one.schedule,
-        "target": one.target,
-        "stored": format_rfc3339(one.stored_at),
-        "lateness_nanoseconds": one.lateness,
-    }
+def _fire(one: RecentFireDocument) -> Document:
+    return {**_picked(one, ("stream", "schedule", "target", "stored")), "lateness_nanoseconds": lateness_of(one)}
 
 
-def _failure(one: Failure) -> Document:
-    return {
-        "kind": one.kind,
-        "stream": one.stream,
-        "schedule": one.schedule,
-        "stored": format_rfc3339(one.stored_at),
-        "advisory": one.advisory,
-    }
+def lateness_of(fire: RecentFireDocument) -> int | None:
+    """Return how late a fire was (ns); None if it was overdue, since that says nothing about punctuality."""
+    return None if fire["overdue"] else fire["lateness_nanoseconds"]
 
 
 def _instance(row: InstanceRow) -> Document:
-    one = row.instance
     return {
-        "id": one.id,
-        "state": one.state,
-        "ready": None if row.health is None else row.health.is_ready,
-        "since": _time(one.since),
-        "streams": len(one.shards),
-        "shards": sum(map(len, one.shards.values())),
+        **_picked(row.instance, ("id", "state")),
+        "ready": None if row.health is None else row.health["ready"],
+        "since": row.instance["since"],
+        "streams": row.streams,
+        "shards": row.shards,
         "problem": row.fault or None,
     }
 

@@ -19,8 +19,10 @@ Limit: it begins with the process.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
 
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
@@ -37,6 +39,7 @@ _SINGLE = 4
 """The counts before those of the histogram: stored, duplicates, overdue, refused."""
 _WIDTH = _SINGLE + len(LATENESS_BUCKETS_SECONDS) + 1
 _ZEROS = (0,) * _WIDTH
+_BOUNDS_NS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 _NO_COUNTS = array("I", _ZEROS)
 _NO_MINUTE = 0
 
@@ -55,6 +58,43 @@ class Minute:
     """Fires by the buckets of the histogram, each without those before it, and what is above all of them."""
     lateness_max: int
     """The greatest lateness (ns) in it; 0 if nothing was late."""
+
+    def quantile(self, share: float) -> int | None:
+        """Return the lateness (ns) that a share (0 to 1) of the fires did not exceed; None without fires.
+
+        As Prometheus does: the fires of a bucket are taken as spread evenly. The bucket of the greatest lateness ends
+        there, so that no quantile is greater than what occurred.
+        """
+        assert 0 <= share <= 1, f"share of {share}: 0 to 1 was expected"
+        rank, before = share * sum(self.lateness), 0
+        edges = [0, *_BOUNDS_NS, max(self.lateness_max, _BOUNDS_NS[-1])]
+        for count, (lower, upper) in zip(self.lateness, pairwise(edges), strict=True):
+            if count and before + count >= rank:
+                end = min(upper, self.lateness_max) if self.lateness_max else upper
+                return lower + round(max(end - lower, 0) * (rank - before) / count)
+            before += count
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class LastMinutes:
+    """What was fired in the last minutes, by one instance or by all."""
+
+    at: int
+    """When that was known (ns since the Unix epoch)."""
+    minutes: Sequence[Minute]
+    """Oldest first; the last one is the present one."""
+
+    def last(self, number: int) -> Minute:
+        """Return what happened in the last minutes, the present one included, as if it was one minute."""
+        return total_of(self.minutes[-number:])
+
+    def rate(self) -> float:
+        """Return the fires per second in the last 60 s; of the minute before the present one a share counts."""
+        present = self.at - self.at % MINUTE
+        fires = {one.start: one.fires for one in self.minutes}
+        share = 1 - (self.at - present) / MINUTE
+        return (fires.get(present, 0) + share * fires.get(present - MINUTE, 0)) / 60
 
 
 Differences = Sequence[tuple[int, int]]
@@ -182,11 +222,14 @@ def nothing_in(start: int) -> Minute:
     return Minute(start, 0, 0, 0, 0, _ZEROS[_SINGLE:], 0)
 
 
-def added(one: Minute, other: Minute) -> Minute:
-    """Return what happened in the same minute in two processes."""
-    assert one.start == other.start, "minutes are aligned to UTC"
+def total_of(minutes: Iterable[Minute]) -> Minute:
+    """Return what happened in several minutes, or in one minute in several processes, as if it was one minute."""
+    return reduce(_added, minutes, nothing_in(0))
+
+
+def _added(one: Minute, other: Minute) -> Minute:
     return Minute(
-        one.start,
+        other.start,
         one.fires + other.fires,
         one.duplicates + other.duplicates,
         one.overdue + other.overdue,

@@ -26,7 +26,7 @@ from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern, time_zone_of
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 if TYPE_CHECKING:  # it imports what reads files, which `next` and `explain` do not need
     from nats_scheduler.files.planning import StreamPlan
@@ -54,15 +54,40 @@ Count = Annotated[int, Within(ge=0, lt=1 << 63)]
 """A number that is added up and drawn."""
 
 
+def instant_of(time: str) -> int:
+    """Return a time of a document, in nanoseconds since the Unix epoch; raises `ValueError` for another text."""
+    instant = parse_rfc3339(time)
+    if not isinstance(instant, int):
+        raise ValueError(f"time of {time!r}")
+    return instant
+
+
+class _Checked:
+    """Refuses a text that is no time where a document is read, as `Within` does values outside of its limits."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Return the schema with the check."""
+        return {"type": "function-after", "function": {"type": "no-info", "function": _time}, "schema": handler(source)}
+
+
+def _time(text: str) -> str:
+    instant_of(text)
+    return text
+
+
+Time = Annotated[str, _Checked()]
+"""A time, RFC 3339."""
+
+
 class FireDocument(TypedDict):
     """A fire time."""
 
-    utc: str
+    utc: Time
     local: str
     """In the time zone of the schedule."""
     nanoseconds: Number
     """Since the Unix epoch."""
-    sent: str | None
+    sent: Time | None
     """When it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
 
 
@@ -102,13 +127,13 @@ class FailingDocument(TypedDict):
 
     err_code: Number
     description: str
-    since: str
+    since: Time
 
 
 class EndDocument(TypedDict):
     """When a stream removes a schedule by itself, and why: `max_age`, or `expired` for its TTL."""
 
-    utc: str
+    utc: Time
     reason: str
 
 
@@ -118,7 +143,7 @@ class StoredDocument(TypedDict):
     stream: str
     subject: str
     sequence: Number
-    stored: str
+    stored: Time
 
 
 class ScheduleDocument(StoredDocument, DefinitionDocument):
@@ -133,6 +158,12 @@ class ScheduleDocument(StoredDocument, DefinitionDocument):
     ends: EndDocument | None
 
 
+def due_of(schedule: ScheduleDocument) -> int | None:
+    """Return when a schedule is sent next (ns since the Unix epoch); None if it has no next fire."""
+    fire = schedule["next_fire"]
+    return None if fire is None else instant_of(fire["sent"] or fire["utc"])
+
+
 class StreamModeDocument(TypedDict):
     """A stream that carries schedules, and who fires them."""
 
@@ -143,7 +174,7 @@ class StreamModeDocument(TypedDict):
     """The mode in words."""
     retention: str
     created: str
-    since: str | None
+    since: Time | None
     """Since when it is known to carry schedules; null if that is not recorded."""
 
 
@@ -158,11 +189,11 @@ class PastFireDocument(TypedDict):
     target: str
     sequence: Number
     """Its own."""
-    fire_time: str | None
+    fire_time: Time | None
     """Null if it is unknown."""
-    stored: str
+    stored: Time
     lateness_nanoseconds: Number | None
-    next_fire: str | None
+    next_fire: Time | None
     """Null if it was the last fire."""
     fired_by: str
     """`sidecar` or `server`; `request` if it was requested."""
@@ -176,8 +207,8 @@ class RecentFireDocument(TypedDict):
     target: str
     sequence: Number
     """Of the generated message."""
-    fire_time: str
-    stored: str
+    fire_time: Time
+    stored: Time
     lateness_nanoseconds: Number
     overdue: bool
     """Whether it was due before the instance could fire it, so that its lateness says nothing."""
@@ -187,7 +218,7 @@ class FailureDocument(TypedDict):
     """Something that went wrong."""
 
     kind: str
-    stored: str
+    stored: Time
     sequence: Number
     """In the stream that keeps advisories."""
     stream: str
@@ -433,7 +464,7 @@ class ChangeDocument(TypedDict):
     """Of the schedule message before; null if there was none."""
     sequence: Number | None
     """Of the schedule message now; null if there is none."""
-    changed: str | None
+    changed: Time | None
     """When it was done, by the server's clock; null if nothing was done."""
     author: str
     """As the requester names it: nothing vouches for it."""

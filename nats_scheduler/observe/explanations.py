@@ -24,6 +24,7 @@ from nats_scheduler.observe.documents import (
     FireDocument,
     Number,
     Rows,
+    Time,
     checked_document,
     error_document,
     fire_document,
@@ -57,8 +58,8 @@ class SkippedDocument(TypedDict):
 class ExceptedDocument(TypedDict):
     """A row of days that `X-Except` leaves out, by the fire times of the pattern in it, in UTC."""
 
-    first: str
-    last: str
+    first: Time
+    last: Time
 
 
 class ExplanationDocument(TypedDict):
@@ -69,7 +70,7 @@ class ExplanationDocument(TypedDict):
     kind: str | None
     """`at`, `every` or `cron`; null where it is no valid pattern, as is `words`."""
     words: str | None
-    after: str
+    after: Time
     """When the schedule would be stored."""
     fires: Rows[MarkedFireDocument]
     skipped: Rows[SkippedDocument]

@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
-from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.errors import (
     ConnectionLostError,
     JetStreamError,
@@ -34,14 +34,13 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.observe.documents import StreamModeDocument, instant_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
 from nats_scheduler.service.history import FailureQuery, FireQuery, FoundFailures, FoundFires
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.read_back import (
-    read_instant,
     read_kept_failure,
     read_misnamed,
     read_past_fire,
@@ -90,21 +89,40 @@ class UnreadableError(QuestionError):
         super().__init__(sentence)
 
 
+PAUSE_FACTOR = 9
+"""A program that shows answers asks again after a pause of so many times as long as the last answer took: a sidecar
+works for at most a tenth of the time on one question of a program, however many readers that has."""
+
+FIRST_REPEAT_SECONDS = 0.5
+"""A request that is repeated is sent again after so long without an answer, then after twice that pause, and so on."""
+
+
 async def ask(
-    connection: Connection, endpoint: str, request: Mapping[str, object], seconds: float, user: str = "this user"
+    connection: Connection,
+    endpoint: str,
+    request: Mapping[str, object],
+    seconds: float,
+    user: str = "this user",
+    *,
+    repeats: bool = False,
 ) -> Object:
     """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `QuestionError`.
 
-    No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing.
+    No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing. With `repeats`
+    the request is sent again while no answer comes: the sidecar that got it may be stopped.
     """
+    subject, body = f"{SUBJECTS}.{endpoint}", json.dumps(request).encode()
     try:
-        reply = await connection.request(f"{SUBJECTS}.{endpoint}", json.dumps(request).encode(), deadline=seconds)
+        if repeats:
+            reply = await _first_reply(connection, subject, body, seconds)
+        else:
+            reply = await connection.request(subject, body, deadline=seconds)
     except NoJetStreamError:
         raise NothingSubscribesError("nothing subscribes to its requests") from None
     except NoAnswerError:
         raise NotAnsweredError(f"no sidecar answered within {seconds:.0f} s") from None
     except NotPermittedError:
-        raise RefusedError(FORBIDDEN, f"{user} may not publish to {SUBJECTS}.{endpoint}") from None
+        raise RefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None
     except ConnectionLostError as error:
         raise NotConnectedError(str(error)) from None
     except UnsendableError:
@@ -117,6 +135,36 @@ async def ask(
     if answer is None:
         raise UnreadableError("something answers in place of a sidecar, with what is no JSON object")
     return answer
+
+
+async def _first_reply(connection: Connection, subject: str, body: bytes, seconds: float) -> Reply:
+    loop = asyncio.get_running_loop()
+    deadline, pause = loop.time() + seconds, FIRST_REPEAT_SECONDS
+    sent: list[asyncio.Task[Reply]] = []
+    try:
+        while True:
+            left = deadline - loop.time()
+            if not sent or left > pause:
+                sent.append(loop.create_task(connection.request(subject, body, deadline=max(left, 0))))
+            done, _ = await asyncio.wait(sent, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                return done.pop().result()
+            pause *= 2
+    finally:
+        for task in sent:
+            task.cancel()
+        await asyncio.gather(*sent, return_exceptions=True)
+
+
+A = TypeVar("A")
+
+
+def read(form: type[A], answer: Object) -> A:
+    """Return an answer as its model says; raises `UnreadableError`."""
+    found = read_answer(form, answer)
+    if found is None:
+        raise UnreadableError
+    return found
 
 
 # -- for commands ------------------------------------------------------------------------------------------------
@@ -132,7 +180,6 @@ CATCH_UP_WAIT_SECONDS = 0.05
 """A sidecar that has not read everything yet is asked so often, with this pause."""
 
 T = TypeVar("T")
-A = TypeVar("A")
 
 
 class ServiceClient:
@@ -260,7 +307,7 @@ async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) ->
         answer = await client.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
         if not answer["complete"]:  # more may be read than fits into an answer
             raise UnreadableError("not all fires")
-        oldest = None if answer["oldest_read"] is None else read_instant(answer["oldest_read"])
+        oldest = None if answer["oldest_read"] is None else instant_of(answer["oldest_read"])
         fires = answer["fires"]
         searched_in = fires[0]["stream"] if fires else stream
         return FoundFires(answer["searched"], searched_in, [*map(read_past_fire, fires)], oldest, is_complete=True)
@@ -286,7 +333,7 @@ async def ask_for_instances(client: ServiceClient) -> AnsweredInstances | None:
 
     async def read() -> AnsweredInstances:
         page, items = await client.pages("instances.list", {}, InstancesAnswer)
-        return AnsweredInstances(read_instant(page["at"]), items)
+        return AnsweredInstances(instant_of(page["at"]), items)
 
     return await client.found(read())
 

@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
 from nats_scheduler.service.port import AskedStream, Deployment, Known, View
-from nats_scheduler.service.schemas import Answer, read_older_answer
+from nats_scheduler.service.schemas import Answer, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 from nats_scheduler.service.turns import Reused, Turns
 
@@ -95,7 +95,7 @@ class Asked:
         """Return what another instance answers, None if it does not answer in this form and in time."""
         questions = self.connection.one(Questions)
         answer = await questions.ask(f"{SUBJECTS}.{endpoint}.{instance}", json.dumps(request).encode())
-        return None if answer is None else read_older_answer(form, answer)
+        return None if answer is None else read_answer(form, answer)
 
 
 Handler = Callable[[Asked, R], Awaitable[Document]]

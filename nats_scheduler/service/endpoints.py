@@ -22,14 +22,14 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         "streams.list",
         "The streams that are served: their modes, counts by state, and what fires next.",
-        schemas.StreamsRequest,
+        schemas.ListRequest,
         schemas.StreamsAnswer,
         streams.list_streams,
     ),
     Endpoint(
         "streams.modes",
         "All streams of the account that carry schedules, served or not, and who fires them.",
-        schemas.StreamsRequest,
+        schemas.ListRequest,
         schemas.StreamModesAnswer,
         streams.list_modes,
     ),
@@ -86,7 +86,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         "failing.list",
         "The schedules whose fires the server refuses, of those that the sidecar that answers fires.",
-        schemas.FailingRequest,
+        schemas.OptionalStreamRequest,
         schemas.FailingAnswer,
         schedules.list_alone,
         schedules.list_alone,
@@ -139,7 +139,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
     Endpoint(
         "instances.list",
         "The sidecars of the account, and what each of them holds.",
-        schemas.InstancesRequest,
+        schemas.ListRequest,
         schemas.InstancesAnswer,
         instances.list_instances,
     ),

@@ -20,10 +20,10 @@ from nats_scheduler.service.endpoint import (
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.port import Instance
-from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesRequest, NoKeys
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, ListRequest, NoKeys
 
 
-async def list_instances(asked: Asked, request: InstancesRequest) -> Document:
+async def list_instances(asked: Asked, request: ListRequest) -> Document:
     """Return a page of instances, by id."""
     after = read_name_cursor(request.cursor)
     try:

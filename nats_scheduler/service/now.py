@@ -18,27 +18,29 @@ import asyncio
 from collections.abc import Generator, Iterable, Sequence
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import time_of
 from nats_scheduler.message.subjects import is_covered
-from nats_scheduler.observe.activity import MINUTES_KEPT, Minute, added, nothing_in
+from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, total_of
 from nats_scheduler.observe.documents import (
     Count,
     RecentFireDocument,
     Rows,
     ScheduleDocument,
+    Time,
+    Within,
+    instant_of,
     recent_fire_document,
     schedule_document,
 )
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
@@ -49,7 +51,7 @@ from nats_scheduler.service.endpoint import (
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.port import View
-from nats_scheduler.service.schemas import Answer, Request, SubjectFilter
+from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, SubjectFilter
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
 DEFAULT_RECENT_FIRES = 50
@@ -59,45 +61,50 @@ MAX_RECENT_FIRES_LISTED = 200
 DEFAULT_MINUTES_AHEAD = 60
 MAX_MINUTES_AHEAD = 120
 
-OptionalStream = Annotated[str | None, Field(max_length=255, description="Name of the stream; null for all.")]
 
-
-class ActivityRequest(Request):
+class ActivityRequest(OptionalStreamRequest):
     """A request for what was fired in the last minutes."""
 
-    stream: OptionalStream = None
     minutes: Annotated[int, Field(ge=1, le=MINUTES_KEPT, description="How many minutes, the present one included.")] = (
         MINUTES_KEPT
     )
 
 
-class RecentFiresRequest(Request):
+class RecentFiresRequest(OptionalStreamRequest):
     """A request for the last fires, newest first."""
 
-    stream: OptionalStream = None
     filter: SubjectFilter = None
     limit: Annotated[int, Field(ge=1, le=MAX_RECENT_FIRES_LISTED, description="The most fires.")] = DEFAULT_RECENT_FIRES
 
 
-class TimelineRequest(Request):
+class TimelineRequest(OptionalStreamRequest):
     """A request for the fires that come due in the next minutes."""
 
-    stream: OptionalStream = None
     minutes: Annotated[
         int,
         Field(ge=1, le=MAX_MINUTES_AHEAD, description="How many minutes; the first is the rest of the present one."),
     ] = DEFAULT_MINUTES_AHEAD
 
 
+_BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
+
+
+def _check_bounds(bounds: list[float]) -> list[float]:
+    """Refuse the bounds of a version that counts otherwise: what it counted cannot be added up or shown."""
+    if bounds != list(LATENESS_BUCKETS_SECONDS):
+        raise ValueError("other bounds are expected")
+    return bounds
+
+
 MinuteDocument = TypedDict(
     "MinuteDocument",
     {
-        "from": str,
+        "from": Time,
         "fires": Count,
         "duplicates": Count,
         "overdue": Count,
         "refused": Count,
-        "lateness": Rows[Count],
+        "lateness": Annotated[Rows[Count], Within(min_length=_BUCKETS, max_length=_BUCKETS)],
         "lateness_max_nanoseconds": Count,
     },
 )
@@ -109,7 +116,7 @@ class ActivityAnswer(Answer):
 
     unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
-    bounds_seconds: Rows[float]
+    bounds_seconds: Annotated[Rows[float], AfterValidator(_check_bounds)]
     """The upper bounds of the lateness that is counted together."""
     minutes: Rows[MinuteDocument]
 
@@ -122,7 +129,7 @@ class RecentFiresAnswer(Answer):
     fires: Rows[RecentFireDocument]
 
 
-MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": str, "fires": Count})
+MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": Time, "fires": Count})
 """How many fires come due in one minute."""
 
 
@@ -136,23 +143,16 @@ class TimelineAnswer(Answer):
     """The schedules that fire next."""
 
 
-_BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
-
-
 async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
     others = asked.deployment.other_instances()
     answers = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
-    unanswered = answers.unanswered
-    for instance, answer in answers.by_instance.items():
-        theirs = read_minutes(answer)
-        if theirs is None:
-            unanswered.append(instance)
-        else:
-            minutes = [added(one, theirs.get(one.start, nothing_in(one.start))) for one in minutes]
-    return await _activity_answer(asked, minutes, sorted(unanswered))
+    for answer in answers.by_instance.values():
+        theirs = {one.start: one for one in read_activity(answer).minutes}
+        minutes = [total_of([theirs[one.start], one]) if one.start in theirs else one for one in minutes]
+    return await _activity_answer(asked, minutes, answers.unanswered)
 
 
 async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Document:
@@ -196,17 +196,21 @@ def minute_document(minute: Minute) -> MinuteDocument:
     }
 
 
-def read_minutes(answer: ActivityAnswer) -> dict[int, Minute] | None:
-    """Return the minutes of another instance by their start (ns); None if its counts cannot be added to ours."""
-    if answer["bounds_seconds"] != list(LATENESS_BUCKETS_SECONDS):
-        return None
-    found: dict[int, Minute] = {}
-    for one in answer["minutes"]:
-        start = time_of(one["from"])
-        if start is not None and len(one["lateness"]) == _BUCKETS:
-            counts = one["fires"], one["duplicates"], one["overdue"], one["refused"]
-            found[start] = Minute(start, *counts, tuple(one["lateness"]), one["lateness_max_nanoseconds"])
-    return found
+def read_activity(answer: ActivityAnswer) -> LastMinutes:
+    """Return what an instance, or all of them, fired in the last minutes."""
+    minutes = [
+        Minute(
+            instant_of(one["from"]),
+            one["fires"],
+            one["duplicates"],
+            one["overdue"],
+            one["refused"],
+            tuple(one["lateness"]),
+            one["lateness_max_nanoseconds"],
+        )
+        for one in answer["minutes"]
+    ]
+    return LastMinutes(instant_of(answer["at"]), sorted(minutes, key=lambda one: one.start))
 
 
 # -- the last fires -------------------------------------------------------------------------------------------------
@@ -217,7 +221,7 @@ async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     others = asked.deployment.other_instances()
     answers = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.deployment.activity.recent, request)
-    of_all = merged([own, *map(read_fires, answers.by_instance.values())])
+    of_all = merged([own, *(answer["fires"] for answer in answers.by_instance.values())])
     return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
 
 
@@ -265,14 +269,7 @@ def _identity(fire: RecentFireDocument) -> tuple[str, int]:
 
 
 def _age(fire: RecentFireDocument) -> tuple[int, int]:
-    stored = parse_rfc3339(fire["stored"])
-    assert isinstance(stored, int), "it was written or read as a time"
-    return -stored, -fire["sequence"]
-
-
-def read_fires(answer: RecentFiresAnswer) -> list[RecentFireDocument]:
-    """Return the fires of another instance that have times."""
-    return [one for one in answer["fires"] if None not in (time_of(one["stored"]), time_of(one["fire_time"]))]
+    return -instant_of(fire["stored"]), -fire["sequence"]
 
 
 # -- the next minutes -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pydantic import Field
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.stream_rules import UNRESTRICTED
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, past_fire_document
+from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, Time, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
 from nats_scheduler.service.history import (
@@ -70,7 +70,7 @@ class FiresAnswer(Answer):
     """The subject that was searched."""
     complete: bool
     """Whether all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
-    oldest_read: str | None
+    oldest_read: Time | None
     """When the oldest message that was read was stored; null if none was."""
     fires: Rows[PastFireDocument]
 

@@ -23,6 +23,7 @@ from nats_scheduler.observe.documents import (
     ErrorDocument,
     FireDocument,
     Rows,
+    Time,
     error_document,
     fire_document,
 )
@@ -114,7 +115,7 @@ class NextAnswer(Answer):
 
     pattern: str
     time_zone: str | None
-    after: str
+    after: Time
     """The instant after which the fires lie; for a pattern, when it is stored."""
     ends: bool
     """Whether nothing fires after those."""

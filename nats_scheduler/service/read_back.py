@@ -19,9 +19,8 @@ from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
 from nats_scheduler.message.reading import Misnamed
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument
+from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, instant_of
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.service.history import KeptFailure
 
 
@@ -34,17 +33,15 @@ def read_schedule(document: Any) -> ListedSchedule:
     return ListedSchedule(
         document["subject"],
         document["sequence"],
-        read_instant(document["stored"]),
+        instant_of(document["stored"]),
         pattern,
         terms,
         None if fire is None else int(fire["nanoseconds"]),
         State(document["state"]),
         FiredBy(document["fired_by"]),
-        None if ends is None else read_instant(ends["utc"]),
+        None if ends is None else instant_of(ends["utc"]),
         None if ends is None else Ending[str(ends["reason"]).upper()],
-        None
-        if failing is None
-        else Failing(failing["err_code"], failing["description"], read_instant(failing["since"])),
+        None if failing is None else Failing(failing["err_code"], failing["description"], instant_of(failing["since"])),
     )
 
 
@@ -56,7 +53,7 @@ def read_rejected(document: Any) -> Rejected:
         document["subject"],
         document["sequence"],
         Rejection(*codes),
-        read_instant(document["stored"]),
+        instant_of(document["stored"]),
         _dialect(document),
         document["pattern"] or "",
         document["target"] or "",
@@ -66,7 +63,7 @@ def read_rejected(document: Any) -> Rejected:
 def read_misnamed(document: Any) -> HeadersMisnamed:
     """Read a document of a message with misnamed headers."""
     headers = tuple(Misnamed(one["header"], one["reason"]) for one in document["headers"])
-    return HeadersMisnamed(document["subject"], document["sequence"], read_instant(document["stored"]), headers)
+    return HeadersMisnamed(document["subject"], document["sequence"], instant_of(document["stored"]), headers)
 
 
 def read_past_fire(document: PastFireDocument) -> PastFire:
@@ -77,9 +74,9 @@ def read_past_fire(document: PastFireDocument) -> PastFire:
         document["schedule_sequence"],
         document["target"],
         document["sequence"],
-        None if fire_time is None else read_instant(fire_time),
-        read_instant(document["stored"]),
-        None if next_fire is None else read_instant(next_fire),
+        None if fire_time is None else instant_of(fire_time),
+        instant_of(document["stored"]),
+        None if next_fire is None else instant_of(next_fire),
         document["fired_by"] == "server",
         was_requested=document["fired_by"] == "request",
     )
@@ -90,7 +87,7 @@ def read_kept_failure(document: FailureDocument) -> KeptFailure:
     return KeptFailure(
         document["kind"],
         document["sequence"],
-        read_instant(document["stored"]),
+        instant_of(document["stored"]),
         document["stream"],
         document["schedule"],
         document["advisory"],
@@ -124,11 +121,3 @@ def _terms(document: Any, policies: Policies) -> Terms:
 
 def _dialect(document: Any) -> Dialect:
     return {one.name: one for one in DIALECTS}[document["dialect"]]
-
-
-def read_instant(text: str) -> int:
-    """Read a time, in nanoseconds since the Unix epoch."""
-    instant = parse_rfc3339(text)
-    if not isinstance(instant, int):
-        raise ValueError(f"time of {text!r}")
-    return instant

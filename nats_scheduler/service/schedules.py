@@ -32,8 +32,8 @@ from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
 from nats_scheduler.service.port import Known
 from nats_scheduler.service.schemas import (
     FailingAnswer,
-    FailingRequest,
     MessagesRequest,
+    OptionalStreamRequest,
     ScheduleAnswer,
     ScheduleRequest,
     SchedulesRequest,
@@ -56,7 +56,7 @@ class Failures:
     """The holders that did not answer."""
 
 
-async def list_alone(asked: Asked, request: FailingRequest) -> Document:
+async def list_alone(asked: Asked, request: OptionalStreamRequest) -> Document:
     """Return the failing schedules that this instance fires, of one stream or of all."""
     deployment = asked.deployment
     streams, left, room = deployment.streams(), MAX_NAMED, asked.room

@@ -8,7 +8,6 @@ by its model: any client may answer in place of a sidecar.
 Cost: some microseconds for each item that is read.
 """
 
-from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, NotRequired, TypeVar
 
@@ -37,6 +36,7 @@ from nats_scheduler.observe.documents import (
     Rows,
     ScheduleDocument,
     StreamModeDocument,
+    Time,
     UnexaminedDocument,
 )
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -98,56 +98,6 @@ def _adapter(form: Any) -> TypeAdapter[Any]:
     return TypeAdapter(form)
 
 
-LATER_KEYS: Mapping[str, Callable[[], object]] = {
-    "complete": bool,
-    "policies": dict,
-    "sent": lambda: None,
-    "unread": lambda: None,
-}
-"""Keys of documents that older sidecars do not have, and what makes what stands for them."""
-
-MAX_FAULTS = 64
-"""An answer of an older sidecar has fewer, since a list is read up to its first fault only."""
-
-
-def read_older_answer(form: type[T], answer: object) -> T | None:
-    """Return an answer as `read_answer` does, also one without `LATER_KEYS`: they are added to it."""
-    found = read_answer(form, answer)
-    for _ in LATER_KEYS:
-        if found is not None or not _completed(form, answer):
-            break
-        found = read_answer(form, answer)
-    return found
-
-
-def _completed(form: Any, answer: object) -> bool:
-    """Add the later keys that the first rows of an answer lack; return False if anything else is wrong with it."""
-    try:
-        _adapter(form).validate_python(answer, strict=True)
-    except ValidationError as error:
-        if error.error_count() > MAX_FAULTS:
-            return False
-        places = [one["loc"] for one in error.errors(include_url=False, include_input=False)]
-        if not all(place and place[-1] in LATER_KEYS for place in places):
-            return False
-        for place in places:
-            _add_later_key(answer, place)
-    return True
-
-
-def _add_later_key(value: Any, place: Sequence[int | str]) -> None:
-    """Add the later key at a place, there and in all other rows of the lists on the way."""
-    key, *further = place
-    if isinstance(key, int):
-        for row in value:
-            _add_later_key(row, further)
-    elif isinstance(value, dict):
-        if further:
-            _add_later_key(value.get(key), further)
-        else:
-            value.setdefault(key, LATER_KEYS[key]())
-
-
 class Request(BaseModel):
     """A request: unknown keys and values of another type are refused."""
 
@@ -172,26 +122,24 @@ class ScheduleRequest(Request):
         return subject
 
 
-class StreamsRequest(Request):
-    """A request for the streams that are served, by name."""
+class ListRequest(Request):
+    """A request for streams or instances, by name."""
 
     limit: Limit = DEFAULT_PAGE_LENGTH
     cursor: CursorText = None
 
 
-class InstancesRequest(Request):
-    """A request for the sidecars of the account, by id."""
-
-    limit: Limit = DEFAULT_PAGE_LENGTH
-    cursor: CursorText = None
-
-
-class SchedulesRequest(Request):
-    """A request for schedules, soonest first."""
+class MessagesRequest(ListRequest):
+    """A request for messages that are no valid schedules, by subject."""
 
     stream: StreamName
     filter: SubjectFilter = None
     target: TargetFilter = None
+
+
+class SchedulesRequest(MessagesRequest):
+    """A request for schedules, soonest first."""
+
     state: Annotated[
         list[Annotated[State, Field(strict=False)]] | None,
         BeforeValidator(_as_list, json_schema_input_type=State | list[State] | None),
@@ -202,31 +150,26 @@ class SchedulesRequest(Request):
         BeforeValidator(_as_list, json_schema_input_type=Kind | list[Kind] | None),
         Field(description="Only these kinds of patterns: one, or a list."),
     ] = None
-    limit: Limit = DEFAULT_PAGE_LENGTH
-    cursor: CursorText = None
 
 
-class MessagesRequest(Request):
-    """A request for messages that are no valid schedules, by subject."""
-
-    stream: StreamName
-    filter: SubjectFilter = None
-    target: TargetFilter = None
-    limit: Limit = DEFAULT_PAGE_LENGTH
-    cursor: CursorText = None
-
-
-class FailingRequest(Request):
-    """A request for schedules whose fires the server refuses."""
+class OptionalStreamRequest(Request):
+    """A request about one stream, or about all."""
 
     stream: Annotated[str | None, Field(max_length=255, description="Name of the stream; null for all.")] = None
 
 
-class HealthAnswer(TypedDict):
+class Answer(TypedDict):
+    """What begins every answer."""
+
+    at: Time
+    """The time of the answer, by the server's clock."""
+    instance: str
+    """The instance that answers."""
+
+
+class HealthAnswer(Answer):
     """Whether the sidecar that answers is ready, and why not."""
 
-    at: str
-    instance: str
     ready: bool
     reasons: Rows[str]
     notes: NotRequired[list[str]]
@@ -244,12 +187,9 @@ class FlightDocument(TypedDict):
     """Whether the fire was sent, and its outcome is not known."""
 
 
-class ScheduleAnswer(TypedDict):
-    """All that is known of one schedule."""
+class ScheduleAnswer(Answer):
+    """All that is known of one schedule, by its holder, if that answered."""
 
-    at: str
-    instance: str
-    """The instance whose knowledge this is: the holder, if it answered."""
     holder: str | None
     """The instance that fires the schedule; null if none does, or if the server itself does."""
     holder_answered: bool
@@ -263,15 +203,6 @@ class ScheduleAnswer(TypedDict):
     """Set instead of `schedule` if the message on the subject is rejected as a schedule."""
     misnamed: MisnamedDocument | None
     """Set if the message on the subject has headers that look like those of a schedule and are none."""
-
-
-class Answer(TypedDict):
-    """What begins every answer."""
-
-    at: str
-    """The time of the answer, by the server's clock."""
-    instance: str
-    """The instance that answers."""
 
 
 class StreamDocument(TypedDict):
@@ -311,37 +242,32 @@ class StreamModesAnswer(Answer):
     streams: Rows[StreamModeDocument]
 
 
-class SchedulesAnswer(Answer):
-    """A page of schedules, soonest first, then by subject."""
+class OfStreamAnswer(Answer):
+    """A page of what is stored in one stream."""
 
     stream: str
     mode: str
     read_through: Number
     """The sequence up to which the stream was read for the answer."""
-    unanswered: Rows[str]
     cursor: str | None
+
+
+class SchedulesAnswer(OfStreamAnswer):
+    """A page of schedules, soonest first, then by subject."""
+
+    unanswered: Rows[str]
     schedules: Rows[ScheduleDocument]
 
 
-class RejectedAnswer(Answer):
+class RejectedAnswer(OfStreamAnswer):
     """A page of rejected schedules, by subject."""
 
-    stream: str
-    mode: str
-    read_through: Number
-    """The sequence up to which the stream was read for the answer."""
-    cursor: str | None
     rejected: Rows[RejectedDocument]
 
 
-class MisnamedAnswer(Answer):
+class MisnamedAnswer(OfStreamAnswer):
     """A page of messages with misnamed headers, by subject."""
 
-    stream: str
-    mode: str
-    read_through: Number
-    """The sequence up to which the stream was read for the answer."""
-    cursor: str | None
     misnamed: Rows[MisnamedDocument]
 
 
@@ -389,8 +315,8 @@ class InstanceDocument(TypedDict):
 
     id: str
     state: Literal["alive", "silent", "gone"]
-    since: str | None
-    last_heartbeat: str | None
+    since: Time | None
+    last_heartbeat: Time | None
     age_nanoseconds: Number | None
     serves: list[str] | None
     unable: Rows[UnableDocument]

@@ -23,11 +23,11 @@ from nats_scheduler.service.endpoint import (
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.port import View
 from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
-from nats_scheduler.service.schemas import StreamDocument, StreamsRequest
+from nats_scheduler.service.schemas import ListRequest, StreamDocument
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
 
-async def list_streams(asked: Asked, request: StreamsRequest) -> Document:
+async def list_streams(asked: Asked, request: ListRequest) -> Document:
     """Return a page of streams, by name."""
     deployment = asked.deployment
     after = read_name_cursor(request.cursor)
@@ -86,7 +86,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
     }
 
 
-async def list_modes(asked: Asked, request: StreamsRequest) -> Document:
+async def list_modes(asked: Asked, request: ListRequest) -> Document:
     """Return a page of the streams that carry schedules, by name."""
     after = read_name_cursor(request.cursor)
     await asked.turns.moment_without_fires()

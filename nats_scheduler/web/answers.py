@@ -19,18 +19,19 @@ from typing import Any, Generic, TypeVar
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.jetstream.foreign_json import Object, time_of
+from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.client import (
+    PAUSE_FACTOR,
     NotConnectedError,
     NothingSubscribesError,
     QuestionError,
     RefusedError,
-    UnreadableError,
     ask,
+    read,
 )
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
-from nats_scheduler.service.overview import PAUSE_FACTOR
 from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
@@ -42,7 +43,6 @@ from nats_scheduler.service.schemas import (
     ScheduleAnswer,
     SchedulesAnswer,
     StreamsAnswer,
-    read_older_answer,
 )
 from nats_scheduler.settings.connection import ConnectionSettings
 
@@ -248,12 +248,10 @@ class Answers:
             async with self._places:
                 began = asyncio.get_running_loop().time()
                 answer = await self._link.ask(question.endpoint, request)
-            read = read_older_answer(question.form, answer)
-            if read is None:
-                raise UnreadableError
+            found = read(question.form, answer)
             if question.form is HealthAnswer:
-                self._offset = (time_of(answer.get("at")) or self._now()) - self._now()
-            entry.part = Part(read, self.now(), "")
+                self._offset = instant_of(found["at"]) - self._now()
+            entry.part = Part(found, self.now(), "")
             self.last_good_at = entry.part.at
         except RefusedError as error:
             kept = before if error.code in PASSING_CODES else Part(None, None, "")

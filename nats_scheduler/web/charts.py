@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil, floor, log10
 
+from nats_scheduler.observe.activity import Minute
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
-from nats_scheduler.service.now import ActivityAnswer
-from nats_scheduler.service.overview import Histogram, read_activity
+from nats_scheduler.service.now import ActivityAnswer, read_activity
 from nats_scheduler.web.shown import count_text, lateness_text, minute_text
 
 WIDTH, HEIGHT = 720, 220
@@ -235,26 +235,23 @@ class Hour:
     lateness: Chart
 
 
-def hour_of(answer: ActivityAnswer) -> Hour | None:
-    """Return the last hour; None if the answer does not say when it was written."""
-    activity = read_activity(dict(answer))
-    if activity is None:
-        return None
-    late = [_late(one.start, one.fires, one.lateness) for one in activity.minutes]
-    fires = sum(one.fires for one in activity.minutes)
+def hour_of(answer: ActivityAnswer) -> Hour:
+    """Return the last hour."""
+    activity = read_activity(answer)
+    whole, minutes = activity.last(MINUTES), [*map(_late, activity.minutes[-MINUTES:])]
     return Hour(
-        fires=fires,
+        fires=whole.fires,
         per_minute=round(activity.rate() * 60),
-        refused=activity.refused(MINUTES),
-        overdue=sum(one.overdue for one in activity.minutes),
-        whole=_late(0, fires, activity.lateness(MINUTES)),
-        is_steady=sum(one.fires > 0 for one in late) >= LEAST_MINUTES,
-        minutes=late,
-        rate=bar_chart([(one.start, one.fires) for one in late], "fires"),
-        lateness=lateness_chart(late),
+        refused=whole.refused,
+        overdue=whole.overdue,
+        whole=_late(whole),
+        is_steady=sum(one.fires > 0 for one in minutes) >= LEAST_MINUTES,
+        minutes=minutes,
+        rate=bar_chart([(one.start, one.fires) for one in minutes], "fires"),
+        lateness=lateness_chart(minutes),
     )
 
 
-def _late(start: int, fires: int, lateness: Histogram) -> Late:
-    p50, p99 = lateness.quantile(0.5), lateness.quantile(0.99)
-    return Late(start, fires, p50, p99, None if p50 is None else lateness.most)
+def _late(minute: Minute) -> Late:
+    p50, p99 = minute.quantile(0.5), minute.quantile(0.99)
+    return Late(minute.start, minute.fires, p50, p99, None if p50 is None else minute.lateness_max)

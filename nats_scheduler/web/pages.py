@@ -13,8 +13,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from nats_scheduler.jetstream.foreign_json import time_of
-from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.observe.documents import ScheduleDocument, due_of, instant_of
 from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocument
 from nats_scheduler.observe.texts import what_happened
 from nats_scheduler.schedule.explain import interval_words
@@ -443,17 +442,12 @@ def _query(request: Request) -> Mapping[str, str]:
 
 def _minutes(timeline: TimelineAnswer) -> list[tuple[int, int]]:
     """Return the start (ns) of each of the next minutes, and how many fires come due in it."""
-    found = ((time_of(one["from"]), one["fires"]) for one in timeline["minutes"][:MAX_MINUTES_AHEAD])
-    return [(start, fires) for start, fires in found if start is not None]
+    return [(instant_of(one["from"]), one["fires"]) for one in timeline["minutes"][:MAX_MINUTES_AHEAD]]
 
 
 def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
     """Return when each of the next schedules fires (ns), soonest first: some have fired since they were found."""
-    found = [
-        (instant, one)
-        for one in timeline["soonest"]
-        if (fire := one["next_fire"]) is not None and (instant := time_of(fire["sent"] or fire["utc"])) is not None
-    ]
+    found = [(due, one) for one in timeline["soonest"] if (due := due_of(one)) is not None]
     return sorted(found, key=lambda row: row[0])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
 from nats_scheduler.web.answers import Part
@@ -139,7 +139,7 @@ def _of_health(known: Known) -> list[Reason]:
 
 
 def _of_streams(answer: StreamsAnswer) -> list[Reason]:
-    now = time_of(answer["at"]) or 0
+    now = instant_of(answer["at"])
     reasons = [reason for one in answer["streams"] for reason in _of_stream(one, now)]
     if answer["cursor"] is not None:
         reasons.append(Reason("note", f"Only the first {len(answer['streams']):,} streams are judged.", "/streams"))

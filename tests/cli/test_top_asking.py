@@ -6,20 +6,23 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-import pytest
-
-from nats_scheduler.cli.top_asking import MAX_OPEN, Questions, RefusedError, ask
+from nats_scheduler.cli.top_asking import MAX_OPEN, Questions
 from nats_scheduler.cli.top_knowledge import ANSWER_KEPT_SECONDS, Question
-from nats_scheduler.jetstream.errors import NoJetStreamError
-from nats_scheduler.message.headers import with_headers
-from nats_scheduler.service.overview import PAUSE_FACTOR
+from nats_scheduler.service.client import PAUSE_FACTOR
+from nats_scheduler.service.schemas import HealthAnswer
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 WAIT_SECONDS = 45.0
+ANSWER = {"at": "2026-01-31T09:00:00Z", "instance": "a", "ready": True, "reasons": []}
+
+
+def asked_of(endpoint: str, **fields: Any) -> Question:
+    return Question(endpoint, HealthAnswer, **fields)
 
 
 class Sidecar:
@@ -36,9 +39,9 @@ class Sidecar:
         """Wait until so many requests wait for an answer."""
         await eventually(lambda: len(self.waiting) >= number, within_seconds=WAIT_SECONDS)
 
-    def answer(self, body: bytes = b"{}", block: bytes = b"") -> None:
+    def answer(self) -> None:
         """Answer the oldest request."""
-        assert self.connection.publish(self.waiting.pop(0), body, block)
+        assert self.connection.publish(self.waiting.pop(0), json.dumps(ANSWER).encode())
 
 
 @asynccontextmanager
@@ -50,73 +53,31 @@ async def sidecar_and_user(shared_server: SharedServer, endpoint: str) -> AsyncI
         yield sidecar, ours
 
 
-async def test_an_answer_is_an_object(shared_server: SharedServer) -> None:
-    async with sidecar_and_user(shared_server, "a.object") as (sidecar, ours):
-        asking = asyncio.create_task(ask(ours.connection, Question("a.object", {"limit": 7})))
-        await sidecar.has(1)
-        sidecar.answer(b'{"at": "now"}')
-        assert await asking == {"at": "now"}
-
-
-@pytest.mark.parametrize(
-    ("body", "block", "sentence"),
-    [
-        (b"[]", b"", "the answer is no JSON object"),
-        (b"", with_headers(None, [(b"Nats-Service-Error", b"busy"), (b"Nats-Service-Error-Code", b"429")]), "busy"),
-    ],
-)
-async def test_what_is_no_answer_is_refused(
-    shared_server: SharedServer, body: bytes, block: bytes, sentence: str
-) -> None:
-    async with sidecar_and_user(shared_server, "a.refusal") as (sidecar, ours):
-        asking = asyncio.create_task(ask(ours.connection, Question("a.refusal")))
-        await sidecar.has(1)
-        sidecar.answer(body, block)
-        with pytest.raises(RefusedError, match=sentence):
-            await asking
-
-
-async def test_that_nothing_answers_is_known_at_once_and_silence_after_the_patience(
-    shared_server: SharedServer,
-) -> None:
-    async with sidecar_and_user(shared_server, "a.silence") as (_sidecar, ours):
-        with pytest.raises(NoJetStreamError):
-            await ask(ours.connection, Question("a.nobody"))
-        with pytest.raises(RefusedError, match="no answer within 1 s"):
-            await ask(ours.connection, Question("a.silence", patience=1.0))
-
-
-async def test_a_sidecar_that_stands_still_is_passed_over(shared_server: SharedServer) -> None:
-    """It gets the first request, and another sidecar the second."""
-    async with sidecar_and_user(shared_server, "a.still") as (sidecar, ours):
-        asking = asyncio.create_task(ask(ours.connection, Question("a.still", patience=WAIT_SECONDS)))
-        await sidecar.has(2)
-        sidecar.waiting.pop(0)
-        sidecar.answer(b'{"at": "later"}')
-        assert await asking == {"at": "later"}
-
-
 async def test_the_last_answer_is_kept_for_a_while(shared_server: SharedServer) -> None:
     async with sidecar_and_user(shared_server, "a.kept") as (sidecar, ours):
-        question = Question("a.kept", patience=1.0)
+        question = asked_of("a.kept", patience=1.0)
         questions = Questions(ours.connection, 0.0, lambda _question: None)
         questions.ask_due([question])
         await sidecar.has(1)
-        sidecar.answer(b'{"at": "now"}')
+        sidecar.answer()
         await questions.wait()
-        assert (question.is_answered, question.answer) == (True, {"at": "now"})
-        for answered_at, kept in ((question.answered_at, {"at": "now"}), (-ANSWER_KEPT_SECONDS, None)):
+        assert (question.is_answered, question.answer) == (True, ANSWER)
+        for answered_at, kept in ((question.answered_at, ANSWER), (-ANSWER_KEPT_SECONDS, None)):
             question.due, question.answered_at = 0.0, answered_at
             questions.ask_due([question])
             await questions.wait()
-            assert (question.is_answered, question.error, question.answer) == (False, "no answer within 1 s", kept)
+            assert (question.is_answered, question.error, question.answer) == (
+                False,
+                "no sidecar answered within 1 s",
+                kept,
+            )
 
 
 async def test_only_some_questions_are_open_at_once(shared_server: SharedServer) -> None:
     async with sidecar_and_user(shared_server, "a.crowd") as (sidecar, ours):
         answered: list[Question] = []
         questions = Questions(ours.connection, 1.0, answered.append)
-        asked = [Question("a.crowd") for _ in range(3 * MAX_OPEN)]
+        asked = [asked_of("a.crowd") for _ in range(3 * MAX_OPEN)]
         questions.ask_due(asked)
         for number in range(len(asked)):
             wanted = min(MAX_OPEN, len(asked) - number)
@@ -131,7 +92,7 @@ async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
     async with sidecar_and_user(shared_server, "a.pause") as (sidecar, ours):
         loop = asyncio.get_running_loop()
         questions = Questions(ours.connection, 0.001, lambda _question: None)
-        question = Question("a.pause")
+        question = asked_of("a.pause")
         began = loop.time()
         questions.ask_due([question])
         await sidecar.has(1)
@@ -147,7 +108,7 @@ async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
 
 async def test_questions_that_are_given_up_can_be_asked_again(shared_server: SharedServer) -> None:
     async with sidecar_and_user(shared_server, "a.again") as (sidecar, ours):
-        asked = [Question("a.again") for _ in range(MAX_OPEN + 1)]
+        asked = [asked_of("a.again") for _ in range(MAX_OPEN + 1)]
         questions = Questions(ours.connection, 1.0, lambda _question: None)
         questions.ask_due(asked)
         await questions.close()  # before any of them began
@@ -158,6 +119,6 @@ async def test_questions_that_are_given_up_can_be_asked_again(shared_server: Sha
         again.ask_due(asked)
         for _ in asked:
             await sidecar.has(1)
-            sidecar.answer(json.dumps({}).encode())
+            sidecar.answer()
         await again.wait()
         assert len(answered) == len(asked)

@@ -23,13 +23,14 @@ from nats_scheduler.cli.top_knowledge import (
     Question,
 )
 from nats_scheduler.cli.top_screen import screen, text_of
-from nats_scheduler.cli.top_view import view_document
+from nats_scheduler.cli.top_view import lateness_of, view_document
+from nats_scheduler.observe.documents import due_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.overview import Failure
+from nats_scheduler.service.schemas import read_answer
 from nats_scheduler.testing.clock import ManualClock
-from tests.cli.top_views import NOW
+from tests.cli.top_views import NOW, due, fire, instance, stream, text
 
 BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
 ADVISORY = {
@@ -41,76 +42,68 @@ ADVISORY = {
 }
 
 
-def text(seconds: float) -> str:
-    return format_rfc3339(NOW + int(seconds * SECOND))
-
-
-def schedule(stream: str, subject: str, seconds: float) -> dict[str, Any]:
-    fire = {"utc": text(seconds), "local": text(seconds), "nanoseconds": 1}
-    return {"stream": stream, "subject": subject, "pattern": "@every 5m", "next_fire": fire}
-
-
 def minute(ago: int, fires: int, bucket: int) -> dict[str, Any]:
     lateness = [0] * BUCKETS
     lateness[bucket] = fires
     most = int(LATENESS_BUCKETS_SECONDS[bucket] * SECOND) - 1
     since = format_rfc3339(NOW - NOW % MINUTE - ago * MINUTE)
-    return {"from": since, "fires": fires, "refused": 2, "lateness": lateness, "lateness_max_nanoseconds": most}
+    counts = {"fires": fires, "duplicates": 0, "overdue": 0, "refused": 2}
+    return {"from": since, **counts, "lateness": lateness, "lateness_max_nanoseconds": most}
 
 
 def stream_document(name: str, seconds: float, overdue: int = 0) -> dict[str, Any]:
-    states = {"waiting": 7 - overdue, "overdue": overdue} if overdue else {"waiting": 7}
-    return {
-        "stream": name,
-        "mode": "emulated",
-        "ready": True,
-        "schedules": {"total": 7, "states": states, "kinds": {"every": 7}},
-        "failing": 1,
-        "rejected": 2,
-        "misnamed": 0,
-        "next": schedule(name, f"{name}.next", seconds),
-        "holders": ["a"],
-    }
+    next_fire = due(seconds, name, f"{name}.next")
+    row = stream(name, total=7, overdue=overdue, failing=1, rejected=2, next=next_fire)
+    return dict(row.stream)
+
+
+def instance_document(name: str, **fields: Any) -> dict[str, Any]:
+    return dict(instance(name, **fields).instance)
 
 
 def answers() -> dict[str, dict[str, Any]]:
     """Return what sidecars answer to each question."""
-    unready: dict[str, Any] = {"id": "b", "state": "silent", "since": None, "holds": [], "unable": []}
-    alive: dict[str, Any] = {
-        "id": "a",
-        "state": "alive",
-        "since": text(-60),
-        "holds": [{"stream": "ORDERS", "mode": "emulated", "shards": [1, 2]}, {"stream": "JOBS", "shards": [3]}],
-        "unable": [{"stream": "JOBS", "reason": "may not publish"}],
-    }
-    fire = {
-        "stream": "ORDERS",
-        "schedule": "orders.f",
-        "stored": text(-1),
-        "lateness_nanoseconds": 900,
-        "overdue": False,
-    }
+    held = [("ORDERS", [1, 2]), ("JOBS", [3])]
+    alive = instance_document(
+        "a",
+        since=text(-60),
+        holds=[{"stream": name, "mode": "emulated", "shards": shards} for name, shards in held],
+        unable=[{"stream": "JOBS", "reason": "may not publish"}],
+    )
+    silent = instance_document("b", state="silent", since=None, holds=[])
+    late = {**fire(1), "lateness_nanoseconds": 900}
     given: dict[str, dict[str, Any]] = {
         HEALTH: {"ready": True, "reasons": []},
-        STREAMS: {"streams": [stream_document("ORDERS", 5), stream_document("JOBS", 3, overdue=2)], "unanswered": []},
+        STREAMS: {
+            "streams": [stream_document("ORDERS", 5), stream_document("JOBS", 3, overdue=2)],
+            "unanswered": [],
+            "cursor": None,
+        },
         ACTIVITY: {
             "bounds_seconds": list(LATENESS_BUCKETS_SECONDS),
             "minutes": [minute(2, 10, 4), minute(1, 60, 1), minute(0, 30, 0)],
             "unanswered": ["b"],
         },
-        FIRES: {"fires": [fire, {**fire, "overdue": True}], "unanswered": []},
-        TIMELINE: {"soonest": [schedule("ORDERS", "orders.t", 5), schedule("ORDERS", "orders.u", 1)]},
-        INSTANCES: {"instances": [alive, unready]},
+        FIRES: {"fires": [late, {**late, "overdue": True}], "unanswered": []},
+        TIMELINE: {
+            "minutes": [],
+            "complete": True,
+            "soonest": [due(5, "ORDERS", "orders.t"), due(1, "ORDERS", "orders.u")],
+        },
+        INSTANCES: {"cursor": None, "instances": [alive, silent]},
         FAILURES: {
+            "kept_in": "nats_scheduler_failures",
+            "complete": True,
             "failures": [
                 {
                     "kind": "fire_refused",
                     "stored": text(-90),
+                    "sequence": 1,
                     "stream": "ORDERS",
                     "schedule": "orders.s",
                     "advisory": ADVISORY,
                 }
-            ]
+            ],
         },
     }
     return {name: {"at": text(0), "instance": "a", **answer} for name, answer in given.items()}
@@ -127,7 +120,7 @@ def knowledge_of(given: dict[str, dict[str, Any]], stream: str | None = None) ->
 
 
 def answer_to(known: Knowledge, question: Question, given: dict[str, dict[str, Any]]) -> None:
-    question.answer = given.get(question.endpoint)
+    question.answer = read_answer(question.form, given.get(question.endpoint))
     question.has_responders = question.answer is not None
     known.answered(question)
 
@@ -137,19 +130,20 @@ def test_answers_are_what_is_shown() -> None:
     assert (view.at, view.answered, view.lost, view.advice, view.reasons) == (NOW, True, "", "", [])
     assert view.notices == ["no answer from b: what only they know is missing"]
     assert [
-        (row.stream.name, row.stream.schedules, row.overdue, row.stream.failing, row.trouble) for row in view.streams
+        (row.stream["stream"], row.schedules, row.in_state("overdue"), row.stream["failing"], row.trouble)
+        for row in view.streams
     ] == [
         ("JOBS", 7, 2, 1, 3),
         ("ORDERS", 7, 0, 1, 1),
     ]
     assert [row.next_fire for row in view.streams] == [NOW + 3 * SECOND, NOW + 5 * SECOND]
-    assert [(one.fire_time, one.subject) for one in view.due or ()] == [
+    assert [(due_of(one), one["subject"]) for one in view.due or ()] == [
         (NOW + SECOND, "orders.u"),
         (NOW + 5 * SECOND, "orders.t"),
     ]
-    assert [(one.stored_at, one.lateness) for one in view.fires or ()] == [(NOW - SECOND, 900), (NOW - SECOND, None)]
-    assert view.failures == [Failure("fire_refused", NOW - 90 * SECOND, "ORDERS", "orders.s", ADVISORY)]
-    assert [(row.instance.id, row.state, row.fault) for row in view.instances or ()] == [
+    assert [(one["stored"], lateness_of(one)) for one in view.fires or ()] == [(text(-1), 900), (text(-1), None)]
+    assert view.failures == answers()[FAILURES]["failures"]
+    assert [(row.instance["id"], row.state, row.fault) for row in view.instances or ()] == [
         ("a", "alive", "cannot serve JOBS: may not publish"),
         ("b", "silent", ""),
     ]
@@ -159,7 +153,7 @@ def test_time_goes_on_between_answers() -> None:
     clock = ManualClock(NOW - 3_600 * SECOND)  # that of this machine is wrong
     known = Knowledge(None, clock)
     question = known.questions()[0]
-    question.answer, question.has_responders = {"at": text(0), "ready": True}, True
+    question.answer, question.has_responders = answers()[HEALTH], True
     known.answered(question)
     clock.advance(7 * SECOND)
     assert (known.view().at, known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)
@@ -183,14 +177,12 @@ def test_if_no_question_is_permitted_it_says_that() -> None:
     assert known.view().advice == "this user may not publish to health.get"
 
 
-def test_an_older_sidecar_is_shown_as_far_as_it_answers() -> None:
+def test_what_is_not_answered_is_not_shown() -> None:
     given = {name: answer for name, answer in answers().items() if name not in (ACTIVITY, FIRES, TIMELINE)}
     view = knowledge_of(given).view()
     assert (view.answered, view.activity, view.fires) == (True, None, None)
     assert view.due is not None
-    assert [row.subject for row in view.due] == ["JOBS.next", "ORDERS.next"]
-    assert len(view.notices) == 1
-    assert view.notices[0].startswith("the sidecars are of an older version: rates and lateness, the last fires, ")
+    assert [row["subject"] for row in view.due] == ["JOBS.next", "ORDERS.next"]
 
 
 def test_single_streams_are_asked_for_if_there_are_several() -> None:
@@ -209,11 +201,11 @@ def test_one_stream_is_shown_alone() -> None:
     known = knowledge_of(answers(), "ORDERS")
     about = [question.request.get("stream") for question in known.questions()]
     assert about == [None, None, "ORDERS", "ORDERS", "ORDERS", None, "ORDERS"]
-    assert [row.stream.name for row in known.view().streams] == ["ORDERS"]
+    assert [row.stream["stream"] for row in known.view().streams] == ["ORDERS"]
     known.advised(json.dumps(ADVISORY | {"stream": "JOBS"}).encode())
     failures = known.view().failures
     assert failures is not None
-    assert [row.stream for row in failures] == ["ORDERS"]
+    assert [row["stream"] for row in failures] == ["ORDERS"]
 
 
 def test_a_stream_that_is_not_served_is_not_ready() -> None:
@@ -229,7 +221,7 @@ def test_it_is_not_ready_before_a_sidecar_has_said_so() -> None:
 
 
 def test_each_instance_says_why_it_is_not_ready() -> None:
-    given = answers() | {HEALTH: {"at": text(0), "ready": False, "reasons": ["ORDERS: no contact"]}}
+    given = answers() | {HEALTH: {**answers()[HEALTH], "ready": False, "reasons": ["ORDERS: no contact"]}}
     view = knowledge_of(given).view()
     assert view.reasons == ["ORDERS: no contact"]
     assert view.instances is not None
@@ -248,7 +240,7 @@ def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
         everyone = {one["id"]: one for one in given[INSTANCES]["instances"]}
         listing.answer = {"at": text(seconds), "instances": [everyone[name] for name in listed]}
         known.answered(listing)
-        shown.append([(row.instance.id, row.state) for row in known.view().instances or ()])
+        shown.append([(row.instance["id"], row.state) for row in known.view().instances or ()])
     alive, silent, gone = ("a", "alive"), ("b", "silent"), ("a", "gone")
     assert shown == [
         [silent, gone],
@@ -270,7 +262,10 @@ def test_failures_come_as_they_happen_and_each_one_once() -> None:
     known.advised(b"no object")
     failures = known.view().failures
     assert failures is not None
-    assert sorted((one.stored_at, one.schedule) for one in failures) == [(NOW, "orders.other"), (NOW, "orders.s")]
+    assert sorted((one["stored"], one["schedule"]) for one in failures) == [
+        (text(0), "orders.other"),
+        (text(0), "orders.s"),
+    ]
 
 
 def test_an_advisory_that_no_sidecar_publishes_is_passed_over() -> None:
@@ -278,7 +273,7 @@ def test_an_advisory_that_no_sidecar_publishes_is_passed_over() -> None:
     known.advised(json.dumps(ADVISORY | {"reason": "x" * 20_000}).encode())
     for depth in range(100, 2_000, 20):
         known.advised(b'{"a": ' + b"[" * depth + b"]" * depth + b"}")
-    assert all(one.kind == "" for one in known.view().failures or ())
+    assert all(one["kind"] == "" for one in known.view().failures or ())
 
 
 @pytest.mark.parametrize("name", ["a b", "a\r\nPUB x 0", "a.b", ">", "注文", ""])

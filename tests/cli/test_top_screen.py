@@ -165,7 +165,7 @@ def test_what_is_missing_is_said_in_one_line() -> None:
 
 
 def test_what_is_unknown_is_not_a_number() -> None:
-    unknown = stream("ORDERS", is_ready=False, schedules=None, next=None, activity=None)
+    unknown = stream("ORDERS", ready=False, schedules=None, next=None, activity=None)
     found = shown(view(streams=[unknown], activity=None), 80, 24)
     assert found[3].split() == ["ORDERS", "emulated", "-", "-", "0", "-", "-", "not", "ready"]
 
@@ -187,7 +187,13 @@ def test_without_a_fire_there_is_no_lateness() -> None:
 
 
 def test_a_sidecar_says_what_is_wrong_with_it() -> None:
-    found = shown(view(instances=[instance("a", reasons=("no contact",), unable={"JOBS": "may not publish"})]), 120, 24)
+    found = shown(
+        view(
+            instances=[instance("a", reasons=("no contact",), unable=[{"stream": "JOBS", "reason": "may not publish"}])]
+        ),
+        120,
+        24,
+    )
     assert any(line.endswith("cannot serve JOBS: may not publish; no contact") for line in found)
     assert any(line.split()[:3] == ["a", "not", "ready"] for line in found)
 
@@ -215,7 +221,7 @@ def test_a_pipe_gets_whole_texts() -> None:
 
 def test_a_style_says_nothing_that_the_text_does_not() -> None:
     """Without colours the words and numbers are there: `NOT READY` and not `READY`, `1` and not `0`."""
-    troubled = view(reasons=["x"], streams=[stream("ORDERS", overdue=1, failing=1, is_ready=False)])
+    troubled = view(reasons=["x"], streams=[stream("ORDERS", overdue=1, failing=1, ready=False)])
     assert marked(view()) == set()
     assert marked(troubled) == {"NOT READY", "1", "not ready"}
 
@@ -226,13 +232,13 @@ def test_a_style_says_nothing_that_the_text_does_not() -> None:
 )
 def test_streams_have_an_order(order: str, expected: str) -> None:
     rows = [
-        stream("a", activity=activity(5), schedules=1, next=due(2)),
-        stream("b", activity=activity(9), schedules=2, next=due(1)),
-        stream("c", activity=NO_ACTIVITY, schedules=3, next=None, overdue=3),
+        stream("a", activity=activity(5), total=1, next=due(2)),
+        stream("b", activity=activity(9), total=2, next=due(1)),
+        stream("c", activity=NO_ACTIVITY, total=3, next=None, overdue=3),
     ]
     if order == "trouble":
         rows[0] = stream("a", failing=1, activity=None)
-    assert "".join(row.stream.name for row in sorted_streams(rows, order)) == expected
+    assert "".join(row.stream["stream"] for row in sorted_streams(rows, order)) == expected
     assert order in SORTS
 
 

@@ -6,19 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from nats_scheduler.cli.top_view import InstanceRow, StreamRow, View
+from nats_scheduler.observe.activity import LastMinutes, Minute
+from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.service.overview import (
-    Activity,
-    Due,
-    Failure,
-    Health,
-    Histogram,
-    Instance,
-    MinuteActivity,
-    RecentFire,
-    Stream,
-)
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 AT = parse_rfc3339("2026-11-22T12:36:05Z")
 assert isinstance(AT, int)
@@ -28,48 +20,115 @@ HOSTILE = "\x1b]0;title\x07\x1b[2J\n\u202e" + "注文" * 100 + "e\u0301\U0001f46
 SERVER = "nats://127.0.0.1:4222 (n1, 2.11.11)"
 
 
-def activity(fires: int, refused: int = 0) -> Activity:
+def activity(fires: int, refused: int = 0) -> LastMinutes:
     """Return an hour in which so many fires were stored in each minute, the half of them within a millisecond."""
-    bounds = (1 * MILLISECOND, 10 * MILLISECOND)
-    late = Histogram(bounds, (fires - fires // 2, fires // 2, 0), 5 * MILLISECOND)
-    minutes = [MinuteActivity(PRESENT - ago * MINUTE, fires, 0, 0, refused, late) for ago in range(59, -1, -1)]
-    return Activity(NOW, minutes, ())
+    counts = [0] * (len(LATENESS_BUCKETS_SECONDS) + 1)
+    counts[LATENESS_BUCKETS_SECONDS.index(0.001)] = fires - fires // 2
+    counts[LATENESS_BUCKETS_SECONDS.index(0.005)] = fires // 2
+    minutes = [
+        Minute(PRESENT - ago * MINUTE, fires, 0, 0, refused, tuple(counts), 5 * MILLISECOND)
+        for ago in range(59, -1, -1)
+    ]
+    return LastMinutes(NOW, minutes)
 
 
-NO_ACTIVITY = Activity(NOW, (), ())
+NO_ACTIVITY = LastMinutes(NOW, ())
 BUSY = activity(385)
 """738 fires in the last minute: 385 since it began, and 55 of 60 parts of those in the minute before."""
 
 
-def due(number: int, stream: str = "ORDERS", subject: str = "orders.due", pattern: str = "@every 5m") -> Due:
+def text(seconds: float) -> str:
+    """Return the time so many seconds from now."""
+    return format_rfc3339(NOW + int(seconds * SECOND))
+
+
+def due(
+    seconds: float, stream: str = "ORDERS", subject: str | None = None, pattern: str = "@every 5m"
+) -> ScheduleDocument:
     """Return a schedule that fires in so many seconds."""
-    return Due(stream, f"{subject}.{number}", pattern, "orders.out", NOW + number * SECOND, "waiting")
+    instant = text(seconds)
+    return {
+        "stream": stream,
+        "subject": subject or f"orders.due.{seconds}",
+        "sequence": 1,
+        "stored": text(-60),
+        "pattern": pattern,
+        "kind": "every",
+        "time_zone": None,
+        "target": "orders.out",
+        "source": None,
+        "ttl": None,
+        "rollup": None,
+        "dialect": "adr51",
+        "policies": {},
+        "mode": "emulated",
+        "state": "waiting",
+        "next_fire": {"utc": instant, "local": instant, "nanoseconds": NOW + int(seconds * SECOND), "sent": None},
+        "fired_by": "sidecar",
+        "failing": None,
+        "ends": None,
+    }
 
 
 def stream(name: str, **fields: Any) -> StreamRow:
     """Return a stream in which all is well, but for some fields."""
-    shown = {"activity": fields.pop("activity", BUSY)}
+    activity = fields.pop("activity", BUSY)
     states = {"waiting": 1, "overdue": fields.pop("overdue", 0), "paused": fields.pop("paused", 0)}
-    well = Stream(name, "emulated", True, 100_000, states, {}, 0, 0, 0, due(3), ("a",))
-    return StreamRow(replace(well, **fields), **shown)
+    well: Any = {
+        "stream": name,
+        "mode": "emulated",
+        "ready": True,
+        "unread": None,
+        "schedules": {"total": fields.pop("total", 100_000), "states": states, "kinds": {}},
+        "failing": 0,
+        "rejected": 0,
+        "misnamed": 0,
+        "next": due(3),
+        "holders": ["a"],
+    }
+    return StreamRow(well | fields, activity)
 
 
 def instance(name: str, state: str = "alive", reasons: tuple[str, ...] = (), **fields: Any) -> InstanceRow:
     """Return a sidecar that holds all shards of one stream."""
-    well = Instance(name, state, NOW - HOUR, NOW, {"ORDERS": range(64)}, {})
-    return InstanceRow(replace(well, **fields), Health(name, not reasons, reasons))
+    well: Any = {
+        "id": name,
+        "state": state,
+        "since": format_rfc3339(NOW - HOUR),
+        "last_heartbeat": text(0),
+        "age_nanoseconds": 0,
+        "serves": None,
+        "unable": [],
+        "holds": [{"stream": "ORDERS", "mode": "emulated", "shards": list(range(64))}],
+    }
+    health: Any = {"at": text(0), "instance": name, "ready": not reasons, "reasons": list(reasons)}
+    return InstanceRow(well | fields, health)
 
 
-def fire(number: int, stream: str = "ORDERS", subject: str = "orders.fired") -> RecentFire:
+def fire(number: int, stream: str = "ORDERS", subject: str = "orders.fired") -> RecentFireDocument:
     """Return a fire of so many seconds ago."""
-    stored = NOW - number * SECOND
-    return RecentFire(stream, f"{subject}.{number}", "orders.out", 1, stored, stored, MILLISECOND)
+    return {
+        "stream": stream,
+        "schedule": f"{subject}.{number}",
+        "target": "orders.out",
+        "sequence": 1,
+        "fire_time": text(-number),
+        "stored": text(-number),
+        "lateness_nanoseconds": MILLISECOND,
+        "overdue": False,
+    }
 
 
-def failure(number: int, reason: str = "insufficient resources") -> Failure:
+def failure(number: int, reason: str = "insufficient resources") -> FailureDocument:
     """Return a failure of so many minutes ago."""
-    advisory = {"code": 503, "reason": reason}
-    return Failure("fire_refused", NOW - number * MINUTE, "ORDERS", f"orders.refused.{number}", advisory)
+    return {
+        "kind": "fire_refused",
+        "stored": text(-60 * number),
+        "sequence": number,
+        "stream": "ORDERS",
+        "schedule": f"orders.refused.{number}",
+        "advisory": {"code": 503, "reason": reason},
+    }
 
 
 def view(**fields: Any) -> View:

@@ -1,6 +1,5 @@
 """The last hour by minute: each fire is in exactly one minute, whatever the clock does, and processes add up."""
 
-from functools import reduce
 from random import Random
 
 import pytest
@@ -13,9 +12,9 @@ from nats_scheduler.observe.activity import (
     STREAMS_PER_UNIT,
     Activity,
     Minute,
-    added,
     minute_of,
     nothing_in,
+    total_of,
 )
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireMetrics
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
@@ -219,7 +218,7 @@ def test_the_minutes_of_several_processes_add_up_to_those_of_one(seed: int) -> N
         process.sample(now)
     expected = one.activity.minutes(now, MINUTES_KEPT)
     parts = [process.activity.minutes(now, MINUTES_KEPT) for process in several]
-    assert [reduce(added, same) for same in zip(*parts, strict=True)] == expected
+    assert [total_of(same) for same in zip(*parts, strict=True)] == expected
     assert sum(sum(minute.lateness) for minute in expected) == sum(minute.fires for minute in expected) > 100
 
 

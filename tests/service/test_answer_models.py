@@ -8,14 +8,16 @@ import pytest
 
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.now import ActivityAnswer
-from nats_scheduler.service.schemas import SchedulesAnswer, StreamsAnswer, read_answer, read_older_answer
+from nats_scheduler.service.schemas import HealthAnswer, SchedulesAnswer, StreamsAnswer, read_answer
 
-FIRE = {"utc": "", "local": "", "nanoseconds": 1, "sent": None}
-TEXTS = ("stream", "subject", "stored", "pattern", "kind", "target", "dialect", "mode", "state", "fired_by")
+AT = "2026-03-01T12:00:00Z"
+FIRE = {"utc": AT, "local": "", "nanoseconds": 1, "sent": None}
+TEXTS = ("stream", "subject", "pattern", "kind", "target", "dialect", "mode", "state", "fired_by")
 SCHEDULE: dict[str, Any] = {
     **dict.fromkeys(TEXTS, "x"),
     **dict.fromkeys(("time_zone", "source", "ttl", "rollup", "failing", "ends")),
     "sequence": 1,
+    "stored": AT,
     "next_fire": FIRE,
     "policies": {"X-Start": "x"},
 }
@@ -29,7 +31,7 @@ STREAM: dict[str, Any] = {
     "next": SCHEDULE,
     "holders": ["one"],
 }
-HEAD: dict[str, Any] = {"at": "2026-03-01T12:00:00Z", "instance": "one", "unanswered": [], "cursor": None}
+HEAD: dict[str, Any] = {"at": AT, "instance": "one", "unanswered": [], "cursor": None}
 ANSWER: dict[str, Any] = {**HEAD, "streams": [STREAM]}
 
 
@@ -48,27 +50,24 @@ def test_what_is_read_is_what_was_written_without_keys_that_are_not_in_the_model
     assert read_answer(StreamsAnswer, {**ANSWER, "more": 1, "streams": [{**STREAM, "shortened": True}]}) == ANSWER
 
 
-def test_an_answer_of_an_older_sidecar_is_read_without_the_keys_that_came_later() -> None:
-    without_next, with_next = {**STREAM, "next": None}, {**STREAM, "next": {**SCHEDULE, "policies": {}}}
-    newer = {**HEAD, "streams": [without_next, with_next, without_next, with_next]}
-    older = newer
-    for number in range(4):
-        older = without(older, "streams", number, "unread")
-    for number in (1, 3):
-        older = without(older, "streams", number, "next", "policies")
-        older = without(older, "streams", number, "next", "next_fire", "sent")
-    assert read_answer(StreamsAnswer, older) is None, "it is not what this version writes"
-    assert read_older_answer(StreamsAnswer, older) == newer
+def test_a_sidecar_of_the_last_version_has_no_notes() -> None:
+    answer = {"at": HEAD["at"], "instance": "one", "ready": True, "reasons": []}
+    assert read_answer(HealthAnswer, answer) == answer
+
+
+@pytest.mark.parametrize("time", ["", "x", "2026-13-01T00:00:00Z", None, 1])
+def test_an_answer_with_a_time_that_is_none_is_no_answer(time: Any) -> None:
+    assert read_answer(StreamsAnswer, {**ANSWER, "streams": [{**STREAM, "next": {**SCHEDULE, "stored": time}}]}) is None
 
 
 @pytest.mark.parametrize("key", [("mode",), ("schedules", "total"), ("next", "subject"), ("next", "next_fire", "utc")])
 def test_an_answer_without_another_key_is_none(key: tuple[str, ...]) -> None:
-    assert read_older_answer(StreamsAnswer, without(ANSWER, "streams", 0, *key)) is None
+    assert read_answer(StreamsAnswer, without(ANSWER, "streams", 0, *key)) is None
 
 
 @pytest.mark.parametrize("value", [None, True, 1, "x", [], {}, [[]], {"streams": 7}])
 def test_another_object_is_no_answer(value: Any) -> None:
-    assert [one.name for one in ENDPOINTS if read_older_answer(one.answer, value) is not None] == []
+    assert [one.name for one in ENDPOINTS if read_answer(one.answer, value) is not None] == []
 
 
 @pytest.mark.parametrize("row", ["{}", "1", "[]", '{"schedules":{}}'])
@@ -79,5 +78,5 @@ def test_a_long_list_of_something_else_is_refused_soon(row: str) -> None:
     given |= {"streams": rows, "schedules": rows, "minutes": rows, "unanswered": rows}
     began = time.process_time()
     forms: tuple[Any, ...] = (StreamsAnswer, SchedulesAnswer, ActivityAnswer)
-    assert [read_older_answer(form, given) for form in forms] == [None] * 3
+    assert [read_answer(form, given) for form in forms] == [None] * 3
     assert time.process_time() - began < 1

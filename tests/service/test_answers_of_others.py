@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.observe.activity import Minute, added, nothing_in
+from nats_scheduler.observe.activity import Minute, nothing_in, total_of
 from nats_scheduler.observe.documents import RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MINUTE
@@ -15,8 +15,7 @@ from nats_scheduler.service.now import (
     RecentFiresAnswer,
     merged,
     minute_document,
-    read_fires,
-    read_minutes,
+    read_activity,
 )
 from nats_scheduler.service.schemas import read_answer
 from nats_scheduler.testing.clock import START
@@ -53,7 +52,7 @@ def answer_of(minutes: list[Minute]) -> dict[str, Any]:
 def minutes_of(answer: dict[str, Any]) -> dict[int, Minute] | None:
     """Return what is added to our own minutes; None if the answer counts as none."""
     read = read_answer(ActivityAnswer, answer)
-    return None if read is None else read_minutes(read)
+    return None if read is None else {one.start: one for one in read_activity(read).minutes}
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -63,9 +62,9 @@ def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int
     for part in parts:
         assert minutes_of(answer_of(part)) == {one.start: one for one in part}
     for one, two, three in zip(*parts, strict=True):
-        total = added(added(one, two), three)
-        assert total == added(three, added(two, one))
-        assert added(total, nothing_in(total.start)) == total
+        total = total_of([one, two, three])
+        assert total == total_of([three, total_of([two, one])])
+        assert total_of([total, nothing_in(total.start)]) == total
         assert total.lateness == tuple(map(sum, zip(one.lateness, two.lateness, three.lateness, strict=True)))
 
 
@@ -82,7 +81,7 @@ def test_values_of_another_kind_count_nothing(value: Any) -> None:
         found = minutes_of({**answer_of([]), "minutes": [{**written, key: value}]})
         for minute in (found or {}).values():
             assert min(minute.fires, minute.duplicates, minute.overdue, minute.refused, *minute.lateness) >= 0
-            assert added(minute, nothing_in(minute.start)) == minute
+            assert total_of([minute, nothing_in(minute.start)]) == minute
 
 
 @pytest.mark.parametrize("value", STRANGE)
@@ -95,11 +94,11 @@ def test_fires_of_another_kind_are_none_of_ours(value: Any) -> None:
     assert fires_of([{**FIRE, "unknown": value}]) == [FIRE]
 
 
-def test_fires_without_a_time_are_passed_over() -> None:
-    assert fires_of([{**FIRE, "stored": "now"}, FIRE, {**FIRE, "fire_time": ""}]) == [FIRE]
+def test_an_answer_with_a_fire_without_a_time_counts_as_none() -> None:
+    assert fires_of([{**FIRE, "stored": "now"}, FIRE]) is None
 
 
 def fires_of(fires: Any) -> list[RecentFireDocument] | None:
     """Return what is listed of the fires of another instance; None if its answer counts as none."""
     read = read_answer(RecentFiresAnswer, {**HEAD, "fires": fires})
-    return None if read is None else read_fires(read)
+    return None if read is None else read["fires"]

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import WAIT_SECONDS, account_on
 from tests.harness.servers import V2_11, server_binary
@@ -36,18 +37,19 @@ PATHS = (
 UNREAD = ("/rejected?stream=X",)
 """The page about endpoints that are not among the plausible answers."""
 MARKUP = "<script>alert(1)</script>\u202e\x00"
+TIME = "9999-12-31T23:59:59Z"
 AT = {"at": "2026-03-01T12:00:00Z", "instance": MARKUP}
 HUGE = 2**63 - 1
-FIRE = {"utc": MARKUP, "local": MARKUP, "nanoseconds": HUGE, "sent": MARKUP}
-STORED = {"stream": MARKUP, "subject": MARKUP, "sequence": -1, "stored": MARKUP}
+FIRE = {"utc": TIME, "local": MARKUP, "nanoseconds": HUGE, "sent": TIME}
+STORED = {"stream": MARKUP, "subject": MARKUP, "sequence": -1, "stored": TIME}
 SCHEDULE = {
     **STORED,
     **dict.fromkeys(("pattern", "kind", "time_zone", "target", "source", "ttl", "rollup", "dialect"), MARKUP),
     **dict.fromkeys(("mode", "state", "fired_by"), MARKUP),
     "policies": {MARKUP: MARKUP},
     "next_fire": FIRE,
-    "failing": {"err_code": HUGE, "description": MARKUP, "since": MARKUP},
-    "ends": {"utc": MARKUP, "reason": MARKUP},
+    "failing": {"err_code": HUGE, "description": MARKUP, "since": TIME},
+    "ends": {"utc": TIME, "reason": MARKUP},
 }
 STREAM = {
     **dict.fromkeys(("stream", "mode"), MARKUP),
@@ -59,7 +61,8 @@ STREAM = {
     "holders": [MARKUP],
 }
 INSTANCE = {
-    **dict.fromkeys(("id", "since", "last_heartbeat"), MARKUP),
+    **dict.fromkeys(("since", "last_heartbeat"), TIME),
+    "id": MARKUP,
     "state": "silent",
     "age_nanoseconds": -HUGE,
     "serves": None,
@@ -67,8 +70,12 @@ INSTANCE = {
     "holds": [{"stream": MARKUP, "mode": MARKUP, "shards": [HUGE, -1, 3, 3]}],
 }
 COUNTS = ("fires", "duplicates", "overdue", "refused", "lateness_max_nanoseconds")
-MINUTE = {"from": MARKUP, **dict.fromkeys(COUNTS, 2**63 - 1), "lateness": [2**63 - 1, 0]}
-MINUTES = [MINUTE, {**MINUTE, "from": AT["at"]}, {**MINUTE, "from": "9999-12-31T23:59:59Z"}]
+MINUTE = {
+    "from": TIME,
+    **dict.fromkeys(COUNTS, 2**63 - 1),
+    "lateness": [2**63 - 1] * (len(LATENESS_BUCKETS_SECONDS) + 1),
+}
+MINUTES = [MINUTE, {**MINUTE, "from": AT["at"]}, {**MINUTE, "from": "0000-01-01T00:00:00Z"}]
 PLAUSIBLE: dict[str, Any] = {
     "health.get": {**AT, "ready": False, "reasons": [MARKUP], "notes": [MARKUP]},
     "streams.list": {**AT, "unanswered": [MARKUP], "cursor": MARKUP, "streams": [STREAM, STREAM]},
@@ -94,14 +101,14 @@ PLAUSIBLE: dict[str, Any] = {
         **AT,
         "pattern": MARKUP,
         "time_zone": MARKUP,
-        "after": MARKUP,
+        "after": TIME,
         "ends": True,
         "error": None,
-        "excepted": [{"first": MARKUP, "last": MARKUP}],
+        "excepted": [{"first": TIME, "last": TIME}],
         "fires": [FIRE, FIRE],
     },
     "instances.list": {**AT, "cursor": MARKUP, "instances": [INSTANCE, INSTANCE]},
-    "activity.list": {**AT, "unanswered": [], "bounds_seconds": [HUGE], "minutes": MINUTES},
+    "activity.list": {**AT, "unanswered": [], "bounds_seconds": list(LATENESS_BUCKETS_SECONDS), "minutes": MINUTES},
     "timeline.list": {**AT, "minutes": MINUTES, "complete": False, "soonest": [SCHEDULE]},
     "findings.list": {
         **AT,
@@ -117,7 +124,8 @@ PLAUSIBLE: dict[str, Any] = {
         "unanswered": [MARKUP],
         "fires": [
             {
-                **dict.fromkeys(("stream", "schedule", "target", "fire_time", "stored"), MARKUP),
+                **dict.fromkeys(("stream", "schedule", "target"), MARKUP),
+                **dict.fromkeys(("fire_time", "stored"), TIME),
                 "sequence": -HUGE,
                 "lateness_nanoseconds": -HUGE,
                 "overdue": False,
@@ -128,12 +136,13 @@ PLAUSIBLE: dict[str, Any] = {
         **AT,
         **dict.fromkeys(("stream", "schedule", "searched"), MARKUP),
         "complete": False,
-        "oldest_read": MARKUP,
+        "oldest_read": TIME,
         "fires": [],
     },
     "explain": {
         **AT,
-        **dict.fromkeys(("pattern", "time_zone", "words", "after"), MARKUP),
+        **dict.fromkeys(("pattern", "time_zone", "words"), MARKUP),
+        "after": TIME,
         "kind": "cron",
         "ends": True,
         "error": None,
@@ -146,7 +155,8 @@ PLAUSIBLE: dict[str, Any] = {
         "complete": False,
         "failures": [
             {
-                **dict.fromkeys(("kind", "stored", "stream", "schedule"), MARKUP),
+                **dict.fromkeys(("kind", "stream", "schedule"), MARKUP),
+                "stored": TIME,
                 "sequence": HUGE,
                 "advisory": {"reason": {MARKUP: MARKUP}, "code": [MARKUP]},
             }

@@ -6,27 +6,34 @@ from random import Random
 
 import pytest
 
+from nats_scheduler.observe.activity import Minute, nothing_in, total_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MICROSECOND, MILLISECOND, SECOND
-from nats_scheduler.service.overview import Histogram, histogram_of, sum_of
 
 BOUNDS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 
 
-def counted(lateness: list[int]) -> Histogram:
+def counted(lateness: list[int]) -> Minute:
     counts = [0] * (len(BOUNDS) + 1)
     for one in lateness:
         counts[bisect_left(BOUNDS, one)] += 1
-    return histogram_of(LATENESS_BUCKETS_SECONDS, counts, max(lateness, default=0))
+    return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
+
+
+def with_counts(most: int, **counts: int) -> Minute:
+    """Return a minute with so many fires in the buckets at these places."""
+    lateness = tuple(counts.get(f"at_{place}", 0) for place in range(len(BOUNDS) + 1))
+    return Minute(0, sum(lateness), 0, 0, 0, lateness, most)
 
 
 def test_a_quantile_is_interpolated_within_its_bucket() -> None:
-    one = Histogram((10, 20, 40), (10, 10, 20, 0), 0)
-    assert [one.quantile(share) for share in (0.125, 0.25, 0.375, 0.5, 0.75, 1)] == [5, 10, 15, 20, 30, 40]
-    assert Histogram((10, 20), (0, 4, 0), 16).quantile(0.5) == 13, "the bucket ends at the greatest lateness"
-    assert Histogram((10, 20), (0, 0, 4), 100).quantile(0.5) == 60
-    assert Histogram((10, 20), (0, 0, 4), 0).quantile(0.99) == 20, "of the last bucket only the beginning is known"
-    assert Histogram().quantile(0.99) is None
+    one = with_counts(0, at_0=10, at_1=10, at_2=20)
+    found = [one.quantile(share) for share in (0.125, 0.25, 0.375, 0.5, 0.75, 1)]
+    assert found == [microseconds * MICROSECOND for microseconds in (250, 500, 750, 1_000, 1_250, 1_500)]
+    assert with_counts(800 * MICROSECOND, at_1=4).quantile(0.5) == 650 * MICROSECOND, "the bucket ends at the greatest"
+    assert with_counts(100 * SECOND, at_13=4).quantile(0.5) == 80 * SECOND
+    assert with_counts(0, at_13=4).quantile(0.99) == 60 * SECOND, "of the last bucket only the beginning is known"
+    assert nothing_in(0).quantile(0.99) is None
 
 
 def test_the_median_of_some_usual_fires() -> None:
@@ -59,21 +66,4 @@ def test_the_sum_is_the_histogram_of_all_fires(seed: int) -> None:
     parts = [
         [int(10 ** random.uniform(4, 11)) for _ in range(random.randrange(40))] for _ in range(random.randrange(6))
     ]
-    total = sum_of(counted(part) for part in parts)
-    everything = [one for part in parts for one in part]
-    assert total == counted(everything) if everything else total.total == 0
-
-
-@pytest.mark.parametrize(
-    ("bounds", "counts"),
-    [
-        ((0.1, 0.2), (1, 2)),
-        ((0.2, 0.1), (1, 2, 3)),
-        ((0.1, 0.1), (1, 2, 3)),
-        ((-0.1, 0.1), (1, 2, 3)),
-        ((0.1, float("inf")), (1, 2, 3)),
-        ((), ()),
-    ],
-)
-def test_counts_that_do_not_fit_their_bounds_are_none(bounds: tuple[float, ...], counts: tuple[int, ...]) -> None:
-    assert histogram_of(bounds, counts, 5) == Histogram()
+    assert total_of(map(counted, parts)) == counted([one for part in parts for one in part])
