@@ -5,6 +5,7 @@ A test compares the pages with what this module would write, so that they are al
 """
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,22 @@ BEGIN = "<!-- derived: begin (python -m tests.service.reference) -->"
 END = "<!-- derived: end -->"
 
 
+COMMON = 4
+"""A key that so many requests of a page have with the same meaning is described once."""
+HEAD = ["| key of the request | form | default | meaning |", "|---|---|---|---|"]
+
+
 def derived_part(endpoints: Sequence[Endpoint[Any]]) -> str:
-    """Return one section for each endpoint."""
+    """Return the keys that several requests have, and one section for each endpoint."""
     schema = service_schema()
-    return "\n".join(_section(schema, one.name, is_alone=one.handle_alone is not None) for one in endpoints)
+    rows = {one.name: _rows(schema, one.name) for one in endpoints}
+    counted = Counter(row for of_endpoint in rows.values() for row in of_endpoint.values())
+    often = [row for row, count in counted.items() if count >= COMMON]
+    shared = [row for row in often if sum(_key(one) == _key(row) for one in often) == 1]
+    lines = ["## Keys of several requests", "", *HEAD, *shared, ""]
+    for one in endpoints:
+        lines += _section(schema, one.name, rows[one.name], shared, is_alone=one.handle_alone is not None)
+    return "\n".join(lines)
 
 
 def page_with(page: Path, part: str) -> str:
@@ -35,23 +48,36 @@ def page_with(page: Path, part: str) -> str:
     return f"{before}{BEGIN}\n\n{part}\n{END}{after}"
 
 
-def _section(schema: dict[str, Any], name: str, *, is_alone: bool) -> str:
+def _rows(schema: dict[str, Any], name: str) -> dict[str, str]:
+    """Return the rows of the keys of a request."""
+    request = _resolved(schema, schema["endpoints"][name]["request"])
+    required = request.get("required", [])
+    return {key: _row(schema, key, said, required) for key, said in request.get("properties", {}).items()}
+
+
+def _section(
+    schema: dict[str, Any], name: str, rows: Mapping[str, str], shared: Sequence[str], *, is_alone: bool
+) -> list[str]:
     known = schema["endpoints"][name]
-    request, answer = (_resolved(schema, known[kind]) for kind in ("request", "answer"))
-    lines = [f"## `{name}`", "", f"{known['description']}" + (" Also `.<id>`." if is_alone else ""), ""]
-    keys = request.get("properties", {})
-    if keys:
-        lines += ["| key of the request | form | default | meaning |", "|---|---|---|---|"]
-        lines += [_row(schema, key, said, request.get("required", [])) for key, said in keys.items()]
-        lines.append("")
+    answer = _resolved(schema, known["answer"])
+    lines = [f"## `{name}`", "", known["description"], *(["Also `.<id>`."] if is_alone else []), ""]
+    own = [row for row in rows.values() if row not in shared]
+    if own:
+        lines += [*HEAD, *own, ""]
+    if len(own) < len(rows):
+        named = ", ".join(f"`{key}`" for key, row in rows.items() if row in shared)
+        lines.append(f"Keys of the request that several have: {named}.")
     named = ", ".join(f"`{key}`" for key in answer["properties"])
-    lines += [f"Answer: {_lowered(answer['description'])}", f"Its keys: {named}.", ""]
-    return "\n".join(line for line in lines).replace(" Also", "\nAlso")
+    return [*lines, f"Answer: {_lowered(answer['description'])}", f"Its keys: {named}.", ""]
 
 
 def _row(schema: dict[str, Any], key: str, said: dict[str, Any], required: list[str]) -> str:
     default = "required" if key in required else f"`{_json(said.get('default'))}`"
     return f"| `{key}` | {_form(schema, said)} | {default} | {said.get('description', '')} |"
+
+
+def _key(row: str) -> str:
+    return row.split(" | ")[0]
 
 
 def _json(value: object) -> str:

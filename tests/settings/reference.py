@@ -16,14 +16,15 @@ BEGIN = "<!-- derived: begin (python -m tests.settings.reference) -->"
 END = "<!-- derived: end -->"
 
 FORMS = {
-    "text": "string",
-    "path": "path, a string; a leading `~` and `$NAME` are filled in",
-    "secret": "string, never printed",
-    "duration": "string with a unit, such as `5s`, `250ms` or `1m30s`",
+    "text": "text",
+    "path": "path",
+    "secret": "secret",
+    "duration": "duration",
     "integer": "whole number",
-    "boolean": "`true` or `false`",
-    "list": "list of strings; separated by commas in a flag or a variable",
+    "boolean": "true or false",
+    "list": "list",
 }
+"""The page says in its own words what each form is."""
 
 
 def derived_part() -> str:
@@ -40,11 +41,17 @@ def page_with(part: str) -> str:
 
 def _section(field: SettingField) -> str:
     sentences = re.split(r"(?<=\.) (?=[A-Z])", field.description)
-    lines = [f"### `{field.key}`", "", *sentences, "", f"- Form: {_form(field)}."]
-    lines.append("- Default: none." if field.default is None else f"- Default: `{json.dumps(field.default)}`.")
-    lines.append(f"- Flag: `{_flag(field)}`.")
-    lines.append(f"- Variable: {', else '.join(f'`{name}`' for name in field.variables)}.")
-    return "\n".join([*lines, ""])
+    default = "no default" if field.default is None else f"default `{json.dumps(field.default)}`"
+    more = [f"`{name}`" for name in field.variables if name != own_variable(field.key)]
+    variables = f"; also {', '.join(more)}" if more else ""
+    return "\n".join(
+        [f"### `{field.key}`", "", *sentences, "", f"*{_form(field)}*; {default}; `{_flag(field)}`{variables}.", ""]
+    )
+
+
+def own_variable(key: str) -> str:
+    """Return the variable that each setting has, by the rule that the page states."""
+    return "NATS_SCHEDULER_" + key.upper().replace(".", "_")
 
 
 def _form(field: SettingField) -> str:
