@@ -9,8 +9,8 @@ from nats_scheduler.cli.define import Given, edited_schedule
 from nats_scheduler.control.changes import NOBODY, Change, Kind
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.schedule.instants import HOUR
-from nats_scheduler.testing.memory_schedules import MemorySchedules
 from tests.cli.changing_site import FAR, PORTABLE, Cli, Site
+from tests.control.memory_schedules import MemorySchedules
 from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
 
 OTHER = "2201-01-01T00:00:00Z"

@@ -15,9 +15,9 @@ from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.testing.memory_schedules import Fault, MemorySchedules
 from tests.cli.changing_site import FAR, Cli, Site, site_on
 from tests.conftest import SharedServer
+from tests.control.memory_schedules import Fault, MemorySchedules
 from tests.harness.servers import V2_11
 from tests.harness.terminal import on_terminal
 

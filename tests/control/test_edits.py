@@ -8,7 +8,7 @@ from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, Not
 from nats_scheduler.control.storing import BEGINS_ANEW
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value, with_header
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, instant
 
 AUTHOR = Author("jane", "why not")

@@ -22,7 +22,7 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block, instant
 
 NOON = instant("2026-11-20T12:00:00Z")

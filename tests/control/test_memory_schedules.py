@@ -7,8 +7,8 @@ import pytest
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND
-from nats_scheduler.testing.memory_schedules import MemorySchedules
 from tests.control.contract import Side, StoreContract
+from tests.control.memory_schedules import MemorySchedules
 
 NOW = 1_800_000_000_000_000_000
 

@@ -17,7 +17,7 @@ from nats_scheduler.control.plan import Action, Difference, Plan, carry_out, pla
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.policies import PolicyText
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
 

@@ -11,7 +11,7 @@ from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block, instant
 
 NOON = instant("2026-11-20T12:00:00Z")

@@ -20,7 +20,7 @@ from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block
 
 SET = Edit(set=[(b"Count", b"1")])

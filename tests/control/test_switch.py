@@ -7,7 +7,7 @@ from nats_scheduler.control.edits import DROPPED, FIRES_AT_ONCE, PHASE_LOST, pau
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, RejectedError
 from nats_scheduler.control.storing import BEGINS_ANEW
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.testing.memory_schedules import Fault
+from tests.control.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block, instant
 
 AUTHOR = Author("jane", "maintenance")

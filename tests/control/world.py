@@ -7,8 +7,8 @@ from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.testing.memory_schedules import MemorySchedules
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.control.memory_schedules import MemorySchedules
 from tests.harness.blocks import block_of
 
 SUBJECT = "S.s"
