@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
-from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.invalid import FaultError, Invalid
 from nats_scheduler.schedule.zones import Zone
 
 # The days and seconds that cron fields match, on a calendar without time zones.
@@ -28,8 +28,8 @@ from nats_scheduler.schedule.zones import Zone
 # left under a mask. A search looks once at each month that the pattern names, and never at single days or seconds.
 # A month has one of four lengths and begins on one of seven weekdays, and nothing else decides which of its days match.
 # So all that can be written about days, `L`, `W` and `#` of other syntaxes included, is a table of 28 masks.
-# The forward and the backward search are mirror images, so that a reader can compare them line by line.
-# Cost: 2–3 µs, plus 1 µs for each month without a match that the search passes.
+# The forward and the backward search are the same one, with a step of 1 or -1.
+# Cost: about 3 µs, plus 1 µs for each month without a match that the search passes.
 # Limit: the caller gives the year at which the search ends.
 
 STAR = 1 << 63
@@ -93,101 +93,57 @@ class CronFields:
 
     def first_match(self, local: int, last_year: int) -> int | None:
         """Return the first matching second at or after `local`, up to the end of the last year."""
-        days, time_of_day = divmod(local, SECONDS_PER_DAY)
-        year, month, day = civil_from_days(days)
-        if year > last_year:
-            return None
-        if self.months >> month & 1 and self.days_of(year, month, days - day + 1) >> day & 1:
-            match = self._first_in_day(time_of_day)
-            if match is not None:
-                return days * SECONDS_PER_DAY + match
-        later_day = self._later_day(year, month, day, last_year)
-        if later_day is None:
-            return None
-        earliest = lowest(self.hours) * 3600 + lowest(self.minutes) * 60 + lowest(self.seconds)
-        return later_day * SECONDS_PER_DAY + earliest
+        return self._match(local, last_year, 1)
 
     def last_match(self, local: int, first_year: int) -> int | None:
         """Return the last matching second at or before `local`, down to the beginning of the first year."""
+        return self._match(local, first_year, -1)
+
+    def _match(self, local: int, end_year: int, step: int) -> int | None:
+        """Return the nearest matching second from `local` on, in the direction of `step`, up to a year."""
         days, time_of_day = divmod(local, SECONDS_PER_DAY)
         year, month, day = civil_from_days(days)
-        if year < first_year:
+        if (year - end_year) * step > 0:
             return None
         if self.months >> month & 1 and self.days_of(year, month, days - day + 1) >> day & 1:
-            match = self._last_in_day(time_of_day)
-            if match is not None:
-                return days * SECONDS_PER_DAY + match
-        earlier_day = self._earlier_day(year, month, day, first_year)
-        if earlier_day is None:
+            time = self._time(time_of_day, step)
+            if time is not None:
+                return days * SECONDS_PER_DAY + time
+        found = self._day(year, month, day, end_year, step)
+        if found is None:
             return None
-        latest = highest(self.hours) * 3600 + highest(self.minutes) * 60 + highest(self.seconds)
-        return earlier_day * SECONDS_PER_DAY + latest
+        time = outermost(self.hours, step) * 3600 + outermost(self.minutes, step) * 60 + outermost(self.seconds, step)
+        return found * SECONDS_PER_DAY + time
 
-    def _first_in_day(self, time_of_day: int) -> int | None:
-        """Return the first matching second of the day at or after `time_of_day` (0–86,399)."""
+    def _time(self, time_of_day: int, step: int) -> int | None:
+        """Return the nearest matching second of a day from `time_of_day` (0–86,399) on."""
         minute_of_day, second = divmod(time_of_day, 60)
         hour, minute = divmod(minute_of_day, 60)
         if self.hours >> hour & 1:
-            rest = self.seconds >> second
-            if rest and self.minutes >> minute & 1:
-                return time_of_day + lowest(rest)
-            rest = self.minutes >> minute + 1
-            if rest:
-                return hour * 3600 + (minute + 1 + lowest(rest)) * 60 + lowest(self.seconds)
-        rest = self.hours >> hour + 1
-        if rest:
-            return (hour + 1 + lowest(rest)) * 3600 + lowest(self.minutes) * 60 + lowest(self.seconds)
+            if self.minutes >> minute & 1 and (found := nearest(self.seconds, second, step)) is not None:
+                return minute_of_day * 60 + found
+            if (found := nearest(self.minutes, minute + step, step)) is not None:
+                return hour * 3600 + found * 60 + outermost(self.seconds, step)
+        if (found := nearest(self.hours, hour + step, step)) is not None:
+            return found * 3600 + outermost(self.minutes, step) * 60 + outermost(self.seconds, step)
         return None
 
-    def _last_in_day(self, time_of_day: int) -> int | None:
-        """Return the last matching second of the day at or before `time_of_day` (0–86,399)."""
-        minute_of_day, second = divmod(time_of_day, 60)
-        hour, minute = divmod(minute_of_day, 60)
-        if self.hours >> hour & 1:
-            rest = self.seconds & (2 << second) - 1
-            if rest and self.minutes >> minute & 1:
-                return minute_of_day * 60 + highest(rest)
-            rest = self.minutes & (1 << minute) - 1
-            if rest:
-                return hour * 3600 + highest(rest) * 60 + highest(self.seconds)
-        rest = self.hours & (1 << hour) - 1
-        if rest:
-            return highest(rest) * 3600 + highest(self.minutes) * 60 + highest(self.seconds)
-        return None
-
-    def _later_day(self, year: int, month: int, day: int, last_year: int) -> int | None:
-        """Return the first matching day after a date, in days since 1970-01-01."""
+    def _day(self, year: int, month: int, day: int, end_year: int, step: int) -> int | None:
+        """Return the nearest matching day beyond a date, in days since 1970-01-01."""
         while True:
             if self.months >> month & 1:
                 first = days_from_civil(year, month, 1)
-                rest = self.days_of(year, month, first) >> day + 1
-                if rest:
-                    return first + day + lowest(rest)
-            day = 0
-            months = self.months >> month + 1
-            if months:
-                month += 1 + lowest(months)
-            elif year >= last_year:
+                found = nearest(self.days_of(year, month, first), day + step, step)
+                if found is not None:
+                    return first - 1 + found
+            day = 0 if step > 0 else 32
+            other = nearest(self.months, month + step, step)
+            if other is not None:
+                month = other
+            elif year == end_year:
                 return None
             else:
-                year, month = year + 1, lowest(self.months)
-
-    def _earlier_day(self, year: int, month: int, day: int, first_year: int) -> int | None:
-        """Return the last matching day before a date, in days since 1970-01-01."""
-        while True:
-            if self.months >> month & 1:
-                first = days_from_civil(year, month, 1)
-                rest = self.days_of(year, month, first) & (1 << day) - 1
-                if rest:
-                    return first - 1 + highest(rest)
-            day = 32
-            months = self.months & (1 << month) - 1
-            if months:
-                month = highest(months)
-            elif year <= first_year:
-                return None
-            else:
-                year, month = year - 1, highest(self.months)
+                year, month = year + step, outermost(self.months, step)
 
     def days_of(self, year: int, month: int, first: int) -> int:
         """Return the matching days of a month as bits 1–31; `first` is its first day, in days since 1970-01-01."""
@@ -252,14 +208,23 @@ def _week_days(days_of_week: int, nth: Sequence[NthWeekday], length: int, first:
     return mask
 
 
-def lowest(mask: int) -> int:
-    """Return the number of the lowest bit that is set; the mask must not be 0."""
-    return (mask & -mask).bit_length() - 1
+def nearest(mask: int, number: int, step: int) -> int | None:
+    """Return the first bit that is set from a number (-1 or more) on, in the direction of `step`; None if none is."""
+    if step > 0:
+        rest = mask >> number
+        return number + (rest & -rest).bit_length() - 1 if rest else None
+    rest = mask & (1 << number + 1) - 1
+    return rest.bit_length() - 1 if rest else None
 
 
-def highest(mask: int) -> int:
-    """Return the number of the highest bit that is set; the mask must not be 0."""
-    return mask.bit_length() - 1
+def outermost(mask: int, step: int) -> int:
+    """Return the bit that is set and comes first in the direction of `step`; the mask must not be 0."""
+    return (mask & -mask if step > 0 else mask).bit_length() - 1
+
+
+def values_of(mask: int) -> list[int]:
+    """Return the numbers of the bits that are set."""
+    return [value for value in range(mask.bit_length()) if mask >> value & 1]
 
 
 WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -268,11 +233,11 @@ WHITE_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3
 _words = re.compile(f"[^{WHITE_SPACE}]+").findall
 _number = re.compile(r"\+?([0-9]+)").fullmatch
 _MAX_NUMBER = (1 << 63) - 1
+_MAX_DIGITS = 19
+"""The largest number has this many digits."""
 _LEAP_YEAR = 2000
 _MAX_CACHED_FIELD_CHARS = 64
 """Longer fields are not cached, so that the cache stays small."""
-_MAX_SAFE_DIGITS = 18
-"""A number of up to 18 digits always fits in 63 bits."""
 _MAX_STEP = 64
 """A step beyond every range: all steps from here on mean the same."""
 
@@ -292,6 +257,12 @@ class Field:
     high: int
     names: tuple[str, ...] = ()
     """Names of low, low + 1, …"""
+
+    @property
+    def expected(self) -> str:
+        """Say what may be written in the field."""
+        names = f", a name {self.names[0]}–{self.names[-1]}" if self.names else ""
+        return f"a number {self.low}–{self.high}{names}, a range or *"
 
 
 FIELDS = (
@@ -313,17 +284,12 @@ def parse_cron(text: str) -> CronFields | Invalid:
     words: list[str] = _words(text)
     if len(words) != len(FIELDS):
         return Invalid(text, _explain_count(words))
-    masks: list[int] = []
-    for number, word in enumerate(words):
-        mask = _read_field(number, word) if len(word) > _MAX_CACHED_FIELD_CHARS else _read_cached_field(number, word)
-        if isinstance(mask, str):
-            return Invalid(text, mask)
-        masks.append(mask)
-    seconds, minutes, hours, days_of_month, months, days_of_week = masks
-    days = days_by_length(days_of_month, days_of_week)
-    reason = explain_never(seconds, minutes, hours, months, days)
-    if reason is not None:
-        return Invalid(text, reason)
+    try:
+        seconds, minutes, hours, days_of_month, months, days_of_week = map(_field_of, range(len(FIELDS)), words)
+        days = days_by_length(days_of_month, days_of_week)
+        check_possible(seconds, minutes, hours, months, days)
+    except FaultError as fault:
+        return Invalid(text, fault.reason)
     return CronFields(
         seconds & ~STAR, minutes & ~STAR, hours & ~STAR, days_of_month, months & ~STAR, days_of_week, days
     )
@@ -335,18 +301,20 @@ def _explain_count(words: list[str]) -> str:
     return f"{expected}, got {len(words)}"
 
 
-def _read_field(number: int, word: str) -> int | str:
-    """Parse the list of ranges of field 0–5 as a mask; return the reason if it is invalid.
+def _field_of(number: int, word: str) -> int:
+    """Parse field 0–5; a long one is not cached."""
+    return _read_field(number, word) if len(word) > _MAX_CACHED_FIELD_CHARS else _read_cached_field(number, word)
+
+
+def _read_field(number: int, word: str) -> int:
+    """Parse the list of ranges of field 0–5 as a mask; raises `FaultError`.
 
     As the server does: empty items are ignored, and a list of nothing but commas matches nothing
     (`test_empty_items_of_a_list_are_ignored`).
     """
     mask = 0
     for item in _items(word):
-        bits = _read_item(FIELDS[number], item) if item else 0
-        if isinstance(bits, str):
-            return bits
-        mask |= bits
+        mask |= _read_item(FIELDS[number], item) if item else 0
     return mask
 
 
@@ -365,54 +333,41 @@ def _items(word: str) -> Iterable[str]:
     return dict.fromkeys(shortened.split(","))
 
 
-def _read_item(field: Field, item: str) -> int | str:
+def _read_item(field: Field, item: str) -> int:
     """Parse `*`, `n` or `a-b`, each with or without `/step`."""
     span, *steps = item.split("/")
     if len(steps) > 1:
-        return f"{field.name} {item!r} has two slashes"
+        raise FaultError(f"{field.name} {item!r} has two slashes")
     step = _read_number(steps[0]) if steps else 1
     if not step:
-        return f"{field.name} {item!r} needs a step of 1 or more after the slash"
-    bounds = _read_span(field, item, span, bool(steps))
-    if isinstance(bounds, str):
-        return bounds
-    low, high, star = bounds
+        raise FaultError(f"{field.name} {item!r} needs a step of 1 or more after the slash")
+    low, high, star = _read_span(field, item, span, bool(steps))
     bits = _MULTIPLES[min(step, _MAX_STEP)] << low & (2 << high) - 1
     # As the server does: a step above 1 makes a star a restriction (`test_a_stepped_star_is_a_restriction`).
     return bits | STAR if star and step == 1 else bits
 
 
-def _read_span(field: Field, item: str, span: str, stepped: bool) -> tuple[int, int, bool] | str:
+def _read_span(field: Field, item: str, span: str, stepped: bool) -> tuple[int, int, bool]:
     """Parse the part before the step: return the lowest and the highest value, and whether it is a star."""
     first, *rest = span.split("-")
     if first in ("*", "?"):
         # As the server does: what follows a hyphen after a star is ignored (`test_text_after_a_star_is_ignored`).
         return field.low, field.high, True
     if len(rest) > 1:
-        return f"{field.name} {item!r} has two hyphens"
+        raise FaultError(f"{field.name} {item!r} has two hyphens")
     low = _read_value(field, first)
     high = _read_value(field, rest[0]) if rest else low
     if low is None or high is None:
-        return f"{field.name} {item!r} is not {_expected(field)}"
+        raise FaultError(f"{field.name} {item!r} is not {field.expected}")
     if stepped and not rest:
         high = field.high
-    return _check_span(field, low, high)
-
-
-def _check_span(field: Field, low: int, high: int) -> tuple[int, int, bool] | str:
-    """Check a range against the bounds of its field."""
     if low < field.low:
-        return f"{field.name} {low} is below {field.low}"
+        raise FaultError(f"{field.name} {low} is below {field.low}")
     if high > field.high or low > field.high:
-        return f"{field.name} {max(low, high)} is above {field.high}"
+        raise FaultError(f"{field.name} {max(low, high)} is above {field.high}")
     if low > high:
-        return f"{field.name} range {low}-{high} runs backwards (ranges do not wrap around)"
+        raise FaultError(f"{field.name} range {low}-{high} runs backwards (ranges do not wrap around)")
     return low, high, False
-
-
-def _expected(field: Field) -> str:
-    names = f", a name {field.names[0]}–{field.names[-1]}" if field.names else ""
-    return f"a number {field.low}–{field.high}{names}, a range or *"
 
 
 def _read_value(field: Field, text: str) -> int | None:
@@ -428,26 +383,22 @@ def _read_value(field: Field, text: str) -> int | None:
 
 def _read_number(text: str) -> int | None:
     """Parse the non-negative numbers that Go's `Atoi` accepts: ASCII digits, 63 bits, optionally with a plus."""
-    if len(text) <= _MAX_SAFE_DIGITS and text.isascii() and text.isdigit():
-        return int(text)
     digits = _number(text)
     if digits is None:
         return None
-    significant = digits[1].lstrip("0")
+    significant = digits[1].lstrip("0") or "0"
     # Python raises an error for thousands of digits, and Go for every number of more than 63 bits.
-    if len(significant) > len(str(_MAX_NUMBER)) or int(significant or "0") > _MAX_NUMBER:
-        return None
-    return int(significant or "0")
+    return int(significant) if len(significant) <= _MAX_DIGITS and int(significant) <= _MAX_NUMBER else None
 
 
-def explain_never(seconds: int, minutes: int, hours: int, months: int, days: tuple[tuple[int, ...], ...]) -> str | None:
-    """Return the reason why a pattern can never match in any year; None if it can."""
+def check_possible(seconds: int, minutes: int, hours: int, months: int, days: tuple[tuple[int, ...], ...]) -> None:
+    """Raise `FaultError` if a pattern can never match in any year."""
     for field, mask in zip(FIELDS, (seconds, minutes, hours), strict=False):
         if mask == 0:
-            return f"the list of the {field.name} field is empty, so nothing ever matches"
+            raise FaultError(f"the list of the {field.name} field is empty, so nothing ever matches")
     longest = _longest_month(months)
-    has_a_day = longest and any(days[longest - MONTH_LENGTHS[0]])
-    return None if has_a_day else "none of the given months has one of the given days"
+    if not (longest and any(days[longest - MONTH_LENGTHS[0]])):
+        raise FaultError("none of the given months has one of the given days")
 
 
 @lru_cache(maxsize=4_096)
@@ -484,29 +435,18 @@ def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
 
 
 def _next_fire_in(fields: CronFields, zone: Zone, start: int) -> int | None:
-    """Search segment by segment, in seconds.
-
-    `match` is the first match at or after `searched`.
-    It is valid for a later segment too if local time there starts between the two.
-    Otherwise the match lies in a gap, or a fold leads back to before `searched`, and a new search is needed.
-    """
+    """Search segment by segment, from a second of UTC on."""
     segment = zone.segment_at(start * SECOND)
-    local = searched = start + segment.offset
-    last_year = _year(local) + HORIZON_YEARS
-    limit = days_from_civil(last_year + 1, 1, 1) * SECONDS_PER_DAY
-    match = fields.first_match(local, last_year)
+    last_year = _year(start + segment.offset) + HORIZON_YEARS
     while True:
-        if segment.end is None:
-            return None if match is None else (match - segment.offset) * SECOND
-        end = segment.end // SECOND
-        if match is not None and match < end + segment.offset:
+        match = fields.first_match(start + segment.offset, last_year)
+        if match is not None and (segment.end is None or (match - segment.offset) * SECOND < segment.end):
             return (match - segment.offset) * SECOND
-        segment = zone.segment_at(segment.end)
-        local = end + segment.offset
-        if local >= limit:
+        if segment.end is None:
             return None
-        if local < searched or (match is not None and match < local):
-            searched, match = local, fields.first_match(local, last_year)
+        start, segment = segment.end // SECOND, zone.segment_at(segment.end)
+        if _year(start + segment.offset) > last_year:
+            return None
 
 
 def latest_fire(fields: CronFields, zone: Zone | None, after: int, until: int) -> int | None:
@@ -540,22 +480,15 @@ def _last_fire(fields: CronFields, zone: Zone | None, after: int, until: int) ->
 
 
 def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_year: int) -> int | None:
-    """Search segment by segment, back to the segment that contains `after`: the mirror image of `_next_fire_in`."""
+    """Search segment by segment, from a second of UTC back to the segment that contains `after`."""
     segment = zone.segment_at(end * SECOND)
-    local = searched = end + segment.offset
-    match = fields.last_match(local, first_year)
     while True:
-        if segment.start is None:
-            return None if match is None else match - segment.offset
-        start = segment.start // SECOND
-        if match is not None and match >= start + segment.offset:
+        match = fields.last_match(end + segment.offset, first_year)
+        if match is not None and (segment.start is None or (match - segment.offset) * SECOND >= segment.start):
             return match - segment.offset
-        if segment.start <= after:
+        if segment.start is None or segment.start <= after:
             return None
-        segment = zone.segment_at(segment.start - 1)
-        local = start - 1 + segment.offset
-        if local > searched or (match is not None and match > local):
-            searched, match = local, fields.last_match(local, first_year)
+        end, segment = segment.start // SECOND - 1, zone.segment_at(segment.start - 1)
 
 
 def _year(local: int) -> int:

@@ -1,6 +1,8 @@
 """Text that the schedule language rejects, as a value.
 
 One rule: bad input is returned, never raised, and always contains the text and what was expected.
+Inside a parser `FaultError` carries the reason to the function that returns it with the text; no parser raises it to
+its callers, but for those of a single value that say so.
 Callers turn it into a rejection with the server's code; only the edge of the package raises exceptions.
 """
 
@@ -33,3 +35,11 @@ class InvalidPattern(Invalid):
 @dataclass(frozen=True, slots=True)
 class InvalidTimeZone(Invalid):
     """A time zone that is empty or cannot be loaded (server code 10223)."""
+
+
+class FaultError(Exception):
+    """The reason why a text is rejected; it follows the text in a sentence."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
