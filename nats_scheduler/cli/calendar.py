@@ -33,6 +33,7 @@ from nats_scheduler.schedule.calendars import (
     with_days,
     without_days,
 )
+from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -186,9 +187,11 @@ def _given(name: str, days: Sequence[str], file: Path | None) -> str:
     _check_name(name)
     if bool(days) == (file is not None):
         raise click.UsageError("expected days, or --file with a file of days")
-    for day in days:
-        if isinstance(fault := read_days(day), str):
-            raise click.UsageError(f"DAY {fault}")
+    try:
+        for day in days:
+            read_days(day)
+    except FaultError as fault:
+        raise click.UsageError(f"DAY {fault}") from None
     text = "".join(f"{day}\n" for day in days).encode() if file is None else file_content(file, MAX_CALENDAR_BYTES)
     read = read_calendar(name, text)
     if not isinstance(read, Calendar):

@@ -20,7 +20,6 @@ from nats_scheduler.observe.texts import moment_text, shortened, span_text
 from nats_scheduler.schedule.clock_changes import ClockChange, NextFire, SkippedTimes
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -38,7 +37,7 @@ def print_next_fires(timetable: Timetable, entries: Sequence[NextFire | SkippedT
         _fire_row(timetable, entry, wide=wide) if isinstance(entry, NextFire) else _skipped_row(entry)
         for entry in entries
     ]
-    columns = ["day", "UTC", time_zone_of(timetable.pattern) or "", "sent (UTC)", "clock change"]
+    columns = ["day", "UTC", timetable.pattern.time_zone or "", "sent (UTC)", "clock change"]
     kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
     print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
 

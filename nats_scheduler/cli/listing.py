@@ -27,7 +27,6 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.continuity import removes_expired
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
-from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.service.client import Answered, ask_for_schedules
 from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
@@ -174,7 +173,7 @@ async def _with_calendars(
     session: Session, schedules: list[tuple[ServedStream, ListedSchedule]]
 ) -> list[tuple[ServedStream, ListedSchedule]]:
     """Give schedules that a sidecar described the days of their calendars, which its answer does not contain."""
-    if all(unknown_calendar_of(one.pattern) is None for _served, one in schedules):
+    if all(one.pattern.unknown_calendar is None for _served, one in schedules):
         return schedules
     known = await read_calendars(session.calendars)
     return [(served, one.with_calendars(known)) for served, one in schedules]

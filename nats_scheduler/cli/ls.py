@@ -39,7 +39,6 @@ from nats_scheduler.observe.texts import (
     span_text,
     time_text,
 )
-from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -184,7 +183,7 @@ def _print_schedules(listing: Listing, shown: Sequence[tuple[ServedStream, Liste
         "stream": lambda stream, _: stream.state.name,
         "subject": lambda _, listed: listed.subject,
         "pattern": lambda _, listed: listed.pattern.text,
-        "zone": lambda _, listed: time_zone_of(listed.pattern) or "",
+        "zone": lambda _, listed: listed.pattern.time_zone or "",
         "target": lambda _, listed: listed.terms.target,
         "source": lambda _, listed: listed.terms.source or "",
         "ttl": lambda _, listed: listed.terms.ttl,

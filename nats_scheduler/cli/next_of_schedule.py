@@ -25,8 +25,6 @@ from nats_scheduler.engine.views.view import ListedSchedule, Query
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import excepted_document
 from nats_scheduler.observe.texts import how_to_resume, moment_text, printable
-from nats_scheduler.schedule.bounds import unknown_calendar_of
-from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.service.patterns import fires_of
 
 
@@ -44,9 +42,9 @@ def show_next_fires(
     one = _schedule(listing, subject)
     timetable = one.timetable
     fires, ends = Sliced(fires_of(one, count)).finish()
-    zone = time_zone_of(one.pattern)
+    zone = one.pattern.time_zone
     excepted = list(timetable.excepted_fires(listing.at, fires[-1])) if fires else []
-    if (name := unknown_calendar_of(one.pattern)) is not None:
+    if (name := one.pattern.unknown_calendar) is not None:
         click.echo(f"the days of calendar {name} are not known here, and nothing fires on them", err=True)
     if as_json:
         shown = next_document(timetable, zone, listing.at, fires, ends=ends)

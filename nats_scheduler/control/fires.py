@@ -50,7 +50,6 @@ from nats_scheduler.message.policies import Kept
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_api_subject
 from nats_scheduler.message.timetable import Timetable
-from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -209,7 +208,7 @@ def _times(found: Current, since: int, until: int) -> list[int]:
     pattern, timetable = definition_of(found).pattern, found.timetable()
     if not timetable.repeats:
         raise NotPossibleError(f"{found.subject} has one fire time: fire it, or resume it if it is paused")
-    if (calendar := unknown_calendar_of(pattern)) is not None:
+    if (calendar := pattern.unknown_calendar) is not None:
         raise NotPossibleError(f"{found.subject} names the calendar {calendar!r}, whose days are not known here")
     policies = definition_of(found).terms.policies
     times: list[int] = []

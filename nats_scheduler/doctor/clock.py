@@ -15,7 +15,6 @@ from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import inner, server_time
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days
-from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.zones import OffsetTable, Zone, host_zone_data, package_zone_data, read_tzif
 
@@ -101,7 +100,7 @@ def check_zones(facts: AccountFacts) -> Iterator[Finding]:
 def _users_of_zones(facts: AccountFacts) -> dict[str, list[StreamFacts]]:
     users: dict[str, list[StreamFacts]] = {}
     for stream in facts.streams:
-        names = {time_zone_of(listed.pattern) for listed in stream.schedules}
+        names = {listed.pattern.time_zone for listed in stream.schedules}
         for name in sorted(name for name in names if name is not None):
             users.setdefault(name, []).append(stream)
     return users
@@ -191,7 +190,7 @@ def zones_in(streams: Sequence[StreamFacts]) -> list[str]:
     if host_zone_data("Etc/UTC") is None:
         return []
     patterns = {listed.pattern for stream in streams for listed in stream.schedules}
-    return sorted({name for pattern in patterns if (name := time_zone_of(pattern)) is not None} - NOT_IN_FILES)
+    return sorted({name for pattern in patterns if (name := pattern.time_zone) is not None} - NOT_IN_FILES)
 
 
 def zone_data_of(name: str) -> ZoneData:

@@ -12,7 +12,6 @@ from nats_scheduler.engine.views.stored import Kind as GraduationKind
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
-from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
@@ -49,7 +48,7 @@ def check_rejections(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Find
 def check_calendars(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedules whose calendar is not known."""
     for listed in stream.schedules:
-        if listed.state is State.NO_CALENDAR and (name := unknown_calendar_of(listed.pattern)) is not None:
+        if listed.state is State.NO_CALENDAR and (name := listed.pattern.unknown_calendar) is not None:
             what = f"{listed.subject} names the calendar {name}, which does not exist, is invalid or cannot be read"
             command = f"nats-scheduler calendar show {name}"
             yield Finding(Code.CALENDAR_MISSING, what, command, stream.name, listed.subject)

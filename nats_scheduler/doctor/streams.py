@@ -36,7 +36,6 @@ from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listi
 from nats_scheduler.runtime.unserved import SearchedHeaders, command_for
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.patterns import time_zone_of
 
 NEAR_EVICTION = 0.1
 """The part of a stream's limit that may be left before its next schedule is removed."""
@@ -311,7 +310,7 @@ async def _equal(
     for one in schedules:
         if one.fired_by is not FiredBy.NONE and one.state in TO_FIRE:
             terms = one.terms
-            pattern = one.pattern.text, time_zone_of(one.pattern), terms.policies.written
+            pattern = one.pattern.text, one.pattern.time_zone, terms.policies.written
             key = terms.target, terms.source, terms.ttl, terms.rollup, pattern
             alike.setdefault(key, []).append(one)
     candidates = [group for group in alike.values() if len(group) > 1]

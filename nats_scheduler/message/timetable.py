@@ -24,7 +24,7 @@ from hashlib import blake2b
 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import Policies
-from nats_scheduler.schedule.bounds import Bounded, possible_of
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.patterns import Pattern
 
@@ -107,7 +107,7 @@ class Timetable:
 
     def is_fire(self, instant: int) -> bool:
         """Return whether an instant is one of the fire times, or may have been before a calendar was edited."""
-        return possible_of(self.pattern).is_fire(instant, self.stored_at)
+        return self.pattern.possible.is_fire(instant, self.stored_at)
 
     def is_left(self, instant: int) -> bool:
         """Return whether an instant is one of the fire times, by the calendars as they are known."""
@@ -118,7 +118,7 @@ class Timetable:
 
         `after` is not before the stored time.
         """
-        return possible_of(self.pattern).next_fire(after, self.stored_at)
+        return self.pattern.possible.next_fire(after, self.stored_at)
 
     def fires(self, most: int) -> list[int]:
         """Return the first fire times, at most so many; fewer if the schedule ends before."""

@@ -18,7 +18,7 @@ from nats_scheduler.message.dialect import Dialect, schedule_fields
 from nats_scheduler.message.headers import CRLF, HEADER_LINE, Header
 from nats_scheduler.message.policies import with_policies
 from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import parse_pattern, time_zone_of
+from nats_scheduler.schedule.patterns import parse_pattern
 
 
 def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition:
@@ -59,7 +59,7 @@ def _in_usual_order(definition: Definition) -> list[Header]:
     pattern, (dialect, target, source, ttl, rollup, policies) = definition
     values = [
         (dialect.schedule, pattern.text),
-        (dialect.time_zone, time_zone_of(pattern)),
+        (dialect.time_zone, pattern.time_zone),
         (dialect.target, target if policies.target_elsewhere is None else None),
         (dialect.source, source),
         (dialect.ttl, ttl or None),

@@ -25,7 +25,7 @@ from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 if TYPE_CHECKING:  # it imports what reads files, which `next` and `explain` do not need
@@ -306,7 +306,7 @@ def definition_document(pattern: Pattern, terms: Terms) -> DefinitionDocument:
     return {
         "pattern": pattern.text,
         "kind": kind_of(pattern).value,
-        "time_zone": time_zone_of(pattern),
+        "time_zone": pattern.time_zone,
         "target": terms.target,
         "source": terms.source,
         "ttl": terms.ttl or None,

@@ -17,7 +17,6 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.observe.texts import NO_SERVER_KNOWS, policies_text, printable, span_text, time_text
-from nats_scheduler.schedule.bounds import unknown_calendar_of
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
 from nats_scheduler.schedule.patterns import Pattern, Syntax, SyntaxCron
 
@@ -38,7 +37,7 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
         warnings.append(
             "its X-Target is accepted where the operator allows it: allowed_targets_elsewhere of the sidecar"
         )
-    if (name := unknown_calendar_of(definition.pattern)) is not None:
+    if (name := definition.pattern.unknown_calendar) is not None:
         warnings.append(f"it fires only if the calendar {name} exists, and not on its days, which are not known here")
     timetable, jitter = definition.timetable(stored_at), definition.terms.policies.jitter
     if jitter is not None:

@@ -22,14 +22,14 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from math import gcd
 
 from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars, in_order, row_around
 from nats_scheduler.schedule.instants import DAY, SECOND
-from nats_scheduler.schedule.patterns import Cron, Every, Pattern
+from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.zones import UTC, Zone
 
 MAX_LIMIT = 1_000
@@ -61,10 +61,10 @@ NO_BOUNDS = Bounds()
 
 
 @dataclass(frozen=True, slots=True)
-class Bounded:
+class Bounded(Pattern):
     """A pattern with bounds; it is a pattern itself."""
 
-    base: Pattern
+    base: Pattern = field()
     bounds: Bounds
 
     @property
@@ -114,10 +114,6 @@ class Bounded:
         if not self._leaves(instant) or not self.base.is_fire(instant, self._grid(stored_at)):
             return False
         return not self.repeats or stored_at < instant <= _last_fire(self, stored_at)
-
-    def format(self, instant: int) -> str:
-        """Print an instant as the pattern does."""
-        return self.base.format(instant)
 
     def span(self, after: int, until: int, stored_at: int) -> tuple[int, int, int]:
         """Return the part of (after, until) in which the base fires as the bounds leave it, but for excepted days.
@@ -233,17 +229,7 @@ class Bounded:
     @property
     def zone(self) -> Zone | None:
         """The zone whose clock says which day it is; None is UTC."""
-        return self.base.zone if isinstance(self.base, Cron) else None
-
-
-def possible_of(pattern: Pattern) -> Pattern:
-    """Return the pattern whose fire times are the possible ones of a pattern: itself if it names no calendar."""
-    return pattern.possible if isinstance(pattern, Bounded) else pattern
-
-
-def unknown_calendar_of(pattern: Pattern) -> str | None:
-    """Return the name of the first calendar of a pattern whose days are not known; None if there is none."""
-    return pattern.unknown_calendar if isinstance(pattern, Bounded) else None
+        return self.base.zone
 
 
 def _row_of_calendars(calendars: Sequence[Calendar], day: int) -> Days | None:

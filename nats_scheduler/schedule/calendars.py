@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import DAY, days_from_civil, days_in_month
-from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS, FaultError, Invalid
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 # Days and ranges of days as text: `2026-12-25`, `2026-12-27..2027-01-01`.
@@ -34,9 +34,6 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 #
 # Cost: a microsecond for each day or range.
 # Limit: days are those of the Gregorian calendar, of the years 0000 to 9999.
-
-MAX_SHOWN_TEXT_CHARS = 80
-"""How much of a text that is no day is repeated in the reason."""
 
 _DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})").fullmatch
 
@@ -48,15 +45,15 @@ class Days(NamedTuple):
     last: int
 
 
-def read_days(text: str) -> Days | str:
-    """Read a day or a range of days; a reason if it is neither."""
+def read_days(text: str) -> Days:
+    """Read a day or a range of days; raises `FaultError` if it is neither."""
     first, dots, last = text.partition("..")
     begin, end = _day(first), _day(last if dots else first)
+    shown = repr(text[:MAX_SHOWN_CHARS])
     if begin is None or end is None:
-        shown = repr(text[:MAX_SHOWN_TEXT_CHARS])
-        return f"contains {shown}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01"
+        raise FaultError(f"contains {shown}: expected days such as 2026-12-25 or 2026-12-27..2027-01-01")
     if end < begin:
-        return f"contains {text[:MAX_SHOWN_TEXT_CHARS]!r}, which ends before it begins"
+        raise FaultError(f"contains {shown}, which ends before it begins")
     return Days(begin, end)
 
 
@@ -192,16 +189,11 @@ def read_calendar(name: str, text: bytes) -> Calendar | InvalidCalendar:
         return _invalid(text, f"has {len(parts):,} days and ranges: expected at most {MAX_CALENDAR_PARTS:,}")
     found: list[Days] = []
     for number, part in parts:
-        days = read_days(part)
-        if isinstance(days, str):
-            return _invalid(text, f"line {number} {days}")
-        found.append(days)
+        try:
+            found.append(read_days(part))
+        except FaultError as fault:
+            return _invalid(text, f"line {number} {fault}")
     return Calendar(name, in_order(found))
-
-
-def calendar_text(days: tuple[Days, ...]) -> str:
-    """Print the days of a calendar, one day or range in each line."""
-    return "".join(f"{days_text(one)}\n" for one in days)
 
 
 def with_days(text: str, added: Iterable[Days]) -> str:
@@ -236,7 +228,7 @@ def without_days(text: str, removed: Iterable[Days]) -> str:
 
 def _parts(line: str) -> tuple[Days, ...]:
     """Return the days in a line of a valid calendar."""
-    return tuple(days for part in _written(line) if isinstance(days := read_days(part), Days))
+    return tuple(map(read_days, _written(line)))
 
 
 def _written(line: str) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, NANOSECOND, SECOND
-from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.invalid import FaultError, Invalid
 
 _UNIT_NS = {
     "ns": NANOSECOND,
@@ -32,8 +32,6 @@ _LIMIT_NS = 1 << 63
 _WORD_MASK = (1 << 64) - 1
 _MAX_WHOLE_DIGITS = 19
 """The limit has this many digits."""
-_MAX_SAFE_DIGITS = 18
-"""A number of up to 18 digits always fits in 63 bits."""
 
 _EXPECTED_DURATION = "expected a duration such as 90s, 1h30m or 1.5s"
 _TOO_LONG = "longer than 2562047h47m16.854775807s"
@@ -41,62 +39,57 @@ _TOO_LONG = "longer than 2562047h47m16.854775807s"
 
 def parse_duration(text: str) -> int | Invalid:
     """Parse a duration as nanoseconds: an optional sign, then one or more `decimal unit` in any order."""
-    negative = text.startswith("-")
-    at = 1 if negative or text.startswith("+") else 0
-    if text[at:] == "0":
+    is_negative = text.startswith("-")
+    unsigned = text[1:] if is_negative or text.startswith("+") else text
+    if unsigned == "0":
         return 0
-    if at == len(text):
-        return Invalid(text, _EXPECTED_DURATION)
+    try:
+        total = _sum(unsigned)
+    except FaultError as fault:
+        return Invalid(text, fault.reason)
+    if is_negative:
+        return -total
+    return Invalid(text, _TOO_LONG) if total == _LIMIT_NS else total  # only a negative one may be 1 << 63 long
+
+
+def _sum(text: str) -> int:
+    """Add up the terms of a duration."""
+    if not text:
+        raise FaultError(_EXPECTED_DURATION)
     total = 0
-    known: dict[tuple[str, str, str], int | str] = {}
-    for term in _terms(text[at:]):
-        value = known.get(term)
-        if value is None:
-            value = known[term] = _term_value(*term)
-        if isinstance(value, str):
-            return Invalid(text, value)
+    known: dict[tuple[str, str, str], int] = {}
+    for term in _terms(text):
+        if term not in known:
+            known[term] = _term_value(*term)
         # As the server does: the sum is a 64-bit word, so two terms of 1 << 63 add up to zero
         # (`test_a_sum_of_two_largest_terms_wraps_to_zero`).
-        total = (total + value) & _WORD_MASK
+        total = (total + known[term]) & _WORD_MASK
         if total > _LIMIT_NS:
-            return Invalid(text, _TOO_LONG)
-    return _signed(text, total, negative)
+            raise FaultError(_TOO_LONG)
+    return total
 
 
-def _signed(text: str, total: int, negative: bool) -> int | Invalid:
-    """Apply the sign; only a negative duration may be 1 << 63 long."""
-    if negative:
-        return -total
-    return Invalid(text, _TOO_LONG) if total == _LIMIT_NS else total
-
-
-def _term_value(whole: str, fraction: str, unit: str) -> int | str:
-    """Return the nanoseconds of one `decimal unit`, or the reason why it is invalid."""
+def _term_value(whole: str, fraction: str, unit: str) -> int:
+    """Return the nanoseconds of one `decimal unit`."""
     if not unit or not (whole or fraction):
-        return _EXPECTED_DURATION
+        raise FaultError(_EXPECTED_DURATION)
     if unit not in _UNIT_NS:
-        return f"unknown unit {unit[:20]!r} (ns, us, µs, ms, s, m and h are known)"
-    digits = whole.lstrip("0")
-    if len(digits) > _MAX_WHOLE_DIGITS:
-        return _TOO_LONG
-    size = _UNIT_NS[unit]
-    value = int(digits or "0")
-    if value > _LIMIT_NS // size:
-        return _TOO_LONG
-    value = value * size + (_fraction_value(fraction, size) if fraction else 0)
-    return _TOO_LONG if value > _LIMIT_NS else value
+        raise FaultError(f"unknown unit {unit[:20]!r} (ns, us, µs, ms, s, m and h are known)")
+    digits, size = whole.lstrip("0") or "0", _UNIT_NS[unit]
+    if len(digits) > _MAX_WHOLE_DIGITS or int(digits) > _LIMIT_NS // size:
+        raise FaultError(_TOO_LONG)
+    value = int(digits) * size + _fraction_value(fraction, size)
+    if value > _LIMIT_NS:
+        raise FaultError(_TOO_LONG)
+    return value
 
 
 def _fraction_value(digits: str, size: int) -> int:
     """Return the nanoseconds of the digits after the point, by Go's float arithmetic."""
-    if len(digits) <= _MAX_SAFE_DIGITS:
-        return int(float(int(digits)) * (size / 10.0 ** len(digits)))
     value, scale = 0, 1.0
     for digit in digits:
-        if value > (_LIMIT_NS - 1) // 10:
-            break
-        longer = value * 10 + ord(digit) - ord("0")
-        if longer > _LIMIT_NS:
+        longer = value * 10 + int(digit)
+        if longer > _LIMIT_NS or value > (_LIMIT_NS - 1) // 10:
             break
         value, scale = longer, scale * 10
     return int(float(value) * (size / scale))

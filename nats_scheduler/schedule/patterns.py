@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import ClassVar, Protocol
 
 from nats_scheduler.schedule.cron import CronFields, latest_fire, next_fire, parse_cron
 from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
@@ -58,50 +57,79 @@ _MAX_CACHED_PATTERN_CHARS = 256
 """Longer patterns are not cached: a header may hold 64 KB, and the cache must stay small."""
 
 
-class Pattern(Protocol):
+class Pattern:
     """What all patterns have in common; instants are nanoseconds since the Unix epoch."""
 
-    @property
-    def repeats(self) -> bool:
-        """Whether the schedule continues after its first fire."""
-
-    @property
-    def base(self) -> Pattern:
-        """The pattern without bounds (`schedule.bounds`): most often itself."""
-
-    @property
-    def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire."""
+    __slots__ = ()
 
     @property
     def text(self) -> str:
         """The pattern as it was written."""
+        raise NotImplementedError
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the schedule may continue after its first fire."""
+        return True
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire."""
+        return False
+
+    @property
+    def base(self) -> Pattern:
+        """The pattern without bounds (`schedule.bounds`): most often itself."""
+        return self
+
+    @property
+    def possible(self) -> Pattern:
+        """The pattern that no edit of a calendar changes: its fire times are those that an edit may leave."""
+        return self
+
+    @property
+    def unknown_calendar(self) -> str | None:
+        """The name of the first calendar whose days are not known: until they are, it must not fire."""
+        return None
+
+    @property
+    def zone(self) -> Zone | None:
+        """The zone whose clock says when it fires; None is UTC, or a pattern that takes no zone."""
+        return None
+
+    @property
+    def time_zone(self) -> str | None:
+        """The name of its time zone as it was written, None if it has none of its own."""
+        return None if self.zone is None else self.zone.name
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first fire time of a schedule that was stored at an instant, which may be past; None if none."""
+        return self.next_fire(stored_at, stored_at)
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first fire time strictly after an instant; None if the schedule has ended."""
+        raise NotImplementedError
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until], for which one make-up fire is sent after an outage."""
+        raise NotImplementedError
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether a schedule stored at `stored_at` fires at an instant."""
+        raise NotImplementedError
 
     def format(self, instant: int) -> str:
         """Print an instant as `Nats-Schedule-Next` does: RFC 3339 with nanoseconds, in the schedule's zone."""
+        return format_rfc3339(instant, 0 if self.zone is None else self.zone.offset_at(instant))
 
 
-class At:
+class At(Pattern):
     """`@at 2026-11-20T15:04:05Z`: fires once, and immediately if that time is past.
 
     It is a value like the other patterns, but not a dataclass, because of its text: if the text is equal to the printed
     instant, it is not stored, since a million of them would take 80 MB.
     """
 
-    repeats: ClassVar[bool] = False
-    ends_by_itself: ClassVar[bool] = True
     __slots__ = ("_instant", "_written")
 
     def __init__(self, text: str | None, instant: int) -> None:
@@ -110,9 +138,14 @@ class At:
         self._instant = instant
 
     @property
-    def base(self) -> Pattern:
-        """The pattern itself: it has no bounds."""
-        return self
+    def repeats(self) -> bool:
+        """Whether the schedule may continue after its first fire."""
+        return False
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether its publisher said that it has a last fire."""
+        return True
 
     @property
     def text(self) -> str:
@@ -157,29 +190,18 @@ class At:
         """Return whether this is the instant."""
         return instant == self._instant
 
-    def format(self, instant: int) -> str:
-        """Print an instant in UTC."""
-        return format_rfc3339(instant)
-
 
 @dataclass(frozen=True, slots=True)
-class Every:
+class Every(Pattern):
     """`@every 5m`: fires on a grid, the stored time rounded to the second + k x interval, k = 1, 2, …
 
     Fractions of a second count. nats-server rounds each fire time to the second, so `@every 1.4s` fires each second
     there.
     """
 
-    repeats: ClassVar[bool] = True
-    ends_by_itself: ClassVar[bool] = False
-    text: str
+    text: str = field()
     interval: int
     """Nanoseconds, at least a second."""
-
-    @property
-    def base(self) -> Pattern:
-        """The pattern itself: it has no bounds."""
-        return self
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the first point of the grid."""
@@ -202,36 +224,22 @@ class Every:
         anchor = round_to_second(stored_at)
         return instant > anchor and (instant - anchor) % self.interval == 0
 
-    def format(self, instant: int) -> str:
-        """Print an instant in UTC."""
-        return format_rfc3339(instant)
-
 
 @dataclass(frozen=True, slots=True)
-class Cron:
+class Cron(Pattern):
     """`0 30 9 * * mon-fri`, or an alias: fires when the wall clock of its zone matches."""
 
-    repeats: ClassVar[bool] = True
-    text: str
+    text: str = field()
     fields: CronFields = field(repr=False, compare=False)
-    zone: Zone | None
+    zone: Zone | None = field()
     """None is UTC."""
     _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
 
     @property
-    def base(self) -> Pattern:
-        """The pattern itself: it has no bounds."""
-        return self
-
-    @property
     def ends_by_itself(self) -> bool:
         """Whether its publisher said that it has a last fire: one that names years has."""
         return self.fields.years is not None
-
-    def first_fire(self, stored_at: int) -> int | None:
-        """Return the first match strictly after the second in which the schedule was stored."""
-        return self.next_fire(stored_at, stored_at)
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return the first match strictly after an instant; None beyond the five-year horizon."""
@@ -251,10 +259,6 @@ class Cron:
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether an instant matches and is later than the stored time."""
         return instant > stored_at and latest_fire(self.fields, self.zone, instant - 1, instant) == instant
-
-    def format(self, instant: int) -> str:
-        """Print an instant at the UTC offset that the zone has at that instant."""
-        return format_rfc3339(instant, 0 if self.zone is None else self.zone.offset_at(instant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,18 +293,6 @@ def parse_pattern(
     if text == "":
         return None
     return _parse_cached_cron(text, zone) if is_cached else _parse_cron(text, zone)
-
-
-def zone_of(pattern: Pattern) -> Zone | None:
-    """Return the time zone of a pattern, None if it has none of its own."""
-    base = pattern.base
-    return base.zone if isinstance(base, Cron) else None
-
-
-def time_zone_of(pattern: Pattern) -> str | None:
-    """Return the name of a pattern's time zone as it was written, None if it has none of its own."""
-    zone = zone_of(pattern)
-    return None if zone is None else zone.name
 
 
 def usual_at(minute: bytes, second: bytes, digits: bytes | None) -> At | None:

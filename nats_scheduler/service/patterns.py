@@ -39,7 +39,6 @@ from nats_scheduler.observe.explanations import (
     reading_document,
 )
 from nats_scheduler.observe.message_warnings import warnings_about
-from nats_scheduler.schedule.patterns import time_zone_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import Asked, Document, shown, with_items
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
@@ -154,7 +153,7 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
         if listed is None:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
-        return await _next(asked, listed.timetable, time_zone_of(listed.pattern), now, fires_of(listed, request.count))
+        return await _next(asked, listed.timetable, listed.pattern.time_zone, now, fires_of(listed, request.count))
     now = asked.deployment.now()
     pattern, after = request.pattern or "", now if request.after is None else request.after
     one_line("pattern", pattern)

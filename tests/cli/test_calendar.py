@@ -12,7 +12,7 @@ from click.testing import Result
 from nats_scheduler.cli.calendar import _edited
 from nats_scheduler.jetstream.buckets import CalendarBucket
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, Days, read_days, with_days, without_days
+from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, read_days, with_days, without_days
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.conftest import Cli
 from tests.conftest import StartServer
@@ -37,12 +37,6 @@ def calendar(cli: Cli, server: EmbeddedServer) -> Calendar:
         return await asyncio.to_thread(cli, "calendar", *arguments, "--server", server.url)
 
     return run
-
-
-def days(text: str) -> Days:
-    found = read_days(text)
-    assert isinstance(found, Days)
-    return found
 
 
 async def test_a_calendar_is_made_edited_shown_and_deleted(calendar: Calendar) -> None:
@@ -140,7 +134,7 @@ async def test_what_another_client_wrote_meanwhile_is_not_lost(server: EmbeddedS
 
         def change(text: str) -> str:
             seen.append(text)
-            return with_days(text, [days("2027-01-06")])
+            return with_days(text, [read_days("2027-01-06")])
 
         found, revision = await bucket.revised_text("work")
         assert found is not None
@@ -179,12 +173,12 @@ async def test_next_leaves_out_the_days_of_a_calendar_whether_a_sidecar_is_asked
 
 
 def test_days_are_added_once_and_removed_from_lines_that_keep_their_comments() -> None:
-    assert with_days(TEXT, [days("2026-12-26..2026-12-28")]) == f"{TEXT}2026-12-26\n"
-    assert with_days("2026-12-25", [days("2026-12-26"), days("2026-12-26")]) == "2026-12-25\n2026-12-26\n"
-    left = without_days(TEXT, [days("2026-12-25"), days("2026-12-31")])
+    assert with_days(TEXT, [read_days("2026-12-26..2026-12-28")]) == f"{TEXT}2026-12-26\n"
+    assert with_days("2026-12-25", [read_days("2026-12-26"), read_days("2026-12-26")]) == "2026-12-25\n2026-12-26\n"
+    left = without_days(TEXT, [read_days("2026-12-25"), read_days("2026-12-31")])
     assert left == "# Bavaria\n2026-12-27..2026-12-30, 2027-01-01\n"
-    assert without_days("2026-12-25, 2026-12-26  # both\n", [days("2026-12-26")]) == "2026-12-25  # both\n"
-    assert without_days(TEXT, [days("2030-01-01")]) == TEXT
+    assert without_days("2026-12-25, 2026-12-26  # both\n", [read_days("2026-12-26")]) == "2026-12-25  # both\n"
+    assert without_days(TEXT, [read_days("2030-01-01")]) == TEXT
 
 
 async def test_a_calendar_does_not_grow_beyond_what_can_be_read(calendar: Calendar, tmp_path: Path) -> None:

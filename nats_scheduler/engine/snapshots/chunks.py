@@ -47,7 +47,7 @@ from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.policies import Policies
 from nats_scheduler.message.writing import definition_block
-from nats_scheduler.schedule.patterns import At, Pattern, time_zone_of, zone_of
+from nats_scheduler.schedule.patterns import At, Pattern
 
 # Columns of numbers as the bytes of a snapshot, with the least byte of each number first.
 #
@@ -356,7 +356,7 @@ def _headers_of(kind: Kind, text: bytes, stored_at: int, fire_time: int) -> tupl
 
 
 def _zone_digest(pattern: Pattern) -> str:
-    zone = zone_of(pattern)
+    zone = pattern.zone
     return "" if zone is None else zone.digest
 
 
@@ -374,7 +374,7 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
     if needs_history(terms.policies) != has_history or terms.policies.bounds.calendars:
         raise SnapshotError(f"the policies of a kind, on {subject}, are not those of its chunk")
     if _zone_digest(pattern) != zone_digest:
-        raise SnapshotError(f"the data of the time zone {time_zone_of(pattern)} is not what it was")
+        raise SnapshotError(f"the data of the time zone {pattern.time_zone} is not what it was")
     common = None if type(pattern) is At else pattern
     return Kind(common, terms.dialect, terms.ttl, terms.rollup, terms.policies, terms.source is not None)
 

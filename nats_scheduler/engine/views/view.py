@@ -37,7 +37,7 @@ from nats_scheduler.message.timetable import Timetable, stored_timetable
 from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import KnownCalendars
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import Pattern, time_zone_of
+from nats_scheduler.schedule.patterns import Pattern
 
 # Visit all schedules that an engine holds, a few at a time, while it goes on.
 #
@@ -480,7 +480,7 @@ class _Surveyor:
             else:
                 self.names_all_targets = False
         if len(self._by_zone) < MAX_TARGETS:
-            self._by_zone.setdefault(time_zone_of(held.pattern), one)
+            self._by_zone.setdefault(held.pattern.time_zone, one)
         if outlook.state in COUNTED:
             self.counts[outlook.state] += 1
             if self.counts[outlook.state] <= MAX_OF_A_KIND:
