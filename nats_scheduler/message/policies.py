@@ -15,7 +15,7 @@ Cost: nothing for a schedule without policies; some microseconds for one with th
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -28,24 +28,18 @@ from nats_scheduler.schedule.calendars import (
     MAX_NAME_CHARS,
     NAME_GRAMMAR,
     Calendar,
+    Days,
     in_order,
     is_calendar_name,
     read_days,
 )
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
-from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.invalid import FaultError, Invalid
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
-# The values of policies: a reader returns the value, or the fault of the text.
-
-
-class Fault(str):
-    """The reason why a text is no value of a policy; it follows the text in a sentence."""
-
-    __slots__ = ()
-
+# The values of policies: a reader returns the value, or raises `FaultError`.
 
 DEFAULT_GRACE_NS = 10 * SECOND
 """A fire that is later than this counts as missed: a failover takes less."""
@@ -84,55 +78,62 @@ MAKE_UP_ONCE = Missed()
 """What happens without a policy."""
 
 
-def _missed(value: str) -> Missed | Fault:
+def _missed(value: str) -> Missed:
     match = _ALL(value)
     if match is not None and match[1] is not None:
-        most = int(match[1])
-        return Missed(Kept.ALL, most) if 1 <= most <= MAX_MADE_UP else Fault(f"is not all with 1 to {MAX_MADE_UP:,}")
+        if not 1 <= int(match[1]) <= MAX_MADE_UP:
+            raise FaultError(f"is not all with 1 to {MAX_MADE_UP:,}")
+        return Missed(Kept.ALL, int(match[1]))
     if value not in list(Kept):
-        return Fault(f"is none of once, skip, all, and all with a number, such as 'all 10': 1 to {MAX_MADE_UP:,}")
+        raise FaultError(f"is none of once, skip, all, and all with a number, such as 'all 10': 1 to {MAX_MADE_UP:,}")
     return Missed(Kept(value))
 
 
-def _duration(value: str) -> int | Fault:
+def _duration(value: str) -> int:
     duration = parse_duration(value)
-    return Fault(f"is not a duration: {duration.reason}") if isinstance(duration, Invalid) else duration
-
-
-def _grace(value: str) -> int | Fault:
-    duration = _duration(value)
-    if isinstance(duration, int) and duration < MIN_GRACE_NS:
-        return Fault(f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late")
+    if isinstance(duration, Invalid):
+        raise FaultError(f"is not a duration: {duration.reason}")
     return duration
 
 
-def _jitter(value: str) -> int | Fault:
+def _grace(value: str) -> int:
     duration = _duration(value)
-    if isinstance(duration, int) and not 0 < duration <= MAX_JITTER_NS:
-        return Fault(f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}")
+    if duration < MIN_GRACE_NS:
+        raise FaultError(f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late")
     return duration
 
 
-def _report(value: str) -> bool | Fault:
-    return True if value == "true" else Fault("is not 'true', the only value")
+def _jitter(value: str) -> int:
+    duration = _duration(value)
+    if not 0 < duration <= MAX_JITTER_NS:
+        raise FaultError(f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}")
+    return duration
 
 
-def _time(value: str) -> int | Fault:
+def _report(value: str) -> bool:
+    if value != "true":
+        raise FaultError("is not 'true', the only value")
+    return True
+
+
+def _time(value: str) -> int:
     instant = parse_rfc3339(value)
-    return Fault(f"is not a time: {instant.reason}") if isinstance(instant, Invalid) else instant
+    if isinstance(instant, Invalid):
+        raise FaultError(f"is not a time: {instant.reason}")
+    return instant
 
 
-def _limit(value: str) -> int | Fault:
+def _limit(value: str) -> int:
     if not _NUMBER(value) or not 1 <= int(value) <= MAX_LIMIT:
-        return Fault(f"is not a number of fires: expected 1 to {MAX_LIMIT:,}")
+        raise FaultError(f"is not a number of fires: expected 1 to {MAX_LIMIT:,}")
     return int(value)
 
 
-def _text(value: str) -> str | Fault:
+def _text(value: str) -> str:
     if not value.strip():
-        return Fault("is empty: expected a text")
+        raise FaultError("is empty: expected a text")
     if len(value) > MAX_TEXT_CHARS:
-        return Fault(f"has {len(value):,} characters: expected at most {MAX_TEXT_CHARS}")
+        raise FaultError(f"has {len(value):,} characters: expected at most {MAX_TEXT_CHARS}")
     return value
 
 
@@ -175,49 +176,29 @@ class Overlap(StrEnum):
     """It waits until the one before is finished; of several that wait, the latest is sent."""
 
 
-class MisplacedPolicy(NamedTuple):
-    """A policy that is valid by itself, and not beside the others or on this stream."""
-
-    name: str
-    """Its name without the prefix, such as `X-Timeout`."""
-    reason: str
-
-
-def _overlap(value: str) -> Overlap | Fault:
+def _overlap(value: str) -> Overlap:
     if value not in list(Overlap):
-        return Fault(f"is not what a fire may do: expected one of {', '.join(Overlap)}")
+        raise FaultError(f"is not what a fire may do: expected one of {', '.join(Overlap)}")
     return Overlap(value)
 
 
-def _consumer(name: str) -> str | Fault:
+def _consumer(name: str) -> str:
     if not name:
-        return Fault("is empty: expected the name of a consumer")
+        raise FaultError("is empty: expected the name of a consumer")
     if len(name) > MAX_CONSUMER_NAME_CHARS:
-        return Fault(f"has {len(name):,} characters: expected at most {MAX_CONSUMER_NAME_CHARS}")
+        raise FaultError(f"has {len(name):,} characters: expected at most {MAX_CONSUMER_NAME_CHARS}")
     if _UNSENDABLE(name):
-        return Fault("is not UTF-8: no request can name such a consumer")
+        raise FaultError("is not UTF-8: no request can name such a consumer")
     if _FORBIDDEN(name):
-        return Fault("is no name of a consumer: it has no blanks, dots, slashes or wildcards")
+        raise FaultError("is no name of a consumer: it has no blanks, dots, slashes or wildcards")
     return name
 
 
-def _timeout(value: str) -> int | Fault:
+def _timeout(value: str) -> int:
     duration = _duration(value)
-    return Fault("is not more than 0") if isinstance(duration, int) and duration <= 0 else duration
-
-
-def _misplaced(overlap: Overlap, names: Collection[str], *, needs_consumer: bool) -> MisplacedPolicy | None:
-    """Return the first policy among `names` that is missing something; None if nothing is missing.
-
-    `needs_consumer` if the stream keeps what was acknowledged.
-    """
-    for name in ("X-Consumer", "X-Timeout"):
-        if name in names and "X-Overlap" not in names:
-            return MisplacedPolicy(name, "has no effect without X-Overlap")
-    if needs_consumer and overlap is not Overlap.ALLOW and "X-Consumer" not in names:
-        reason = "needs X-Consumer on this stream, which keeps what was acknowledged (limits retention)"
-        return MisplacedPolicy("X-Overlap", reason)
-    return None
+    if duration <= 0:
+        raise FaultError("is not more than 0")
+    return duration
 
 
 MAX_EXCEPTIONS = 1_000
@@ -296,26 +277,34 @@ def read_policies(
     """
     prefix = extension_prefix(dialect)
     names = sorted(name for name in fields if name.startswith(prefix))
-    policies = NO_POLICIES
-    for name in names:
-        short, value = _short(name, dialect), fields[name]
-        policy = POLICIES.get(short)
-        taken = _unknown(short, dialect) if policy is None else policy.take(policies, value, pattern)
-        if isinstance(taken, Fault):
-            return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), value, taken)
-        policies = taken
     if not names:
-        return policies
+        return NO_POLICIES
+    policies = Policies(_written(names, fields, dialect))
+    for name, written in zip(names, policies.written, strict=True):
+        try:
+            policies = _policy(written.name, dialect).take(policies, written.value, pattern)
+        except FaultError as fault:
+            return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), written.value, fault.reason)
+    if (misplaced := _misplaced(policies, keeps_acknowledged=keeps_acknowledged)) is not None:
+        short, reason = misplaced
+        name = dialect.schedule + b"-" + short.encode()
+        return POLICY_INVALID.rejection(name.decode(), fields[name], reason)
+    return policies
+
+
+def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | None:
+    """Return the first policy that is valid by itself and not beside the others or on this stream, and why."""
+    names = [one.name for one in policies.written]
     start, end = policies.bounds.start, policies.bounds.end
     if start is not None and end is not None and start >= end:
-        name = prefix + b"End"
-        return POLICY_INVALID.rejection(name.decode(), fields[name], "is not later than X-Start: nothing would fire")
-    written = _written(names, fields, dialect)
-    overlap, shorts = policies.overlap, [one.name for one in written]
-    if misplaced := _misplaced(overlap, shorts, needs_consumer=keeps_acknowledged):
-        name = dialect.schedule + b"-" + misplaced.name.encode()
-        return POLICY_INVALID.rejection(name.decode(), fields[name], misplaced.reason)
-    return replace(policies, written=written)
+        return PolicyText("X-End", "is not later than X-Start: nothing would fire")
+    for name in ("X-Consumer", "X-Timeout"):
+        if name in names and "X-Overlap" not in names:
+            return PolicyText(name, "has no effect without X-Overlap")
+    if keeps_acknowledged and policies.overlap is not Overlap.ALLOW and "X-Consumer" not in names:
+        reason = "needs X-Consumer on this stream, which keeps what was acknowledged (limits retention)"
+        return PolicyText("X-Overlap", reason)
+    return None
 
 
 def read_syntax(fields: Mapping[bytes, str], pattern: str) -> Syntax | Rejection | None:
@@ -377,98 +366,83 @@ def _short(name: bytes, dialect: Dialect) -> str:
     return name[len(dialect.schedule) + 1 :].decode("utf-8", "backslashreplace")
 
 
-def _unknown(short: str, dialect: Dialect) -> Fault:
-    if short == PAUSED:
-        name = dialect.schedule.decode()
-        return Fault(f"is no policy: a paused schedule has its pattern in this header, and no {name}")
-    near = get_close_matches(short.lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
-    meant = next((name for name in POLICIES if near and name.lower() == near[0]), None)
-    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
-    return Fault(f"is an unknown policy, and names are case-sensitive: {known}")
-
-
 # The policies: what reads each, and its part of the words in which a schedule is explained.
 
 
 class Policy(NamedTuple):
     """One policy."""
 
-    take: Callable[[Policies, str, Pattern], Policies | Fault]
-    """Returns the policies with this one, from its value and the pattern beside it."""
+    take: Callable[[Policies, str, Pattern], Policies]
+    """Returns the policies with this one, from its value and the pattern beside it; raises `FaultError`."""
     words: Callable[[Policies], str] | None = None
     """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
     is_label: bool = False
     """Whether it only says something to people."""
 
 
-def _value(field: str, read: Callable[[str], object]) -> Callable[[Policies, str, Pattern], Policies | Fault]:
+def _policy(short: str, dialect: Dialect) -> Policy:
+    """Return the policy with a name; raises `FaultError` if there is none."""
+    if short in POLICIES:
+        return POLICIES[short]
+    if short == PAUSED:
+        name = dialect.schedule.decode()
+        raise FaultError(f"is no policy: a paused schedule has its pattern in this header, and no {name}")
+    near = get_close_matches(short.lower(), [name.lower() for name in POLICIES], n=1, cutoff=0.7)
+    meant = next((name for name in POLICIES if near and name.lower() == near[0]), None)
+    known = f"{meant} may be meant" if meant else f"expected one of {', '.join(sorted(POLICIES))}"
+    raise FaultError(f"is an unknown policy, and names are case-sensitive: {known}")
+
+
+def _value(field: str, read: Callable[[str], Any]) -> Callable[[Policies, str, Pattern], Policies]:
     """Return what takes a policy whose value does not depend on the pattern."""
-
-    def take(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
-        found: Any = read(value)
-        return found if isinstance(found, Fault) else replace(policies, **{field: found})
-
-    return take
+    return lambda policies, value, _pattern: replace(policies, **{field: read(value)})
 
 
-def _bound(field: str, read: Callable[[str], object]) -> Callable[[Policies, str, Pattern], Policies | Fault]:
-    """Return what takes a policy that is one of the bounds."""
-
-    def take(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
-        found: Any = read(value)
-        if isinstance(found, Fault):
-            return found
-        return replace(policies, bounds=replace(policies.bounds, **{field: found}))
-
-    return take
+def _bound(**read: Callable[[str], Any]) -> Callable[[Policies, str, Pattern], Policies]:
+    """Return what takes a policy that is one of the bounds, or several of them."""
+    return lambda policies, value, _pattern: _bounded(policies, **{field: of(value) for field, of in read.items()})
 
 
-def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies | Fault:
+def _bounded(policies: Policies, **bounds: Any) -> Policies:
+    return replace(policies, bounds=replace(policies.bounds, **bounds))
+
+
+def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies:
     instant = _time(value)
-    if isinstance(instant, Fault):
-        return instant
     if not isinstance(pattern, Every):
-        return Fault(f"is where the grid of '@every' begins, and {pattern.text!r} has none")
+        raise FaultError(f"is where the grid of '@every' begins, and {pattern.text!r} has none")
     if instant % SECOND:
-        return Fault("has a fraction of a second: the grid of '@every' begins at a whole one")
-    return replace(policies, bounds=replace(policies.bounds, anchor=instant))
+        raise FaultError("has a fraction of a second: the grid of '@every' begins at a whole one")
+    return _bounded(policies, anchor=instant)
 
 
-def _except(policies: Policies, value: str, _pattern: Pattern) -> Policies | Fault:
+def _excepted(value: str) -> tuple[Days, ...]:
     parts = [part.strip(" ") for part in value.split(",")]
     if len(parts) > MAX_EXCEPTIONS:
-        return Fault(f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}")
-    named = {part.removeprefix(CALENDAR) for part in parts if part.startswith(CALENDAR)}
-    found = []
-    for part in parts:
-        if part.startswith(CALENDAR):
-            continue
-        days = read_days(part)
-        if isinstance(days, str):
-            return Fault(f"{days}, or {CALENDAR}<name>")
-        found.append(days)
-    if fault := _names_fault(named):
-        return Fault(fault)
-    calendars = tuple(map(Calendar, sorted(named)))
-    return replace(policies, bounds=replace(policies.bounds, excepted=in_order(found), calendars=calendars))
+        raise FaultError(f"has {len(parts):,} parts: expected at most {MAX_EXCEPTIONS:,}")
+    try:
+        return in_order(read_days(part) for part in parts if not part.startswith(CALENDAR))
+    except FaultError as fault:
+        raise FaultError(f"{fault.reason}, or {CALENDAR}<name>") from None
 
 
-def _names_fault(calendars: Collection[str]) -> str:
-    """Return why calendars cannot be named in this way; "" if they can."""
-    for name in calendars:
+def _calendars(value: str) -> tuple[Calendar, ...]:
+    parts = [part.strip(" ") for part in value.split(",")]
+    names = {part.removeprefix(CALENDAR) for part in parts if part.startswith(CALENDAR)}
+    for name in names:
         if not is_calendar_name(name):
-            return f"names the calendar {name[:MAX_NAME_CHARS]!r}: expected {NAME_GRAMMAR}"
-    if len(calendars) > MAX_CALENDARS:
-        return f"names {len(calendars):,} calendars: expected at most {MAX_CALENDARS}"
-    return ""
+            raise FaultError(f"names the calendar {name[:MAX_NAME_CHARS]!r}: expected {NAME_GRAMMAR}")
+    if len(names) > MAX_CALENDARS:
+        raise FaultError(f"names {len(names):,} calendars: expected at most {MAX_CALENDARS}")
+    return tuple(map(Calendar, sorted(names)))
 
 
-def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies | Fault:
+def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies:
     if isinstance(pattern, SyntaxCron):
         return replace(policies, syntax=pattern.syntax)
     if not isinstance(pattern, Cron):
-        return Fault("is for patterns of fields, and this pattern has none")
-    return Fault(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}")
+        raise FaultError("is for patterns of fields, and this pattern has none")
+    raise FaultError(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}")
 
 
 def _jitter_words(policies: Policies) -> str:
@@ -501,17 +475,17 @@ def _overlap_words(policies: Policies) -> str:
 POLICIES: Mapping[str, Policy] = {
     "X-Anchor": Policy(_anchor),
     "X-Consumer": Policy(_value("consumer", _consumer)),
-    "X-End": Policy(_bound("end", _time)),
-    "X-Except": Policy(_except),
+    "X-End": Policy(_bound(end=_time)),
+    "X-Except": Policy(_bound(excepted=_excepted, calendars=_calendars)),
     "X-Grace": Policy(_value("grace", _grace)),
     "X-Jitter": Policy(_value("jitter", _jitter), _jitter_words),
-    "X-Limit": Policy(_bound("limit", _limit)),
+    "X-Limit": Policy(_bound(limit=_limit)),
     "X-Missed": Policy(_value("missed", _missed), _missed_words),
     "X-Note": Policy(_value("note", _text), is_label=True),
     "X-Overlap": Policy(_value("overlap", _overlap), _overlap_words),
     "X-Owner": Policy(_value("owner", _text), is_label=True),
     "X-Report": Policy(_value("report", _report)),
-    "X-Start": Policy(_bound("start", _time)),
+    "X-Start": Policy(_bound(start=_time)),
     "X-Syntax": Policy(_syntax),
     "X-Target": Policy(_value("target_elsewhere", str)),  # its faults are found before: `message.definition`
     "X-Timeout": Policy(_value("timeout", _timeout)),
