@@ -83,30 +83,6 @@ MESSAGE_CODES = tuple(
 )
 """All codes with which a schedule may be rejected."""
 
-# Stream configurations: `docs/reference/headers.md`, "Streams". The server has one code, 10052, for most of them.
-SEALED_AT_CREATE = ServerError(10052, "stream configuration for create can not be sealed", 500)
-ROLLUP_NEEDS_PURGE = ServerError(10052, "roll-ups require the purge permission", 500)
-COUNTER_STREAM = ServerError(10052, "counter stream cannot use message schedules", 500)
-COUNTER_DISCARDS = ServerError(10052, "counter stream cannot use discard new", 500)
-COUNTER_HAS_TTLS = ServerError(10052, "counter stream cannot use message TTLs", 500)
-MARKER_TOO_SHORT = ServerError(10052, "subject delete marker TTL must be at least 1 second", 500)
-MARKER_NEEDS_TTLS = ServerError(10052, "subject delete marker cannot be set if message TTLs are disabled", 500)
-MARKER_NEEDS_ROLLUP = ServerError(10052, "subject delete marker cannot be set if roll-ups are disabled", 500)
-DISCARD_NEW = ServerError(10052, "message scheduling cannot use discard new", 500)
-ROLLUP_DISABLED = ServerError(10052, "message scheduling cannot be set if roll-ups are disabled", 500)
-DENY_PURGE_STAYS = ServerError(10052, "stream configuration update can not cancel deny purge", 500)
-TTLS_STAY = ServerError(10052, "message TTL status can not be disabled", 500)
-COUNTER_STAYS = ServerError(10052, "stream configuration update can not change message counter setting", 500)
+# Stream configurations: all others are in `message.stream_rules`.
 SCHEDULES_STAY = ServerError(10052, "message schedules can not be disabled", 500)
-FLAG_NOT_BOOL = (
-    "invalid JSON: json: cannot unmarshal {} into Go struct field StreamConfigRequest.allow_msg_schedules of type bool"
-)
 INVALID_JSON = 10025
-MIRROR_WITH_FIRST_SEQUENCE = ServerError(10143, "stream mirrors can not have first sequence configured")
-MIRROR_WITH_SUBJECTS = ServerError(10034, "stream mirrors can not contain subjects")
-MIRROR_WITH_SOURCES = ServerError(10031, "stream mirrors can not also contain other sources")
-MIRROR_WITH_COUNTER = ServerError(10173, "stream mirrors can not also calculate counters")
-MIRROR_WITH_ATOMIC = ServerError(10198, "stream mirrors can not also use atomic publishing")
-MIRROR_WITH_BATCH = ServerError(10209, "stream mirrors can not also use batch publishing")
-MIRROR = ServerError(10186, "stream mirrors can not also schedule messages")
-SOURCES = ServerError(10187, "stream source can not also schedule messages")

@@ -8,9 +8,9 @@ Limit: what every server checks itself (names, limits, overlaps) is not checked 
 server would report first if there are two.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from nats_scheduler.message import rejection
 from nats_scheduler.message.rejection import Rejection
@@ -149,21 +149,192 @@ class StreamRules:
         )
 
 
-def check_create(config: Mapping[str, Any]) -> Rejection | None:
+Config = Mapping[str, Any]
+
+
+class _Rule(NamedTuple):
+    """One check of a configuration: the server's description of what is wrong, the key that is, and why."""
+
+    description: str
+    key: str
+    reason: str
+    is_broken: Callable[[Config, Config], bool]
+    """Is called with the configuration, and with that of the stream before, which is empty for a new one."""
+    code: int = 10052
+    status: int = 500
+
+
+def _on(*keys: str, off: str = "") -> Callable[[Config, Config], bool]:
+    """Return what finds whether all these keys are true, and the key `off` is not."""
+    return lambda config, _before: all(_is_on(config, key) for key in keys) and not _is_on(config, off)
+
+
+def _marks(*, off: str) -> Callable[[Config, Config], bool]:
+    """Return what finds whether a pedantic configuration has delete markers, and a key is off that they need."""
+    return lambda config, before: _has_delete_markers(config) and _on("pedantic", off=off)(config, before)
+
+
+def _mirror(description: str, code: int, key: str) -> _Rule:
+    """Return the rule that a mirror excludes a key."""
+    return _Rule(
+        description,
+        "mirror",
+        f"excludes {key}",
+        lambda config, _before: config.get("mirror") is not None and bool(config.get(key)),
+        code,
+        400,
+    )
+
+
+_AT_CREATE = _Rule(
+    "stream configuration for create can not be sealed",
+    "sealed",
+    "is not possible for a new stream: seal it with an update",
+    _on("sealed"),
+)
+_OF_A_STREAM = (
+    _Rule(
+        "roll-ups require the purge permission",
+        "deny_purge",
+        "excludes allow_rollup_hdrs",
+        _on("deny_purge", "allow_rollup_hdrs"),
+    ),
+    _Rule(
+        "counter stream cannot use discard new",
+        "discard",
+        "excludes allow_msg_counter",
+        lambda config, _before: _is_on(config, "allow_msg_counter") and config.get("discard") == "new",
+    ),
+    _Rule(
+        "counter stream cannot use message TTLs",
+        _TTL_FLAG,
+        "excludes allow_msg_counter",
+        _on("allow_msg_counter", _TTL_FLAG),
+    ),
+    _Rule(
+        "counter stream cannot use message schedules",
+        "allow_msg_counter",
+        f"excludes {FLAG}",
+        _on("allow_msg_counter"),
+    ),
+    _Rule(
+        "subject delete marker TTL must be at least 1 second",
+        _MARKER_TTL,
+        "is given in nanoseconds: expected 1s or more",
+        lambda config, _before: _has_delete_markers(config) and config[_MARKER_TTL] < SECOND,
+    ),
+    _Rule(
+        "subject delete marker cannot be set if message TTLs are disabled",
+        _MARKER_TTL,
+        f"needs {_TTL_FLAG}",
+        _marks(off=_TTL_FLAG),
+    ),
+    _Rule(
+        "subject delete marker cannot be set if roll-ups are disabled",
+        _MARKER_TTL,
+        "needs allow_rollup_hdrs",
+        _marks(off="allow_rollup_hdrs"),
+    ),
+    _Rule(
+        "message scheduling cannot use discard new",
+        "discard",
+        f"excludes {FLAG}: discard must be 'old'",
+        lambda config, _before: config.get("discard") == "new",
+    ),
+    _Rule(
+        "message scheduling cannot be set if roll-ups are disabled",
+        "allow_rollup_hdrs",
+        "is not what schedules need: a pedantic request must set it to true",
+        _on("pedantic", off="allow_rollup_hdrs"),
+    ),
+    _mirror("stream mirrors can not have first sequence configured", 10143, "first_seq"),
+    _mirror("stream mirrors can not contain subjects", 10034, "subjects"),
+    _mirror("stream mirrors can not also contain other sources", 10031, "sources"),
+    _mirror("stream mirrors can not also calculate counters", 10173, "allow_msg_counter"),
+    _mirror("stream mirrors can not also use atomic publishing", 10198, "allow_atomic"),
+    _mirror("stream mirrors can not also use batch publishing", 10209, "allow_batched"),
+    _Rule(
+        "stream mirrors can not also schedule messages",
+        "mirror",
+        "is not possible for a stream with schedules",
+        lambda config, _before: config.get("mirror") is not None,
+        10186,
+        400,
+    ),
+    _Rule(
+        "stream source can not also schedule messages",
+        "sources",
+        "is not possible for a stream with schedules",
+        lambda config, _before: bool(_listed(config, "sources")),
+        10187,
+        400,
+    ),
+)
+"""The checks of every configuration that has the flag, in the server's order."""
+
+_AT_UPDATE = (
+    _Rule(
+        "stream configuration update can not cancel deny purge",
+        "deny_purge",
+        "cannot be switched off, and schedules need purging: use another stream",
+        lambda config, before: _is_on(config, FLAG) and _is_on(before, "deny_purge"),
+    ),
+    _Rule(
+        "message TTL status can not be disabled",
+        _TTL_FLAG,
+        "is not possible for a stream that has message TTLs",
+        lambda config, before: _has_ttls(before) and not _has_ttls(config),
+    ),
+    _Rule(
+        "stream configuration update can not change message counter setting",
+        "allow_msg_counter",
+        "is not possible for a stream that counts",
+        lambda config, before: _is_on(config, FLAG) and _is_on(before, "allow_msg_counter"),
+    ),
+    _Rule(
+        rejection.SCHEDULES_STAY.description,
+        FLAG,
+        "is not possible for a stream that has schedules: the flag stays on",
+        lambda config, before: _is_on(before, FLAG) and not _is_on(config, FLAG),
+    ),
+)
+
+
+def check_create(config: Config) -> Rejection | None:
     """Return why the server would not create this stream with schedules; None if it would, or without the flag."""
-    return next(_faults_at_create(config), None)
+    rules = (_AT_CREATE, *_OF_A_STREAM) if _is_on(config, FLAG) else ()
+    return check_flag(config) or _first_fault(rules, config, {})
 
 
-def check_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Rejection | None:
+def check_update(old: Config, new: Config) -> Rejection | None:
     """Return why the server would not change a stream from `old` to `new`; None if it would.
 
     Both contain the flag as the registry has it, not as an old server returns it. If `new` has no flag, it is switched
     off, as on the server; a caller that wants to keep it adds it first.
     """
-    return next(_faults_at_update(old, new), None)
+    rules = (*_OF_A_STREAM, *_AT_UPDATE) if _is_on(new, FLAG) else _AT_UPDATE
+    return check_flag(new) or _first_fault(rules, new, old)
 
 
-def implied(config: Mapping[str, Any]) -> dict[str, bool]:
+def _first_fault(rules: Sequence[_Rule], config: Config, before: Config) -> Rejection | None:
+    broken = next((rule for rule in rules if rule.is_broken(config, before)), None)
+    if broken is None:
+        return None
+    description, key, reason, _is_broken, code, status = broken
+    shown = before if key == "deny_purge" and not _is_on(config, key) else config
+    return Rejection(code, description, key, _shown(shown.get(key)), reason, status)
+
+
+def _shown(value: Any) -> str:
+    """Print a value of a configuration for a message: of other streams their names."""
+    if value is None or isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return str(value.get("name", ""))
+    return ", ".join(map(_shown, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def implied(config: Config) -> dict[str, bool]:
     """Return the settings that the flag implies: roll-ups allowed, purging not denied.
 
     The server sets both without a notice. Empty without the flag, and for a sealed stream, since sealing has priority.
@@ -173,126 +344,29 @@ def implied(config: Mapping[str, Any]) -> dict[str, bool]:
     return {"allow_rollup_hdrs": True, "deny_purge": False}
 
 
-def check_flag(config: Mapping[str, Any]) -> Rejection | None:
+def check_flag(config: Config) -> Rejection | None:
     """Reject a flag that is neither true nor false, with Go's error text: the server cannot parse such a request."""
     value = config.get(FLAG)
     if value is None or isinstance(value, bool):
         return None
     kind = "string" if isinstance(value, str) else "array" if isinstance(value, list) else "number"
     kind = "object" if isinstance(value, dict) else kind
-    description = rejection.FLAG_NOT_BOOL.format(kind)
+    field = f"Go struct field StreamConfigRequest.{FLAG} of type bool"
+    description = f"invalid JSON: json: cannot unmarshal {kind} into {field}"
     return Rejection(rejection.INVALID_JSON, description, FLAG, str(value), "is neither true nor false")
 
 
-def _faults_at_create(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    if fault := check_flag(config):
-        yield fault
-    if _is_on(config, FLAG) and _is_on(config, "sealed"):
-        yield rejection.SEALED_AT_CREATE.rejection(
-            "sealed", "true", "is not possible for a new stream: seal it with an update"
-        )
-    yield from _faults_of_config(config)
-
-
-def _faults_at_update(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Rejection]:
-    if fault := check_flag(new):
-        yield fault
-    yield from _faults_of_config(new)
-    flagged = _is_on(new, FLAG)
-    if flagged and _is_on(old, "deny_purge"):
-        yield rejection.DENY_PURGE_STAYS.rejection(
-            "deny_purge", "true", "cannot be switched off, and schedules need purging: use another stream"
-        )
-    if _has_ttls(old) and not _has_ttls(new):
-        yield rejection.TTLS_STAY.rejection(_TTL_FLAG, "false", "is not possible for a stream that has message TTLs")
-    if flagged and _is_on(old, "allow_msg_counter"):
-        yield rejection.COUNTER_STAYS.rejection(
-            "allow_msg_counter", "false", "is not possible for a stream that counts"
-        )
-    if _is_on(old, FLAG) and not flagged:
-        yield rejection.SCHEDULES_STAY.rejection(
-            FLAG, "false", "is not possible for a stream that has schedules: the flag stays on"
-        )
-
-
-def _faults_of_config(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield the faults of a configuration that has the flag, in the server's order."""
-    if not _is_on(config, FLAG):
-        return
-    yield from _faults_of_settings(config)
-    if config.get("mirror") is not None:
-        yield from _faults_of_mirror(config)
-    if sources := _listed(config, "sources"):
-        origins = ", ".join(map(_origin, sources))
-        yield rejection.SOURCES.rejection("sources", origins, "is not possible for a stream with schedules")
-
-
-def _faults_of_settings(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    rollup, pedantic = _is_on(config, "allow_rollup_hdrs"), _is_on(config, "pedantic")
-    if _is_on(config, "deny_purge") and rollup:
-        yield rejection.ROLLUP_NEEDS_PURGE.rejection("deny_purge", "true", "excludes allow_rollup_hdrs")
-    if _is_on(config, "allow_msg_counter"):
-        yield from _faults_of_counter(config)
-    if _has_delete_markers(config):
-        yield from _faults_of_markers(config)
-    if config.get("discard") == "new":
-        yield rejection.DISCARD_NEW.rejection("discard", "new", f"excludes {FLAG}: discard must be 'old'")
-    if pedantic and not rollup:
-        yield rejection.ROLLUP_DISABLED.rejection(
-            "allow_rollup_hdrs", "false", "is not what schedules need: a pedantic request must set it to true"
-        )
-
-
-def _faults_of_counter(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield the settings that a stream with counters cannot have; schedules are always one of them."""
-    if config.get("discard") == "new":
-        yield rejection.COUNTER_DISCARDS.rejection("discard", "new", "excludes allow_msg_counter")
-    if _is_on(config, _TTL_FLAG):
-        yield rejection.COUNTER_HAS_TTLS.rejection(_TTL_FLAG, "true", "excludes allow_msg_counter")
-    yield rejection.COUNTER_STREAM.rejection("allow_msg_counter", "true", f"excludes {FLAG}")
-
-
-def _faults_of_markers(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield the missing settings that delete markers need; only a pedantic request must set them itself."""
-    markers = str(config[_MARKER_TTL])
-    if config[_MARKER_TTL] < SECOND:
-        yield rejection.MARKER_TOO_SHORT.rejection(_MARKER_TTL, markers, "is given in nanoseconds: expected 1s or more")
-    if not _is_on(config, "pedantic"):
-        return
-    if not _is_on(config, _TTL_FLAG):
-        yield rejection.MARKER_NEEDS_TTLS.rejection(_MARKER_TTL, markers, f"needs {_TTL_FLAG}")
-    if not _is_on(config, "allow_rollup_hdrs"):
-        yield rejection.MARKER_NEEDS_ROLLUP.rejection(_MARKER_TTL, markers, "needs allow_rollup_hdrs")
-
-
-def _faults_of_mirror(config: Mapping[str, Any]) -> Iterator[Rejection]:
-    """Yield the settings that a mirror cannot have, schedules last."""
-    origin = _origin(config["mirror"])
-    with_others = {
-        "first_seq": rejection.MIRROR_WITH_FIRST_SEQUENCE,
-        "subjects": rejection.MIRROR_WITH_SUBJECTS,
-        "sources": rejection.MIRROR_WITH_SOURCES,
-        "allow_msg_counter": rejection.MIRROR_WITH_COUNTER,
-        "allow_atomic": rejection.MIRROR_WITH_ATOMIC,
-        "allow_batched": rejection.MIRROR_WITH_BATCH,
-    }
-    for key, error in with_others.items():
-        if config.get(key):
-            yield error.rejection("mirror", origin, f"excludes {key}")
-    yield rejection.MIRROR.rejection("mirror", origin, "is not possible for a stream with schedules")
-
-
-def _is_on(config: Mapping[str, Any], key: str) -> bool:
+def _is_on(config: Config, key: str) -> bool:
     return config.get(key) is True
 
 
-def _listed(config: Mapping[str, Any], key: str) -> Sequence[Any]:
+def _listed(config: Config, key: str) -> Sequence[Any]:
     """Return a list of the configuration; the server itself rejects a value that is no list (10025)."""
     value = config.get(key)
     return value if isinstance(value, list | tuple) else []
 
 
-def takes_from_others(config: Mapping[str, Any]) -> bool:
+def takes_from_others(config: Config) -> bool:
     """Return whether the stream takes messages from other streams; then it may have no subjects of its own.
 
     A schedule among these messages fires in the stream that it comes from.
@@ -300,23 +374,18 @@ def takes_from_others(config: Mapping[str, Any]) -> bool:
     return config.get("mirror") is not None or bool(_listed(config, "sources"))
 
 
-def _has_ttls(config: Mapping[str, Any]) -> bool:
+def _has_ttls(config: Config) -> bool:
     """Return whether messages may have a TTL. As the server does: delete markers imply it."""
     return _is_on(config, _TTL_FLAG) or _has_delete_markers(config)
 
 
-def _has_delete_markers(config: Mapping[str, Any]) -> bool:
+def _has_delete_markers(config: Config) -> bool:
     """Return whether the stream leaves delete markers; their TTL is in nanoseconds."""
     ttl = config.get(_MARKER_TTL)
     return isinstance(ttl, int) and ttl > 0
 
 
-def _limit(config: Mapping[str, Any], key: str) -> int:
+def _limit(config: Config, key: str) -> int:
     """Return a limit of the stream, 0 if there is none; for some limits the server writes -1 then."""
     value = config.get(key)
     return max(value, 0) if isinstance(value, int) else 0
-
-
-def _origin(source: Any) -> str:
-    """Name the stream that a mirror or source takes from, for a message."""
-    return str(source.get("name", "")) if isinstance(source, Mapping) else str(source)
