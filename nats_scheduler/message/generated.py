@@ -150,16 +150,6 @@ def as_stored_natively(block: bytes) -> bytes:
     return with_header(without_status(block), MSG_ROLLUP, b"sub")
 
 
-def with_identity(block: bytes, identity: str) -> bytes:
-    """Append the identity of the fire as `Nats-Msg-Id`."""
-    return with_headers(block, (identity_header(identity),))
-
-
-def with_guard(block: bytes, schedule: str, sequence: int) -> bytes:
-    """Append the guard."""
-    return with_headers(block, guard_headers(schedule, sequence))
-
-
 def _effective_headers(terms: Terms) -> list[Header]:
     """Return the headers of ADR-51 in a generated message that the server acts on."""
     headers = []

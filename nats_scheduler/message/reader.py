@@ -33,7 +33,7 @@ from nats_scheduler.message.reading import (
 )
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.message.subjects import covering, covering_usual, is_literal_subject, is_usual_subject
 from nats_scheduler.message.timetable import never_fires
 from nats_scheduler.schedule.invalid import Invalid
@@ -61,7 +61,6 @@ class TermsOfKind:
         """Make terms like these for a stream with these rules."""
         self._like = like
         self._restrictions = rules.restrictions
-        self._restricts = rules.restrictions.targets is not None
         self._covers = covering(rules.subjects)
         self._covers_usual = covering_usual(rules.subjects)
         self._kept: dict[bytes, Terms] = {}
@@ -70,35 +69,27 @@ class TermsOfKind:
         """Return how many are kept."""
         return len(self._kept)
 
-    def aimed_at(self, target: bytes) -> Terms | None:
-        """Return the terms with this target and without a source; None if the target may be invalid."""
-        kept = self._kept.get(target)
+    def aimed_at(self, target: bytes, source: bytes = b"") -> Terms | None:
+        """Return the terms with this target and source (b"" for none); None if one of them may be invalid."""
+        key = b"%b\n%b" % (target, source) if source else target  # no valid subject contains a line end
+        kept = self._kept.get(key)
         if kept is not None:
             return kept
-        aim = target.decode("utf-8", "surrogateescape")
+        aim, sampled = target.decode("utf-8", "surrogateescape"), decoded(source) or None
         if self._covers_usual(aim) is None and not self._is_possible(aim):
             return None
+        if sampled is not None and (sampled == aim or not self._is_possible(sampled)):
+            return None
         dialect, _target, _source, ttl, rollup, policies = self._like
-        if self._restricts and self._restrictions.target_fault(dialect.target, aim) is not None:
+        if self._restrictions is not UNRESTRICTED and (
+            self._restrictions.target_fault(dialect.target, aim)
+            or self._restrictions.source_fault(dialect.source, sampled or "")
+        ):
             return None
         if len(self._kept) >= MAX_TERMS:
             self._kept.clear()
         # Half the time of a call of `Terms`; one is made for each schedule with a target of its own.
-        terms = self._kept[target] = tuple.__new__(Terms, (dialect, aim, None, ttl, rollup, policies))
-        return terms
-
-    def sampling(self, target: bytes, source: bytes) -> Terms | None:
-        """Return the terms with this target and source (b"" for none); None if one of them may be invalid."""
-        key = b"%b\n%b" % (target, source)  # no valid subject contains a line end
-        kept = self._kept.get(key)
-        if kept is not None or not source:
-            return kept or self.aimed_at(target)
-        aimed, sampled = self.aimed_at(target), decoded(source)
-        if aimed is None or aimed.target == sampled or not self._is_possible(sampled):
-            return None
-        if self._restrictions.source_fault(aimed.dialect.source, sampled) is not None:
-            return None
-        terms = self._kept[key] = aimed._replace(source=sampled)
+        terms = self._kept[key] = tuple.__new__(Terms, (dialect, aim, sampled, ttl, rollup, policies))
         return terms
 
     def _is_possible(self, subject: str) -> bool:
@@ -133,7 +124,7 @@ class SharedTerms:
             _make_room(self._with_policies, MAX_TERMS)
             return self._with_policies.setdefault(terms, terms)
         target, source = (text.encode("utf-8", "surrogateescape") for text in (terms.target, terms.source or ""))
-        return self.kind_of(terms).sampling(target, source) or terms
+        return self.kind_of(terms).aimed_at(target, source) or terms
 
 
 def _make_room(kept: dict[Any, Any], most: int) -> None:
@@ -225,7 +216,7 @@ class Shape:
             zone = named.get("zone")
             read = parse_pattern(decoded(named["pattern"]), None if zone is None else decoded(zone))
             pattern = None if isinstance(read, Invalid) else read
-        terms = self._terms.sampling(named["target"], named.get("source", b""))
+        terms = self._terms.aimed_at(named["target"], named.get("source", b""))
         return None if pattern is None or terms is None else Definition(pattern, terms)
 
 

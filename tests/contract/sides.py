@@ -26,7 +26,6 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.message.generated import with_guard, with_identity
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -34,6 +33,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.harness.blocks import with_guard, with_identity
 from tests.harness.waiting import eventually
 from tests.harness.workers import Worker
 

@@ -18,11 +18,11 @@ from nats_scheduler.jetstream import scan as hints
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.contact import StreamContact
-from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.message.stored import StoredMessage
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
+from tests.harness.blocks import with_identity
 from tests.harness.servers import V2_10, V2_11
 from tests.harness.waiting import eventually
 

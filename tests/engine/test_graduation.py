@@ -8,7 +8,6 @@ from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.generated import with_identity
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
@@ -18,7 +17,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
 from tests.engine.missed_builders import policies, stored_in
-from tests.harness.blocks import block_with
+from tests.harness.blocks import block_with, with_identity
 
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
 RULES = StreamRules("S", ("s.>", "t.>"))

@@ -5,6 +5,9 @@ The rule: a test that needs a header block builds it here, and each name means o
 
 from collections.abc import Mapping
 
+from nats_scheduler.message.generated import guard_headers, identity_header
+from nats_scheduler.message.headers import with_headers
+
 
 def block_of(*items: tuple[bytes | str, bytes | str]) -> bytes:
     """Return the block of these pairs as a client library writes it: `block_of(("Nats-Schedule", "@every 1s"))`."""
@@ -30,3 +33,13 @@ def _line(name: bytes | str, value: bytes | str) -> bytes:
 
 def _bytes(text: bytes | str) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
+
+
+def with_identity(block: bytes, identity: str) -> bytes:
+    """Append the identity of a fire as `Nats-Msg-Id`."""
+    return with_headers(block, (identity_header(identity),))
+
+
+def with_guard(block: bytes, schedule: str, sequence: int) -> bytes:
+    """Append the guard."""
+    return with_headers(block, guard_headers(schedule, sequence))

@@ -13,14 +13,12 @@ from nats_scheduler.message.generated import (
     guard_headers,
     identity_header,
     plain_fire_block,
-    with_guard,
-    with_identity,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules
-from tests.harness.blocks import block_of
+from tests.harness.blocks import block_of, with_guard, with_identity
 from tests.message import reference
 from tests.message.blocks import odd_blocks
 from tests.message.recorded import GENERATED, PURGED

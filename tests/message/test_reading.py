@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.generated import generated_block, with_identity
+from nats_scheduler.message.generated import generated_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
-from tests.harness.blocks import block_of
+from tests.harness.blocks import block_of, with_identity
 from tests.message.blocks import odd_blocks
 from tests.message.recorded import AT, schedule
 

@@ -21,12 +21,13 @@ from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message import generated
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.generated import fire_block, with_identity
+from nats_scheduler.message.generated import fire_block
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime import wakes
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.harness.blocks import with_identity
 from tests.simulation.planted_answers import (
     absence_believed_of_anybody,
     blocked_identities_forgotten,
