@@ -3,15 +3,13 @@
 A `Network` decides what happens to each request (`testing.network`).
 
 The rule: each method of the port only begins a request; `deliver` executes it, in the order of arrival.
-The caller of `deliver` drives the contact: a test itself, a world in virtual time, or an event loop
-(`MemoryContact(…, soon=loop.call_soon)`).
+The caller of `deliver` drives the contact: a test itself, or a world in virtual time.
 A request in flight when the contact ends still arrives: continue to call `deliver` if that matters.
 
 Cost: a heap entry or two a request. Limit: one contact sees its own stream, and others only as the targets of fires;
 the follower loses nothing.
 """
 
-import asyncio
 import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -64,13 +62,9 @@ from nats_scheduler.testing.network import Fate, Network, Perfect
 
 # Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`.
 
-NOT_APPLIED = "the leader has not come so far"
-
 
 def answer_to(request: CheckFinished, stream: MemoryStream) -> FinishAnswer:
     """Return what a server would say of the fires in question."""
-    if not stream.has_applied(request.through):
-        return FinishUnchecked(request, NOT_APPLIED)
     unfinished, fault = _first_stored(request, stream), ""
     if request.consumer is not None:
         consumer = stream.consumers.get(request.consumer)
@@ -106,14 +100,10 @@ ANSWER_DEADLINE_NS = 5 * SECOND
 """After this long without an answer, an outcome is unknown."""
 
 
-class ContactEndedError(Exception):
-    """The contact has ended, and `follow` with it."""
-
-
 class _Request(NamedTuple):
     do: Callable[[], Input]
-    refuse: Callable[[Refused], Input]
-    fail: Callable[[str], Input]
+    fail: Callable[[str, Refused | None], Input]
+    """Is called with the reason, and with the server's refusal if that is one."""
 
 
 class MemoryContact:
@@ -126,7 +116,6 @@ class MemoryContact:
         clock: ManualClock,
         network: Network | None = None,
         *,
-        soon: Callable[[Callable[[], None]], object] | None = None,
         others: Sequence[MemoryStream] = (),
     ) -> None:
         """Make contact with a stream; `others` are those of the account that may have the targets of its schedules."""
@@ -135,12 +124,14 @@ class MemoryContact:
         self._notify = notify
         self._clock = clock
         self._network = network or Perfect()
-        self._soon = soon
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self._open: dict[int, _Request] = {}
         self._ended: str | None = None
-        self._follower: _Follower | None = None
+        self._arrival = 0
+        """When (monotonic ns) the message arrives that was stored last."""
+        self._follows = False
+        self._stop_following: Callable[[], None] | None = None
 
     # -- the port ------------------------------------------------------------------------------------------------
 
@@ -186,15 +177,6 @@ class MemoryContact:
         """Begin to remove a message whose TTL has run out."""
         self._begin(self._network.remove(request), self._removing(request))
 
-    async def follow(self, after: int) -> None:
-        """Deliver every message with a sequence above `after`, until this is cancelled or the contact ends."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stop = self.begin_following(after, ended)
-        try:
-            await ended
-        finally:
-            stop()
-
     def end(self, reason: str) -> None:
         """End the contact and conclude every open request; calling it again does nothing."""
         if self._ended is not None:
@@ -202,17 +184,30 @@ class MemoryContact:
         self._ended = reason
         opened, self._open = self._open, {}
         for request in opened.values():
-            self._notify(request.fail(reason))
-        if self._follower is not None:
-            self._follower.end(reason)
+            self._notify(request.fail(reason, None))
+        if self._stop_following is not None:
+            self._stop_following()
 
     # -- what drives it ------------------------------------------------------------------------------------------
 
-    def begin_following(self, after: int, ended: asyncio.Future[None] | None = None) -> Callable[[], None]:
-        """Do what `follow` does, without an event loop; return a function that stops it."""
-        assert self._follower is None, "a contact follows once"
-        self._follower = _Follower(self, after, ended)
-        return self._follower.stop
+    def begin_following(self, after: int) -> Callable[[], None]:
+        """Deliver every message with a sequence above `after`: first the history, then `CaughtUp`, then new ones.
+
+        Return a function that stops it.
+        """
+        assert self._stop_following is None, "a contact follows once"
+        history = [_headers_only(message) for message in self._stream.messages(after=after)]
+        stop_listening = self._stream.listen(self._stored)
+        self._follows = True
+
+        def stop() -> None:
+            self._follows = False
+            stop_listening()
+
+        self._stop_following = stop
+        read = (MessagesRead(MessageRun.of(history)),) if history else ()
+        self._after(0, lambda: self._deliver(*read, CaughtUp()))
+        return stop
 
     def deliver(self) -> int:
         """Execute everything that is due by now; return how many events that were.
@@ -234,7 +229,7 @@ class MemoryContact:
     def _begin(self, fate: Fate, request: _Request) -> int:
         """Send a request, and return its number; 0 if the contact has ended."""
         if self._ended is not None:
-            self._notify(request.fail(self._ended))
+            self._notify(request.fail(self._ended, None))
             return 0
         self._number += 1
         number = self._number
@@ -242,7 +237,7 @@ class MemoryContact:
         for _ in range(1 + fate.twice if fate.arrives else 0):
             self._after(fate.request_takes, lambda: self._arrived(number, request, fate))
         if not (fate.arrives and fate.answered):
-            self._after(ANSWER_DEADLINE_NS, lambda: self._answered(number, request.fail("no answer within 5 s")))
+            self._after(ANSWER_DEADLINE_NS, lambda: self._answered(number, request.fail("no answer within 5 s", None)))
         return number
 
     def _repeat(self, number: int, request: _Request, draw: Callable[[], Fate]) -> None:
@@ -258,10 +253,14 @@ class MemoryContact:
         self._after(RESEND_INTERVAL_NS, again)
 
     def _arrived(self, number: int, request: _Request, fate: Fate) -> None:
-        answer = request.do() if fate.refusal is None else request.refuse(fate.refusal)
+        refusal = fate.refusal
+        answer = request.do() if refusal is None else request.fail(refusal.description, refusal)
         if fate.answered:
-            lag = self._stream.behind if _waits_for_the_leader(answer) else 0
-            self._after(fate.answer_takes + lag, lambda: self._answered(number, answer))
+            self._after(fate.answer_takes + self._lag_of(answer), lambda: self._answered(number, answer))
+
+    def _lag_of(self, _answer: Input) -> int:
+        """Return how much longer (ns) the stream takes for an answer than the network: nothing."""
+        return 0
 
     def _answered(self, number: int, answer: Input) -> None:
         if self._open.pop(number, None) is not None:
@@ -270,11 +269,18 @@ class MemoryContact:
     def _after(self, duration: int, event: Callable[[], None]) -> None:
         self._number += 1
         heapq.heappush(self._events, (self._clock.monotonic() + duration, self._number, event))
-        if self._soon is not None and duration == 0:
-            self._soon(self._deliver_soon)
 
-    def _deliver_soon(self) -> None:
-        self.deliver()
+    # -- following -----------------------------------------------------------------------------------------------
+
+    def _stored(self, message: StoredMessage) -> None:
+        self._arrival = max(self._arrival, self._clock.monotonic() + self._network.follow(message))
+        read = MessagesRead(MessageRun.of([_headers_only(message)]))
+        self._after(self._arrival - self._clock.monotonic(), lambda: self._deliver(read))
+
+    def _deliver(self, *inputs: Input) -> None:
+        for given in inputs:
+            if self._follows:
+                self._notify(given)
 
     # -- the kinds of requests -----------------------------------------------------------------------------------
 
@@ -292,28 +298,21 @@ class MemoryContact:
 
         return _Request(
             do=do,
-            refuse=lambda refusal: PublishConcluded(fire, refusal),
-            fail=lambda reason: PublishConcluded(fire, Unknown(reason)),
+            fail=lambda reason, refusal: PublishConcluded(fire, refusal or Unknown(reason)),
         )
 
     def _reading(self, request: ReadContent) -> _Request:
         schedule, sequence, source = request.schedule, request.sequence, request.source
 
         def do() -> Input:
-            message = self._stream.last_applied(schedule)
-            if request.above and message is not None and self._stream.has_applied(sequence):
-                covered = self._stream.message(sequence)
-                message = covered if covered is not None and covered.subject == schedule else None
-            if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
-                return ContentUnread(schedule, sequence, NOT_APPLIED)
-            above = self._stream.first_applied(schedule, request.above) if request.above else None
+            message = self._stream.last(schedule)
+            if request.above and message is not None:
+                message = self._stream.message(sequence)
+                message = message if message is not None and message.subject == schedule else None
+            above = next(self._stream.messages(schedule, request.above), None) if request.above else None
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
-        return _Request(
-            do=do,
-            refuse=lambda refusal: ContentUnread(schedule, sequence, refusal.description),
-            fail=lambda reason: ContentUnread(schedule, sequence, reason),
-        )
+        return _Request(do, lambda reason, _refusal: ContentUnread(schedule, sequence, reason))
 
     def _comparing(self, request: ReadDuplicate) -> _Request:
         fire, sequence, name = request
@@ -325,19 +324,14 @@ class MemoryContact:
             behind = message or next(stream.messages(after=sequence), None)
             return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
 
-        return _Request(
-            do=do,
-            refuse=lambda refusal: DuplicateUnread(fire, refusal.description),
-            fail=lambda reason: DuplicateUnread(fire, reason),
-        )
+        return _Request(do, lambda reason, _refusal: DuplicateUnread(fire, reason))
 
     def _applying(self, request: AwaitProposals) -> _Request:
         fire, denied = request.fire, self._stream.config.get("deny_purge") is True
         unconfirmed = ProposalsUnconfirmed(fire, "stream purge not permitted", is_final=True)
         return _Request(
             do=lambda: unconfirmed if denied else ProposalsApplied(fire),
-            refuse=lambda refusal: ProposalsUnconfirmed(fire, refusal.description),
-            fail=lambda reason: ProposalsUnconfirmed(fire, reason),
+            fail=lambda reason, _refusal: ProposalsUnconfirmed(fire, reason),
         )
 
     def _looking(self, request: LookForFire) -> _Request:
@@ -356,11 +350,7 @@ class MemoryContact:
             ]
             return FireLookedFor(fire, found, first)
 
-        return _Request(
-            do=do,
-            refuse=lambda refusal: FireNotLookedFor(fire, refusal.description),
-            fail=lambda reason: FireNotLookedFor(fire, reason),
-        )
+        return _Request(do, lambda reason, _refusal: FireNotLookedFor(fire, reason))
 
     def _stream_of(self, target: str) -> MemoryStream | None:
         """Return the stream that has a target as one of its subjects."""
@@ -369,8 +359,7 @@ class MemoryContact:
     def _checking(self, request: CheckFinished) -> _Request:
         return _Request(
             do=lambda: answer_to(request, self._stream),
-            refuse=lambda refusal: FinishUnchecked(request, refusal.description),
-            fail=lambda reason: FinishUnchecked(request, reason),
+            fail=lambda reason, _refusal: FinishUnchecked(request, reason),
         )
 
     def _purging(self, request: PurgeSchedule) -> _Request:
@@ -384,16 +373,15 @@ class MemoryContact:
 
         return _Request(
             do=do,
-            refuse=lambda refusal: PurgeConcluded(schedule, through, refusal.description, refused=True, known=known),
-            fail=lambda reason: PurgeConcluded(schedule, through, reason, known=known),
+            fail=lambda reason, refusal: PurgeConcluded(
+                schedule, through, reason, refused=refusal is not None, known=known
+            ),
         )
 
     def _removing(self, request: RemoveExpired) -> _Request:
         sequence = request.sequence
 
         def do() -> Input:
-            if not self._stream.has_applied(sequence):
-                return ExpiryConcluded(sequence, failure=NOT_APPLIED)
             message = self._stream.message(sequence)
             expires = None if message is None else expiry_of(message, DIALECTS)
             if message is None or expires is None:
@@ -408,56 +396,8 @@ class MemoryContact:
 
         return _Request(
             do=do,
-            refuse=lambda refusal: ExpiryConcluded(sequence, failure=refusal.description, refused=True),
-            fail=lambda reason: ExpiryConcluded(sequence, failure=reason),
+            fail=lambda reason, refusal: ExpiryConcluded(sequence, failure=reason, refused=refusal is not None),
         )
-
-
-class _Follower:
-    """Delivers the stored messages: first the history, then `CaughtUp`, then new ones."""
-
-    def __init__(self, contact: MemoryContact, after: int, ended: asyncio.Future[None] | None) -> None:
-        self._contact = contact
-        self._ended = ended
-        self._arrival = 0
-        self._is_over = False
-        history = [_headers_only(message) for message in contact._stream.messages(after=after)]
-        self._stop_listening = contact._stream.listen(self._stored)
-        contact._after(0, lambda: self._deliver_history(history))
-
-    def stop(self) -> None:
-        """Deliver no more messages."""
-        self._is_over = True
-        self._stop_listening()
-
-    def end(self, reason: str) -> None:
-        """Stop, and raise `ContactEndedError` in `follow`."""
-        self.stop()
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_exception(ContactEndedError(reason))
-
-    def _stored(self, message: StoredMessage) -> None:
-        clock = self._contact._clock
-        self._arrival = max(self._arrival, clock.monotonic() + self._contact._network.follow(message))
-        delivered = _headers_only(message)
-        self._contact._after(self._arrival - clock.monotonic(), lambda: self._deliver([delivered]))
-
-    def _deliver_history(self, history: list[StoredMessage]) -> None:
-        if history:
-            self._deliver(history)
-        if not self._is_over:
-            self._contact._notify(CaughtUp())
-
-    def _deliver(self, messages: list[StoredMessage]) -> None:
-        if not self._is_over:
-            self._contact._notify(MessagesRead(MessageRun.of(messages)))
-
-
-def _waits_for_the_leader(answer: Input) -> bool:
-    """Return whether an answer comes when the leader has applied what is stored: that of a fire, or of a purge."""
-    if isinstance(answer, PublishConcluded) and isinstance(answer.outcome, Stored):
-        return not (answer.outcome.duplicate or answer.fire.is_elsewhere)
-    return isinstance(answer, ProposalsApplied)
 
 
 def _headers_only(message: StoredMessage) -> StoredMessage:

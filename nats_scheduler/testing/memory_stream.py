@@ -2,9 +2,6 @@
 
 The rule: every answer is that of a single nats-server 2.11, in the order of its checks; one test suite runs against
 both (`tests/contract/`).
-With `behind` it represents a stream of a cluster whose leader has not yet applied what a replica has already delivered:
-`last` and `message` return what the replica has; `last_applied` and the checks of a publish use what the leader has.
-Until the leader has applied a message, its identity is in process, and so is the subject that its guard names.
 The time comes from a function, so messages and identities expire when a test decides it.
 
 Messages are in dictionaries, which keep the order of storage: the last message of a subject is the last key.
@@ -13,7 +10,6 @@ markers; `take` stands for a consumer of a work queue, and a consumer of `consum
 """
 
 import heapq
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -66,13 +62,6 @@ class MemoryConsumer:
         return next((message.sequence for message in self.unacknowledged()), 0)
 
 
-IN_PROCESS = 0
-"""The sequence of an identity whose message is not stored.
-
-As the server does: in a cluster, 2.11 records the identity before it checks the guard, and keeps it although the guard
-refuses the message.
-"""
-
 Listener = Callable[[StoredMessage], None]
 """Is called with each message when it is stored."""
 
@@ -86,71 +75,30 @@ class MemoryStream:
         self.guard = guard
         self.last_sequence = 0
         """The sequence of the last message; it only decreases in `go_back`."""
-        self.behind = 0
-        """How long (ns) after a message was stored the leader applies it."""
-        self._applied = 0
-        self._to_apply: deque[tuple[int, int]] = deque()
-        """When (ns) each message was stored that the leader has not applied, and its sequence."""
         self._now = now
         self._max_age = max(int(config.get("max_age") or 0), 0)
         self._per_subject = max(int(config.get("max_msgs_per_subject") or 0), 0)
-        self._keeps_refused = int(config.get("num_replicas") or 1) > 1
-        """Whether what the guard refuses keeps its identity in process, as on a 2.11."""
         self._window = self.rules.duplicate_window
         self._messages: dict[int, StoredMessage] = {}
         self._subjects: dict[str, dict[int, None]] = {}
         self._expiries: list[tuple[int, int]] = []
         self._identities: dict[bytes, tuple[int, int]] = {}
-        self._guarded: dict[str, int] = {}
-        """The sequence of the last message whose guard names a subject."""
         self._listeners: list[Listener] = []
         self.consumers: dict[str, MemoryConsumer] = {}
         """The consumers that users have created, by name; see `add_consumer`."""
 
     # -- storing -------------------------------------------------------------------------------------------------
 
-    def propose(self, block: bytes) -> Outcome | None:
-        """Receive a message on which replicas have to agree: its identity is in process until it is published.
-
-        Return the answer if there is one already, because the identity is known.
-        """
-        self.expire()
-        answer = self._known(block)
-        if answer is None:
-            self._note_identity(block, IN_PROCESS, self._now())
-        return answer
-
-    def publish(self, subject: str, block: bytes = b"", body: bytes = b"", *, is_proposed: bool = False) -> Outcome:
-        """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`.
-
-        If it `is_proposed`, it has its identity already.
-        """
+    def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Outcome:
+        """Store a message, or return why not; on a subject that is not the stream's, there is no answer: `Unknown`."""
         if not is_covered(subject, self.rules.subjects):
             return Unknown("no stream listens on the target, or it has no leader", may_be_stored=False)
         self.expire()
-        refusal = self._ttl_disabled(block)
-        if refusal is not None:
-            return refusal
-        answer = None if is_proposed else self._known(block)
+        answer = self._ttl_disabled(block) or self._known(block)
         if answer is not None:
             return answer
-        refusal = self._guard_fault(subject, block)
-        if refusal is not None and (self.behind or self._keeps_refused):
-            self._note_identity(block, IN_PROCESS, self._now())
-        refusal = refusal or self._rollup_fault(block) or self._ttl_fault(block)
+        refusal = self._guard_fault(subject, block) or self._rollup_fault(block) or self._ttl_fault(block)
         return refusal or Stored(self._store(subject, block, body))
-
-    def change_leader(self) -> None:
-        """Let another node lead, or the same one again, which has applied all that is stored.
-
-        As the server does: it does not know the identities of what was accepted and is not stored.
-        """
-        self._to_apply.clear()
-        self._applied = self.last_sequence
-        self._guarded.clear()
-        in_process = [identity for identity, (sequence, _at) in self._identities.items() if sequence == IN_PROCESS]
-        for identity in in_process:
-            del self._identities[identity]
 
     def add_consumer(self, name: str, matching: str = ">") -> MemoryConsumer:
         """Create a consumer that receives what is stored on the subjects that match."""
@@ -178,29 +126,6 @@ class MemoryStream:
         self.expire()
         sequences = self._subjects.get(subject)
         return self._messages[next(reversed(sequences))] if sequences else None
-
-    @property
-    def applied(self) -> int:
-        """The sequence up to which the leader has applied the stored messages; it only decreases in `go_back`."""
-        self._apply()
-        return self._applied
-
-    def has_applied(self, sequence: int) -> bool:
-        """Return whether the leader has applied a sequence; then a message up to it that it does not have is gone."""
-        return not self.behind or sequence <= self.applied
-
-    def last_applied(self, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject that the leader has applied; it applies removals immediately."""
-        self.expire()
-        applied = self.applied
-        sequences = reversed(self._subjects.get(subject, {}))
-        return next((self._messages[sequence] for sequence in sequences if sequence <= applied), None)
-
-    def first_applied(self, subject: str, after: int) -> StoredMessage | None:
-        """Return the first message on a subject above a sequence that the leader has applied."""
-        applied = self.applied
-        sequences = (s for s in self._subjects.get(subject, {}) if after < s <= applied)
-        return next((self._messages[sequence] for sequence in sequences), None)
 
     def messages(self, matching: str = ">", after: int = 0) -> Iterator[StoredMessage]:
         """Yield the messages above a sequence whose subject matches, in order."""
@@ -249,19 +174,14 @@ class MemoryStream:
         while self._expiries and self._expiries[0][0] <= now:
             self.delete(heapq.heappop(self._expiries)[1])
 
-    def copied(self) -> tuple[int, list[StoredMessage]]:
-        """Return a copy: the last sequence, and the stored messages."""
-        return self.last_sequence, list(self.messages())
-
     def go_back(self, through: int, messages: Iterable[StoredMessage]) -> None:
-        """Restore a copy; an empty one makes it a new stream. Listeners are not called.
+        """Restore messages up to a sequence; without any it is a new stream. Listeners are not called.
 
-        As the server does: afterwards it has the identities of the stored messages, and the leader has applied them.
+        As the server does: afterwards it has the identities of the stored messages.
         """
-        known_of = self._messages, self._subjects, self._expiries, self._identities, self._to_apply, self._guarded
-        for known in known_of:
+        for known in (self._messages, self._subjects, self._expiries, self._identities):
             known.clear()
-        self.last_sequence = self._applied = through
+        self.last_sequence = through
         for message in messages:
             self._keep(message)
             self._note_identity(message.block, message.sequence, message.stored_at)
@@ -278,21 +198,20 @@ class MemoryStream:
         sequence, received_at = self._identities.get(identity or b"", (0, self._now() - self._window))
         if self._now() - received_at >= self._window:
             return None
-        if sequence == IN_PROCESS or sequence > self.applied:
-            return Unknown("the server has this fire in process", in_process=True)
         return Stored(sequence, duplicate=True)
 
     def _guard_fault(self, subject: str, block: bytes) -> Refused | None:
         expected = header_value(block, b"Nats-Expected-Last-Subject-Sequence")
         if not expected:
             return None
-        named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
-        subject = named.decode("utf-8", "surrogateescape") if named else subject
-        last = self.last(subject)
+        last = self.last(self._guarded_by(subject, block))
         sequence = 0 if last is None else last.sequence
-        if max(sequence, self._guarded.get(subject, 0)) > self.applied:
-            return Refused(400, 10164, "wrong last sequence")
         return None if b"%d" % sequence == expected else Refused(400, 10071, f"wrong last sequence: {sequence}")
+
+    def _guarded_by(self, subject: str, block: bytes) -> str:
+        """Return the subject whose last message the guard of a message on `subject` expects."""
+        named = header_value(block, b"Nats-Expected-Last-Subject-Sequence-Subject") if self.guard else None
+        return named.decode("utf-8", "surrogateescape") if named else subject
 
     def _rollup_fault(self, block: bytes) -> Refused | None:
         rollup = header_value(block, b"Nats-Rollup")
@@ -307,19 +226,12 @@ class MemoryStream:
     def _ttl_fault(self, block: bytes) -> Refused | None:
         return Refused(400, 10165, "invalid per-message TTL") if self.guard and _ttl(block) is None else None
 
-    def _apply(self) -> None:
-        while self._to_apply and self._to_apply[0][0] <= self._now() - self.behind:
-            self._applied = self._to_apply.popleft()[1]
-
     # -- keeping -------------------------------------------------------------------------------------------------
 
     def _store(self, subject: str, block: bytes, body: bytes) -> int:
         self.last_sequence += 1
         message = StoredMessage(subject, self.last_sequence, self._now(), block, body)
         self._keep(message)
-        self._note_guard(message)
-        self._to_apply.append((message.stored_at, message.sequence))
-        self._apply()
         self._note_identity(block, message.sequence, message.stored_at)
         self._limit_versions(message)
         for listener in list(self._listeners):
@@ -341,12 +253,6 @@ class MemoryStream:
         expired_at = self._now() - self._window
         while self._identities and self._identities[oldest := next(iter(self._identities))][1] <= expired_at:
             del self._identities[oldest]
-
-    def _note_guard(self, message: StoredMessage) -> None:
-        if self.behind and header_value(message.block, b"Nats-Expected-Last-Subject-Sequence"):
-            named = header_value(message.block, b"Nats-Expected-Last-Subject-Sequence-Subject")
-            subject = named.decode("utf-8", "surrogateescape") if named else message.subject
-            self._guarded[subject] = message.sequence
 
     def _limit_age(self, message: StoredMessage) -> None:
         ttl = _ttl(message.block) if self.rules.allow_msg_ttl and self.guard else 0

@@ -31,9 +31,9 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.testing.clock import ManualClock
-from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.blocks import with_guard, with_identity
+from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.harness.waiting import eventually
 from tests.harness.workers import Worker
 
@@ -236,17 +236,33 @@ class _MemoryBacking:
         self._stream.consumers[name].acknowledge(sequence)
 
 
+class _DrivenContact(LaggingContact):
+    """Contact with a stream in memory that the event loop drives."""
+
+    async def follow(self, after: int) -> None:
+        """Deliver what is stored until this is cancelled."""
+        stop = self.begin_following(after)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            stop()
+
+    def _after(self, duration: int, event: Callable[[], None]) -> None:
+        super()._after(duration, event)
+        if not duration:
+            asyncio.get_running_loop().call_soon(self.deliver)
+
+
 @asynccontextmanager
 async def memory_side(
-    name: str, config: Mapping[str, Any], stream: MemoryStream | None = None
+    name: str, config: Mapping[str, Any], stream: ReplicatedStream | None = None
 ) -> AsyncIterator[PortSide]:
     """Make contact with a stream in memory, driven by the event loop."""
     clock, inputs = ManualClock(), list[Input]()
     if stream is None:
-        stream = MemoryStream(memory_config(name, config), clock.now)
-    soon: Callable[[Callable[[], None]], object] = asyncio.get_running_loop().call_soon
+        stream = ReplicatedStream(memory_config(name, config), clock.now)
     others: list[MemoryStream] = []
-    contact = MemoryContact(stream, inputs.append, clock, soon=soon, others=others)
+    contact = _DrivenContact(stream, inputs.append, clock, others=others)
     yield PortSide(name, contact, _MemoryBacking(stream, others), inputs, guard=True)
 
 

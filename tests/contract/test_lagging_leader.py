@@ -9,10 +9,10 @@ from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpi
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, ExpiryConcluded, PurgeConcluded, Version
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
-from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.conftest import SharedServer
 from tests.contract.sides import PortSide, memory_config, memory_side, server_side
 from tests.harness.lagging import PREFIX, lagging_leader
+from tests.harness.replicated import ReplicatedStream
 from tests.harness.servers import V2_10, V2_11
 
 
@@ -31,7 +31,7 @@ async def lagging(
 ) -> AsyncIterator[Lagging]:
     """Open a side whose leader can fall behind."""
     if request.param == "memory":
-        stream = MemoryStream(memory_config(stream_name, {}), ManualClock().now)
+        stream = ReplicatedStream(memory_config(stream_name, {}), ManualClock().now)
         async with memory_side(stream_name, {}, stream) as side:
             yield Lagging(
                 side,

@@ -91,8 +91,8 @@ class MemoryWire:
     async def stream(self, name: str) -> StreamNow:
         """Return a stream."""
         found = self._stream(name)
-        first = next((one.sequence for one in found.messages()), found.applied + 1)
-        return StreamNow(dict(found.config), first, found.applied)
+        first = next((one.sequence for one in found.messages()), found.last_sequence + 1)
+        return StreamNow(dict(found.config), first, found.last_sequence)
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the stream that has a subject."""

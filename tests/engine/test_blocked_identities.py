@@ -45,7 +45,7 @@ class Replicas(Meeting):
         self._at(self._applied_at, partial(self._store, desk, fire, block))
 
     def _store(self, desk: Desk, fire: Fire, block: bytes) -> None:
-        self._answer(desk, PublishConcluded(fire, self.stream.publish(fire.target, block, GENUINE, is_proposed=True)))
+        self._answer(desk, PublishConcluded(fire, self.stream.publish_proposed(fire.target, block, GENUINE)))
 
     def _asked(self, desk: Desk, question: AwaitProposals) -> None:
         self._at(self._applied_at, partial(super()._asked, desk, question))

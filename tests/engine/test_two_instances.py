@@ -26,9 +26,9 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
-from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
 from tests.harness.blocks import block_with
+from tests.harness.replicated import ReplicatedStream
 
 WINDOW = 7 * SECOND
 EVERY = 3 * SECOND
@@ -51,7 +51,7 @@ class Meeting:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         config = {"name": "DESK", "subjects": [">"], "duplicate_window": self.window, "num_replicas": self.replicas}
-        self.stream = MemoryStream(config, lambda: self.now, guard=self.random.random() < 0.5)
+        self.stream = ReplicatedStream(config, lambda: self.now, guard=self.random.random() < 0.5)
         message = schedule("@every 3s", body=GENUINE)
         self.stream.publish(SCHEDULE, message.block, GENUINE)
         limits = {"guard": self.stream.guard, "blocks_refused": self.replicas > 1}

@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.inputs import Input, Outcome, ProposalsApplied, PublishConcluded
-from nats_scheduler.testing.memory_contact import MemoryContact
-from nats_scheduler.testing.memory_stream import MemoryStream
+from nats_scheduler.engine.inputs import Input, Outcome, ProposalsApplied, PublishConcluded, Refused
 from nats_scheduler.testing.network import Fate
+from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.simulation.timeline import Timeline
 
 
 class Agreement:
     """What the replicas of one stream have still to agree on."""
 
-    def __init__(self, stream: MemoryStream, timeline: Timeline) -> None:
+    def __init__(self, stream: ReplicatedStream, timeline: Timeline) -> None:
         self._stream = stream
         self._timeline = timeline
         self._applied_at = 0
@@ -40,7 +39,7 @@ class Agreement:
             conclude(answer)
             return
         self._applied_at = max(self._applied_at, self._timeline.now + self.takes)
-        self.when_applied(lambda: conclude(self._stream.publish(target, block, body, is_proposed=True)))
+        self.when_applied(lambda: conclude(self._stream.publish_proposed(target, block, body)))
 
     def change_leader(self) -> None:
         """Let the leader change while the replicas agree: what it has accepted is stored, and not known until then."""
@@ -55,13 +54,12 @@ class _Proposal(NamedTuple):
     """A request that the replicas have to agree on."""
 
     do: Callable[[], Input]
-    refuse: Callable[[Any], Input]
-    fail: Callable[[str], Input]
+    fail: Callable[[str, Refused | None], Input]
     begin: Callable[[Callable[[Input], None]], None]
     """Begins it; its argument is called with the answer."""
 
 
-class AgreedContact(MemoryContact):
+class AgreedContact(LaggingContact):
     """Contact with a stream whose replicas may agree slowly."""
 
     agreement: Agreement

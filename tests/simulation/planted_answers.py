@@ -17,8 +17,8 @@ from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import continuity
-from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.simulation.planted_division import Changes
 
 
@@ -41,18 +41,18 @@ def resumed_schedule_ignored() -> Changes:
 
 def absence_believed_of_anybody() -> Changes:
     """Treat a schedule as removed that the leader does not have yet."""
-    yield MemoryContact, "_reading", _reading_from(MemoryStream.last_applied)
+    yield LaggingContact, "_reading", _reading_from(ReplicatedStream.last_applied)
 
 
 def content_read_past_the_leader() -> Changes:
     """Believe what the leader does not have yet: it refuses the fires, or their schedules are read without end."""
-    yield MemoryContact, "_reading", _reading_from(MemoryStream.last)
+    yield LaggingContact, "_reading", _reading_from(MemoryStream.last)
 
 
-def _reading_from(last: Callable[[MemoryStream, str], StoredMessage | None]) -> Callable[..., Any]:
-    original = MemoryContact._reading
+def _reading_from(last: Callable[[ReplicatedStream, str], StoredMessage | None]) -> Callable[..., Any]:
+    original = LaggingContact._reading
 
-    def reading(self: MemoryContact, request: ReadContent) -> Any:
+    def reading(self: LaggingContact, request: ReadContent) -> Any:
         def do() -> Input:
             source = self._stream.last(request.source) if request.source else None
             return ContentRead(request.schedule, request.sequence, last(self._stream, request.schedule), source)

@@ -16,6 +16,7 @@ from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
+from tests.harness.replicated import ReplicatedStream
 from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, ScheduleSeen, SourceSeen
 from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.agreement import Agreement
@@ -87,7 +88,7 @@ class Server:
             "duplicate_window": scenario.duplicate_window,
             "num_replicas": 3 if scenario.lags else 1,
         }
-        self.stream = MemoryStream(config, timeline.clock.now, guard=scenario.guard)
+        self.stream = ReplicatedStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)
         self.agreement = Agreement(self.stream, timeline)
         config = {**config, "name": "OTHER", "subjects": [f"{ELSEWHERE}*"], "num_replicas": 1}
