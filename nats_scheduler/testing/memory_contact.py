@@ -1,6 +1,6 @@
 """Contact with a stream in memory: `engine.actions.StreamPort` without a server, and without real time.
 
-A `Network` decides what happens to each request (`testing.network`).
+A network decides what happens to each request (`testing.network`).
 
 The rule: each method of the port only begins a request; `deliver` executes it, in the order of arrival.
 The caller of `deliver` drives the contact: a test itself, or a world in virtual time.
@@ -58,7 +58,7 @@ from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
-from nats_scheduler.testing.network import Fate, Network, Perfect
+from nats_scheduler.testing.network import Fate, Perfect
 
 # Whether a fire in a stream in memory is finished: the answer of `MemoryContact` to `CheckFinished`.
 
@@ -114,7 +114,7 @@ class MemoryContact:
         stream: MemoryStream,
         notify: Notify,
         clock: ManualClock,
-        network: Network | None = None,
+        network: Perfect | None = None,
         *,
         others: Sequence[MemoryStream] = (),
     ) -> None:

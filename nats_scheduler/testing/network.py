@@ -5,7 +5,7 @@ thing.
 The rule: a network decides once for each request, when it begins; `MemoryContact` does what was decided.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
 from nats_scheduler.engine.fire import Fire
@@ -34,49 +34,25 @@ DONE = Fate()
 """The request arrives and is answered immediately."""
 
 
-class Network(Protocol):
-    """Decides the fate of each request, and how long a message takes to the follower."""
+class Perfect:
+    """A network without delays and losses; what derives from it changes one thing."""
 
     def publish(self, fire: Fire) -> Fate:
         """Decide what happens to a fire."""
-        ...
+        return DONE
 
     def read(self, request: ReadContent) -> Fate:
         """Decide what happens to a read."""
-        ...
+        return DONE
 
     def purge(self, request: PurgeSchedule) -> Fate:
         """Decide what happens to a purge."""
-        ...
+        return DONE
 
     def remove(self, request: RemoveExpired) -> Fate:
         """Decide what happens to the removal of a message that has expired."""
-        ...
+        return DONE
 
     def follow(self, message: StoredMessage) -> int:
         """Return how long (ns) a stored message takes to the follower; messages keep their order."""
-        ...
-
-
-class Perfect:
-    """A network without delays and losses. Derive from it to change one thing."""
-
-    def publish(self, fire: Fire) -> Fate:
-        """Deliver a fire immediately."""
-        return DONE
-
-    def read(self, request: ReadContent) -> Fate:
-        """Deliver a read immediately."""
-        return DONE
-
-    def purge(self, request: PurgeSchedule) -> Fate:
-        """Deliver a purge immediately."""
-        return DONE
-
-    def remove(self, request: RemoveExpired) -> Fate:
-        """Deliver a removal immediately."""
-        return DONE
-
-    def follow(self, message: StoredMessage) -> int:
-        """Deliver a message to the follower immediately."""
         return 0

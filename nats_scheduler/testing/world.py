@@ -4,17 +4,17 @@ Publish a schedule as an application would, let time pass, and check what was st
 
     world = ScheduleWorld(subjects=["orders.>"])
     world.publish("orders.remind", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "orders.reminder"}, b"hello")
-    world.advance("1d")
+    world.advance("24h")
     assert len(world.generated) == 24
 
 The rule: the engine of the sidecar runs here. The world only executes its actions, and jumps from one instant at which
 something is due to the next.
 Plain calls, no event loop.
 
-Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes no time unless a `Network` says so.
+Cost: about 0.1 ms a fire. Limit: one sidecar, whose reading and storing takes no time unless a network says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,8 +45,8 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import header_items, with_headers
-from nats_scheduler.message.reading import Generated, read_message
+from nats_scheduler.message.headers import decoded, header_items, with_headers
+from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars, read_calendar
@@ -57,7 +57,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.testing.clock import START, ManualClock
 from nats_scheduler.testing.memory_contact import MemoryContact
 from nats_scheduler.testing.memory_stream import MemoryStream
-from nats_scheduler.testing.network import Network
+from nats_scheduler.testing.network import Perfect
 
 # A generated message in a form that tests can compare: headers as text, times in nanoseconds.
 #
@@ -85,24 +85,6 @@ class GeneratedMessage:
     def header(self, name: str) -> str | None:
         """Return the value of the first header with this name; None if there is none."""
         return next((value for known, value in self.headers if known == name), None)
-
-
-def generated_message(message: StoredMessage, generated: Generated) -> GeneratedMessage:
-    """Combine a stored message and its reading."""
-    return GeneratedMessage(
-        subject=message.subject,
-        sequence=message.sequence,
-        stored_at=message.stored_at,
-        headers=tuple((_text(name), _text(value)) for name, value in header_items(message.block)),
-        body=message.body or b"",
-        schedule=generated.schedule,
-        schedule_sequence=generated.sequence,
-        fire_time=generated.fire_time,
-    )
-
-
-def _text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")
 
 
 CHECKPOINT_INTERVAL_NS = 1 * SECOND
@@ -136,7 +118,7 @@ class ScheduleWorld:
         config: Mapping[str, Any] | None = None,
         guard: bool = True,
         dialects: Sequence[Dialect] = DIALECTS,
-        network: Network | None = None,
+        network: Perfect | None = None,
         calendars: Mapping[str, str] | None = None,
     ) -> None:
         """Begin at `start`; `config` adds to the stream's JSON configuration, `guard=False` is a server 2.10.
@@ -216,14 +198,7 @@ class ScheduleWorld:
 
     def advance(self, duration: Duration) -> None:
         """Let time pass, and do everything that is due meanwhile."""
-        end = self.clock.monotonic() + _duration(duration)
-        while True:
-            self.settle()
-            left, wait = end - self.clock.monotonic(), self._until_next()
-            if wait is None or wait > left:
-                self.clock.advance(left)
-                return
-            self.clock.advance(wait)
+        self._pass(_duration(duration), self.settle)
 
     def advance_to(self, instant: Instant) -> None:
         """Let time pass until an instant, which is not in the past."""
@@ -238,8 +213,7 @@ class ScheduleWorld:
     def settle(self) -> None:
         """Do everything that is due by now."""
         for _ in range(MAX_TURNS):
-            for contact in self._contacts:
-                contact.deliver()
+            self._deliver()
             if not self._inbox and not self._is_due():
                 return
             self._step()
@@ -254,7 +228,7 @@ class ScheduleWorld:
         """Kill the sidecar, let time pass without it, and start another one."""
         self._contacts[-1].end("the sidecar was killed")
         self._wake = None
-        self._pass_without_sidecar(_duration(after))
+        self._pass(_duration(after), self._deliver)
         if not with_checkpoint:
             self.checkpoint = CheckpointLoaded(through=-1, sequence=0)
         self._boot()
@@ -307,16 +281,20 @@ class ScheduleWorld:
         contact.begin_following(self.engine.last_read)
         self._contacts.append(contact)
 
-    def _pass_without_sidecar(self, duration: int) -> None:
+    def _pass(self, duration: int, turn: Callable[[], None]) -> None:
+        """Let time pass (ns), with a turn now and at each instant at which something is due."""
         end = self.clock.monotonic() + duration
         while True:
-            for contact in self._contacts:
-                contact.deliver()
+            turn()
             left, wait = end - self.clock.monotonic(), self._until_next()
             if wait is None or wait > left:
                 self.clock.advance(left)
                 return
             self.clock.advance(wait)
+
+    def _deliver(self) -> None:
+        for contact in self._contacts:
+            contact.deliver()
 
     def _pass_on(self, received: Input) -> None:
         self._inbox.append(received)
@@ -339,37 +317,32 @@ class ScheduleWorld:
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         contact = self._contacts[-1]
+        begin: dict[type[Action], Callable[[Any], None]] = {
+            ReadContent: contact.read,
+            ReadDuplicate: contact.read_duplicate,
+            AwaitProposals: contact.await_proposals,
+            LookForFire: contact.look_for,
+            CheckFinished: contact.check_finished,
+            PurgeSchedule: contact.purge,
+            RemoveExpired: contact.remove,
+        }
         for action in actions:
             if isinstance(action, PublishFires):
                 contact.publish(action.fires)
-            elif isinstance(action, ReadContent):
-                contact.read(action)
-            elif isinstance(action, PurgeSchedule):
-                contact.purge(action)
-            elif isinstance(action, RemoveExpired):
-                contact.remove(action)
             elif isinstance(action, WakeAt):
                 self._wake = action.instant
             elif isinstance(action, Report):
                 self.events.append(action.event)
             else:
-                _ask(contact, action)
+                begin[type(action)](action)
 
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)
         if reading is not None and reading.generated is not None:
-            self.generated.append(generated_message(message, reading.generated))
-
-
-def _ask(contact: MemoryContact, question: ReadDuplicate | AwaitProposals | LookForFire | CheckFinished) -> None:
-    if isinstance(question, ReadDuplicate):
-        contact.read_duplicate(question)
-    elif isinstance(question, AwaitProposals):
-        contact.await_proposals(question)
-    elif isinstance(question, LookForFire):
-        contact.look_for(question)
-    else:
-        contact.check_finished(question)
+            headers = tuple((decoded(name), decoded(value)) for name, value in header_items(message.block))
+            schedule, sequence, fire_time = reading.generated[:3]
+            stored = (message.subject, message.sequence, message.stored_at, headers, message.body or b"")
+            self.generated.append(GeneratedMessage(*stored, schedule, sequence, fire_time))
 
 
 def _block(headers: Headers) -> bytes:

@@ -10,7 +10,7 @@ from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpi
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.testing.network import Fate
+from nats_scheduler.testing.network import Fate, Perfect
 from tests.simulation.scenario import MILLISECOND, SLOWEST
 from tests.simulation.timeline import Timeline
 
@@ -23,7 +23,7 @@ LOST = 0.4
 """The share of messages lost in each direction while it is lossy."""
 
 
-class Weather:
+class Weather(Perfect):
     """The state of the network between one instance and the server."""
 
     def __init__(self, random: Random, timeline: Timeline) -> None:
