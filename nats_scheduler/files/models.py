@@ -9,10 +9,22 @@ Limit: which keys exclude each other is in the schema, and is checked by `files.
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    WithJsonSchema,
+    create_model,
+    field_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from nats_scheduler.control.declared import policy_key
 from nats_scheduler.message.policies import POLICY_NAMES
@@ -25,10 +37,22 @@ RAW = ("lines", "block_base64")
 
 BODIES = ("body", "body_base64")
 
+_surrogate = re.compile("[\ud800-\udfff]").search
+"""JSON and YAML can name half of a character; no encoding can."""
+
+
+def _from_base64(given: Any) -> Any:
+    return b64decode("".join(given.split()), validate=True) if isinstance(given, str) else given
+
+
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """A text of one line."""
 
-Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/\s]*={0,2}\s*$", json_schema_extra={"contentEncoding": "base64"})]
+Base64 = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9+/\s]*={0,2}\s*$", "contentEncoding": "base64"}),
+]
 Number = Annotated[int, Field(strict=True)]
 
 
@@ -46,6 +70,16 @@ def _exclusive_keys(schema: dict[str, Any], _model: object) -> None:
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _is_usable(cls, value: Any) -> Any:
+        """Refuse a key without a value, which is not the same as an absent key, and a text that UTF-8 does not have."""
+        if value is None:
+            raise PydanticCustomError("empty", "is empty")
+        if isinstance(value, str) and _surrogate(value):
+            raise PydanticCustomError("string_unicode", "is not UTF-8")
+        return value
 
 
 class HeaderModel(_Model):

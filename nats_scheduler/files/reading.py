@@ -6,9 +6,6 @@ Cost: 10,000 schedules are read in about 1 s. Limit: whether a stream accepts th
 
 from __future__ import annotations
 
-import binascii
-import re
-from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -27,7 +24,7 @@ from nats_scheduler.control.declared import (
     policy_key,
     reserved_names,
 )
-from nats_scheduler.files.document import MAX_DEPTH, Document, Path, Place, Problem, TextError, place_in
+from nats_scheduler.files.document import Document, Path, Place, Problem, TextError, place_in
 from nats_scheduler.files.models import BODIES, PATTERNS, RAW, DocumentModel, HeaderModel, PoliciesModel, ScheduleModel
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import Header
@@ -58,9 +55,6 @@ _EXPECTED: Mapping[str, str] = {
 }
 _ITEMS = {"schedules": "a schedule", "headers": "a header", "order": "a name", "lines": "a line"}
 """What an item of a list is called."""
-
-_surrogate = re.compile("[\ud800-\udfff]").search
-"""JSON and YAML can name half of a character; no encoding can."""
 
 _M = TypeVar("_M", bound=BaseModel)
 
@@ -130,9 +124,7 @@ class _Reading:
             self._add((), f"a document: expected {_EXPECTED['a document']}")
             return None
         schedules = self._document.value.get("schedules")
-        without = {**self._document.value, "schedules": []}
-        self._find_unusable(without if isinstance(schedules, list) else self._document.value, ())
-        whole = self._validated(DocumentModel, without, ())
+        whole = self._validated(DocumentModel, {**self._document.value, "schedules": []}, ())
         if not isinstance(schedules, list):
             self._add(("schedules",), f"schedules of {_shown(schedules)}: expected {_EXPECTED['schedules']}")
             return None
@@ -148,18 +140,13 @@ class _Reading:
     # -- one schedule -----------------------------------------------------------------------------------------------
 
     def _declared(self, given: Any, path: Path, dialect: Dialect) -> Declared | None:
-        if given is None:
-            self._add_empty(path)
-        self._find_unusable(given, path)
         if isinstance(given, dict):
             self._check_keys(given, path)
         one = self._validated(ScheduleModel, given, path)
         if one is None:
             return None
         content = self._content(one, path, _dialect(one.spelling) or dialect)
-        body = self._bytes(one.body_base64, (*path, "body_base64"))
-        if one.body is not None:
-            body = one.body.encode("utf-8", "backslashreplace")  # what cannot be encoded is a problem already
+        body = (one.body_base64 or b"") if one.body is None else one.body.encode()
         return Declared(one.subject, content, body, one.paused)
 
     def _check_keys(self, given: Mapping[str, Any], path: Path) -> None:
@@ -176,16 +163,10 @@ class _Reading:
 
     def _content(self, one: ScheduleModel, path: Path, dialect: Dialect) -> Content:
         if one.block_base64 is not None:
-            return self._bytes(one.block_base64, (*path, "block_base64"))
+            return one.block_base64
         if one.lines is None:
             return self._readable(one, path, dialect)
-        lines = enumerate(one.lines)
-        return block_of_lines(
-            [
-                line.encode() if isinstance(line, str) else self._bytes(line.base64, (*path, "lines", at, "base64"))
-                for at, line in lines
-            ]
-        )
+        return block_of_lines([line.encode() if isinstance(line, str) else line.base64 for line in one.lines])
 
     def _readable(self, one: ScheduleModel, path: Path, dialect: Dialect) -> Readable:
         headers, policies = self._headers(one, path, dialect), _policies(one)
@@ -217,31 +198,9 @@ class _Reading:
                 self._add(place, f"header {header.name}: expected the key {reserved[name]} instead")
             if (header.value is None) == (header.value_base64 is None):
                 self._add(place, f"header {header.name}: expected either value or value_base64")
-            encoded = self._bytes(header.value_base64, (*place, "value_base64"))
-            yield name, encoded if header.value is None else header.value.encode()
-
-    def _bytes(self, text: str | None, path: Path) -> bytes:
-        try:
-            return b"" if text is None else b64decode("".join(text.split()), validate=True)
-        except (binascii.Error, ValueError):
-            self._add(path, f"{path[-1]} of {_shown(text)}: expected base64")
-            return b""
+            yield name, (header.value_base64 or b"") if header.value is None else header.value.encode()
 
     # -- problems ---------------------------------------------------------------------------------------------------
-
-    def _find_unusable(self, value: Any, path: Path) -> None:
-        """Report keys without a value, which are not the same as absent keys, and texts that UTF-8 does not have."""
-        if isinstance(value, str) and _surrogate(value):
-            self._add(path, f"{_named(path)} of {_shown(value)}: expected text without half of a surrogate pair")
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, one in items if len(path) < MAX_DEPTH else ():
-            if one is None:
-                self._add_empty((*path, key))
-            else:
-                self._find_unusable(one, (*path, key))
-
-    def _add_empty(self, path: Path) -> None:
-        self._add(path, f'{path[-1]} is empty: expected a value ("" for an empty text), or no key')
 
     def _validated(self, model: type[_M], value: Any, path: Path) -> _M | None:
         """Return a value as a model; None if it is none, which is reported."""
@@ -256,11 +215,15 @@ class _Reading:
         seen = set[Path]()
         for one in error.errors(include_url=False):
             path, value = self._path((*around, *one["loc"]))
-            if path in seen or (value is None and one["type"] != "missing"):
+            if path in seen:
                 continue
             seen.add(path)
             if one["type"] == "missing":
                 self._add(path, f"{one['loc'][-1]} is missing")
+            elif value is None:
+                self._add(path, f'{path[-1]} is empty: expected a value ("" for an empty text), or no key')
+            elif one["type"] == "string_unicode":
+                self._add(path, f"{_named(path)} of {_shown(value)}: expected text without half of a surrogate pair")
             elif one["type"] == "extra_forbidden":
                 keys = [field.alias or name for name, field in _model_at(path).model_fields.items()]
                 self._add(path, f"{path[-1]} is an unknown key: expected one of {', '.join(keys)}")
