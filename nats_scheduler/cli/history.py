@@ -1,6 +1,6 @@
 """`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
 
-Rule: what is shown is what is stored in the stream (`service.history`): fires of sidecars and of servers.
+Rule: what is shown is what is stored in the stream (`control.past`): fires of sidecars and of servers.
 A running sidecar is asked (`service.client`); if none answers, the stream is read here, with the same code.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
@@ -15,17 +15,14 @@ import click
 from nats_scheduler.cli.arguments import check_schedule, check_stream, instant_since, limit_option, since_option
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import CommandError, json_option, print_json, print_table, wide_option
-from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.fires import PastFire
+from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
+from nats_scheduler.cli.session import in_session
+from nats_scheduler.control.past import ALL_SUBJECTS, FireQuery
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.observe.documents import past_fire_document
+from nats_scheduler.observe.documents import PastFireDocument, instant_of
 from nats_scheduler.observe.texts import moment_text, printable, span_text, time_text
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import ask_for_fires
-from nats_scheduler.service.history import DEFAULT_FIRES, MAX_FIRES, FireQuery, FoundFires, find_fires
+from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
@@ -36,7 +33,7 @@ SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
 @click.argument("subject", shell_complete=complete_subject)
 @connection_options
 @since_option
-@limit_option(DEFAULT_FIRES, MAX_FIRES)
+@limit_option(DEFAULT_ROWS, MAX_ROWS)
 @click.option(
     "--target", metavar="SUBJECT", help="Look there instead of on the schedule's target; wildcards are allowed."
 )
@@ -63,59 +60,39 @@ def command(
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
     query = FireQuery(subject, limit, instant_since(since), target)
-    found = in_session(resolved, lambda session: read_fires(session, stream, query))
+    found = in_session(resolved, lambda session: session.known(lambda known: known.fires(stream, query)))
     if as_json:
-        print_json(_document(stream, found, query))
+        print_json({key: value for key, value in found.items() if key in FiresDocument.__annotations__})
     else:
-        _print(found, query, wide=wide)
+        _print(found, wide=wide)
 
 
-async def read_fires(session: Session, stream: str, query: FireQuery) -> FoundFires:
-    """Return the past fires of a schedule; end the command with 1 if its stream does not exist."""
-    answered = await ask_for_fires(session.service, stream, query)
-    if answered is not None:
-        return answered
-    info = await session.api.stream(stream)
-    if info is None:
-        raise CommandError(f"stream {stream} does not exist")
-    state, _mode = await session.with_mode(StreamState.from_info(info))
-    return await find_fires(session.connection, session.api, state, query)
-
-
-def _document(stream: str, found: FoundFires, query: FireQuery) -> dict[str, object]:
-    return {
-        "stream": stream,
-        "schedule": query.schedule,
-        "searched": found.searched,
-        "complete": found.is_complete,
-        "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
-        "fires": [past_fire_document(found.stream, fire) for fire in found.fires],
-    }
-
-
-def _print(found: FoundFires, query: FireQuery, *, wide: bool) -> None:
-    where = f"in {found.stream}" if found.searched == ">" else f"on {found.searched} in {found.stream}"
-    if found.fires:
-        print_past_fires(found.fires, wide=wide)
-        number = len(found.fires)
-        click.echo(printable(f"{number} fire{'' if number == 1 else 's'} of {query.schedule}, newest first, {where}"))
+def _print(found: FiresDocument, *, wide: bool) -> None:
+    fires, schedule, searched = found["fires"], found["schedule"], found["searched"]
+    stream = fires[0]["stream"] if fires else found["stream"]
+    where = f"in {stream}" if searched == ALL_SUBJECTS else f"on {searched} in {stream}"
+    if fires:
+        print_past_fires(fires, wide=wide)
+        number = len(fires)
+        click.echo(printable(f"{number} fire{'' if number == 1 else 's'} of {schedule}, newest first, {where}"))
     else:
-        click.echo(printable(f"no fire of {query.schedule} is stored {where}"))
-    if not found.is_complete and found.oldest_read is not None:
-        click.echo(f"the search ended at {moment_text(found.oldest_read)}: --since and --target make it shorter")
+        click.echo(printable(f"no fire of {schedule} is stored {where}"))
+    if not found["complete"] and found["oldest_read"] is not None:
+        oldest = moment_text(instant_of(found["oldest_read"]))
+        click.echo(f"the search ended at {oldest}: --since and --target make it shorter")
 
 
-def print_past_fires(fires: Sequence[PastFire], *, wide: bool) -> None:
+def print_past_fires(fires: Sequence[PastFireDocument], *, wide: bool) -> None:
     """Print past fires, one row each."""
     columns = ["fire time (UTC)", "late", "by", "seq", "stored (UTC)", "target"]
     cells = [_cells(fire) for fire in fires]
     print_table(columns, cells, optional=["target", "stored (UTC)", "seq"], wide=wide)
 
 
-def _cells(fire: PastFire) -> list[str]:
-    due = "unknown" if fire.fire_time is None else time_text(fire.fire_time)
-    stored_at = time_text(fire.stored_at)
-    return [due, lateness_text(fire.lateness), fire.fired_by, str(fire.sequence), stored_at, fire.target]
+def _cells(fire: PastFireDocument) -> list[str]:
+    due = "unknown" if fire["fire_time"] is None else time_text(instant_of(fire["fire_time"]))
+    stored_at, late = time_text(instant_of(fire["stored"])), lateness_text(fire["lateness_nanoseconds"])
+    return [due, late, fire["fired_by"], str(fire["sequence"]), stored_at, fire["target"]]
 
 
 def lateness_text(lateness: int | None) -> str:

@@ -17,19 +17,20 @@ import click
 from nats_scheduler.cli.arguments import check_stream
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.fire_table import print_next_fires
-from nats_scheduler.cli.history import print_past_fires, read_fires
+from nats_scheduler.cli.history import print_past_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, labelled_lines, print_json, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
+from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
-from nats_scheduler.observe.documents import misnamed_document, past_fire_document, rejected_document, schedule_document
+from nats_scheduler.observe.documents import PastFireDocument, misnamed_document, rejected_document, schedule_document
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.texts import (
     NO_SERVER_KNOWS,
@@ -44,7 +45,6 @@ from nats_scheduler.observe.texts import (
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.history import FireQuery, FoundFires
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000
@@ -65,7 +65,8 @@ class Story:
     """The message of the schedule, or what is stored instead of one; None if it was removed meanwhile."""
     version: str
     """The version of the server."""
-    past: FoundFires
+    past: Sequence[PastFireDocument]
+    """Its last fires, the newest first."""
 
     @property
     def stream(self) -> ServedStream:
@@ -128,8 +129,8 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
     if not sequences:
         raise not_stored_error(stream, subject)
     message = await session.api.message(stream, seq=sequences[0])
-    past = await read_fires(session, stream, FireQuery(subject, count))
-    return Story(subject, listing, message, session.server.version, past)
+    past = await session.known(lambda known: known.fires(stream, FireQuery(subject, count)))
+    return Story(subject, listing, message, session.server.version, past["fires"])
 
 
 # -- for people ------------------------------------------------------------------------------------------------
@@ -154,9 +155,9 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
     if one is not None and entries:
         click.echo("\nIts next fires:\n")
         print_next_fires(one.timetable, entries, wide=wide)
-    if story.past.fires:
+    if story.past:
         click.echo("\nIts last fires, newest first:\n")
-        print_past_fires(story.past.fires, wide=wide)
+        print_past_fires(story.past, wide=wide)
     elif one is not None:
         click.echo("\nNo fire of it is stored.")
 
@@ -254,7 +255,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "words": None if one is None else _words(one),
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),
         "skipped": skipped_documents(entries),
-        "fires": [past_fire_document(story.past.stream, fire) for fire in story.past.fires],
+        "fires": list(story.past),
         "holder": story.holder,
         **listing.sidecars.document(),
     }

@@ -16,16 +16,11 @@ import click
 
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import json_option, print_json, print_table, wide_option
-from nats_scheduler.cli.session import Session, in_session
+from nats_scheduler.cli.session import in_session
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.observe.texts import moment_text, printable
-from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.schedule.instants import MILLISECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import AnsweredInstances, ask_for_instances
-from nats_scheduler.service.instances import instance_document
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -40,25 +35,16 @@ def command(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     A running sidecar is asked; if none answers, their bucket is read.
     Exit codes: 0 listed, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
-    found = in_session(resolved, _read)
+    found = in_session(resolved, lambda session: session.known(lambda known: known.instances()))
     if as_json:
-        print_json({"at": format_rfc3339(found.at), "instances": found.instances})
-    elif found.instances:
-        _print(found.instances, wide=wide)
-        for one in found.instances:
+        print_json(found)
+    elif found["instances"]:
+        _print(found["instances"], wide=wide)
+        for one in found["instances"]:
             for unable in one["unable"]:
                 click.echo(printable(f"{one['id']} cannot serve {unable['stream']}: {unable['reason']}"))
     else:
         click.echo("no sidecar lives on this account: `nats-scheduler run` starts one")
-
-
-async def _read(session: Session) -> AnsweredInstances:
-    answered = await ask_for_instances(session.service)
-    if answered is not None:
-        return answered
-    fleet = await read_fleet(session.registry, session.api, SystemClock().now)
-    by_id = sorted(fleet.instances, key=lambda one: one.name)
-    return AnsweredInstances(fleet.at, [instance_document(one, fleet.at) for one in by_id])
 
 
 def _print(instances: Sequence[InstanceDocument], *, wide: bool) -> None:

@@ -1,7 +1,8 @@
 """`nats-scheduler changes` and `failures`: advisories, newest first, from the stream that keeps them.
 
 Rule: what is shown is what sidecars published about problems, and what those published who changed schedules by
-commands, by the micro service or by the Python client (`service.history`). Nothing vouches for the names of the latter.
+commands, by the micro service or by the Python client (`service.advisories`); nothing vouches for the names of the
+latter.
 For failures a running sidecar is asked (`service.client`); if none answers, the stream is read, with the same code.
 Cost: a few requests. Limit: the stream exists only where a sidecar keeps failures; a change by any other client, such
 as `nats pub`, and what went wrong while no sidecar had a connection, are not in it.
@@ -19,33 +20,20 @@ from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
     Command,
-    CommandError,
     decorated,
     json_option,
     print_json,
     print_table,
     wide_option,
 )
+from nats_scheduler.cli.reading import Reading
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.control.changes import MAX_FIRES_NAMED, Kind
-from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind, read_change
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.observe.documents import change_document
+from nats_scheduler.observe.documents import FailureDocument, change_document, instant_of
 from nats_scheduler.observe.texts import moment_text, what_happened
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.client import ask_for_failures
-from nats_scheduler.service.history import (
-    DEFAULT_FAILURES,
-    MAX_FAILURES,
-    ChangeQuery,
-    FailureQuery,
-    FoundChanges,
-    FoundFailures,
-    KeptChange,
-    failure_document,
-    find_changes,
-    find_failures,
-)
+from nats_scheduler.service.advisories import AdvisoryQuery, FoundAdvisories, find_changes
+from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, FailuresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
@@ -63,7 +51,7 @@ def kept_options(command: Command) -> Command:
         check_stream(stream)
         if subject is not None and not is_valid_subject(subject):
             raise click.UsageError(f"{subject!r}: expected a subject such as 'orders.>'")
-        return command(query=FailureQuery(stream, subject, limit, instant_since(since)), **arguments)
+        return command(query=AdvisoryQuery(stream, subject, limit, instant_since(since)), **arguments)
 
     return decorated(
         run,
@@ -71,18 +59,10 @@ def kept_options(command: Command) -> Command:
         click.argument("subject", required=False, shell_complete=complete_subject),
         connection_options,
         since_option,
-        limit_option(DEFAULT_FAILURES, MAX_FAILURES),
+        limit_option(DEFAULT_ROWS, MAX_ROWS),
         wide_option,
         json_option,
     )
-
-
-async def keeping_stream(session: Session, name: str) -> StreamState:
-    """Return the stream that keeps advisories, as it is now; end the command with 1 if it does not exist."""
-    info = await session.api.stream(name)
-    if info is None:
-        raise CommandError(f"stream {name} does not exist: a sidecar creates it, unless keep_failures is false")
-    return StreamState.from_info(info)
 
 
 def _print_end(number: int, noun: str, nothing: str, *, is_complete: bool) -> None:
@@ -94,7 +74,7 @@ def _print_end(number: int, noun: str, nothing: str, *, is_complete: bool) -> No
 
 @click.command("changes")
 @kept_options
-def changes_command(resolved: ResolvedSettings, query: ChangeQuery, wide: bool, as_json: bool) -> None:
+def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool, as_json: bool) -> None:
     """Show who changed schedules, when and why, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
@@ -102,33 +82,32 @@ def changes_command(resolved: ResolvedSettings, query: ChangeQuery, wide: bool, 
     """
     kept_in = resolved.settings.failures_stream
     found = in_session(resolved, lambda session: _read_changes(session, kept_in, query))
+    kept = [(one, change) for one in found.advisories if (change := read_change(one["advisory"])) is not None]
     if as_json:
-        documents = [_document(change) for change in found.changes]
+        documents = [
+            {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)} for one, change in kept
+        ]
         print_json({"kept_in": kept_in, "complete": found.is_complete, "changes": documents})
     else:
-        rows = [_cells(kept) for kept in found.changes]
-        if rows:
+        if kept:
+            rows = [_cells(one, change) for one, change in kept]
             print_table(CHANGE_COLUMNS, rows, optional=["sequence", "stream"], wide=wide)
-        _print_end(len(rows), "change", "no change is kept", is_complete=found.is_complete)
+        _print_end(len(kept), "change", "no change is kept", is_complete=found.is_complete)
 
 
-async def _read_changes(session: Session, kept_in: str, query: ChangeQuery) -> FoundChanges:
-    return await find_changes(session.connection, session.api, await keeping_stream(session, kept_in), query)
+async def _read_changes(session: Session, kept_in: str, query: AdvisoryQuery) -> FoundAdvisories:
+    stream = await Reading(session).keeping(kept_in)
+    return await find_changes(session.connection, session.api, stream, query)
 
 
-def _document(kept: KeptChange) -> dict[str, Any]:
-    return {"stored": format_rfc3339(kept.stored_at), "kept_as": kept.sequence, **change_document(kept.change)}
-
-
-def _cells(kept: KeptChange) -> list[str]:
-    change = kept.change
+def _cells(kept: FailureDocument, change: Change) -> list[str]:
     sequences = dict.fromkeys(str(one) for one in (change.before, change.after) if one is not None)
     what = change.kind.value
     if change.kind is Kind.BACKFILLED:
         number = len(change.fires)
         what += f" {number} fire{'' if number == 1 else 's'}" + (" or more" if number == MAX_FIRES_NAMED else "")
     return [
-        moment_text(kept.stored_at),
+        moment_text(instant_of(kept["stored"])),
         change.stream,
         change.subject,
         what,
@@ -140,7 +119,7 @@ def _cells(kept: KeptChange) -> list[str]:
 
 @click.command("failures")
 @kept_options
-def failures_command(resolved: ResolvedSettings, query: FailureQuery, wide: bool, as_json: bool) -> None:
+def failures_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool, as_json: bool) -> None:
     """Show what went wrong with schedules, newest first.
 
     Of all streams, of one STREAM, or of its schedules on SUBJECT; wildcards are allowed.
@@ -148,23 +127,21 @@ def failures_command(resolved: ResolvedSettings, query: FailureQuery, wide: bool
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     kept_in = resolved.settings.failures_stream
-    found = in_session(resolved, lambda session: _read_failures(session, kept_in, query))
+    found = in_session(resolved, lambda session: session.known(lambda known: known.failures(kept_in, query)))
     if as_json:
-        documents = [failure_document(failure) for failure in found.failures]
-        print_json({"kept_in": kept_in, "complete": found.is_complete, "failures": documents})
+        print_json({key: value for key, value in found.items() if key in FailuresDocument.__annotations__})
     else:
         rows = [
-            [moment_text(one.stored_at), one.kind, one.stream, one.schedule or "", what_happened(one.body)]
-            for one in found.failures
+            [
+                moment_text(instant_of(one["stored"])),
+                one["kind"],
+                one["stream"],
+                one["schedule"] or "",
+                what_happened(one["advisory"]),
+            ]
+            for one in found["failures"]
         ]
         if rows:
             print_table(FAILURE_COLUMNS, rows, wide=wide)
         nothing = "nothing went wrong, as far as it is kept"
-        _print_end(len(rows), "failure", nothing, is_complete=found.is_complete)
-
-
-async def _read_failures(session: Session, kept_in: str, query: FailureQuery) -> FoundFailures:
-    answered = await ask_for_failures(session.service, kept_in, query)
-    if answered is not None:
-        return answered
-    return await find_failures(session.connection, session.api, await keeping_stream(session, kept_in), query)
+        _print_end(len(rows), "failure", nothing, is_complete=found["complete"])

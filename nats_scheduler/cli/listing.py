@@ -1,4 +1,4 @@
-"""What `ls`, `info` and `next` show: read from a running sidecar if one answers, else from the streams themselves.
+"""What `ls`, `info` and `next` show.
 
 Rule: nothing is changed. A schedule fails if a sidecar that is alive says so of its sequence, unless the stream says
 that it is done; a sidecar that answers says it itself, of the others it is read from the bucket.
@@ -10,24 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from nats_scheduler.cli.output import CommandError
-from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.cli.reading import Source
 from nats_scheduler.cli.session import ServedStream, Session, Sidecars, with_sidecars
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
 from nats_scheduler.jetstream.buckets import read_calendars
-from nats_scheduler.jetstream.foreign_json import server_time
-from nats_scheduler.jetstream.streams import reading_progress
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.texts import printable
-from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.continuity import removes_expired
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
-from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
-from nats_scheduler.service.client import Answered, ask_for_schedules
+from nats_scheduler.service.client import Listed
 from nats_scheduler.service.schedules import MAX_NAMED
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -146,13 +143,9 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     answered: set[str] = set()
     for one in served:
         # With warnings, this command may have other settings than the sidecars.
-        asked = sidecars.serving(one) > 0 and not sidecars.warnings
-        every_state = replace(query, states=None)
-        found: Answered | None = None
-        if asked:
-            found = await ask_for_schedules(session.service, one.state.name, every_state, one.state.last_sequence)
-        answered |= {one.state.name} if found else set()
-        read = found or await _read_stream(session, one, every_state, clock)
+        may_ask = sidecars.serving(one) > 0 and not sidecars.warnings
+        read = await session.known(partial(_schedules, one.state, replace(query, states=None)), may_ask=may_ask)
+        answered |= {one.name} if read.names_failing else set()
         schedules.extend((one, schedule) for schedule in read.schedules)
         rejected.extend((one, found) for found in read.rejected)
         misnamed.extend((one, noted) for noted in read.misnamed)
@@ -169,6 +162,10 @@ async def read_listing(session: Session, resolved: ResolvedSettings, stream: str
     return Listing(clock.now(), served, sidecars, shown, rejected, misnamed, failing)
 
 
+async def _schedules(stream: StreamState, query: Query, source: Source) -> Listed:
+    return await source.schedules(stream, query)
+
+
 async def _with_calendars(
     session: Session, schedules: list[tuple[ServedStream, ListedSchedule]]
 ) -> list[tuple[ServedStream, ListedSchedule]]:
@@ -177,24 +174,3 @@ async def _with_calendars(
         return schedules
     known = await read_calendars(session.calendars)
     return [(served, one.with_calendars(known)) for served, one in schedules]
-
-
-async def _read_stream(session: Session, one: ServedStream, query: Query, clock: SystemClock) -> StreamListing:
-    """Read a stream as a sidecar would, because none answers for it."""
-    # By the server's clock, as in the checkpoints: that of this machine may be wrong.
-    at = server_time(await session.api.stream(one.state.name)) or clock.now()
-    checkpoints = await read_checkpoint(session.registry, session.api, one.state.name, one.mode, at)
-    with progress_bar() as bar:
-        return await read_stream_listing(
-            session.connection,
-            session.api,
-            one.state,
-            one.mode,
-            checkpoints or (),
-            clock.now,
-            query=query,
-            restrictions=session.settings.restrictions_on(one.state.name),
-            removes_expired=removes_expired(one.state, session.server),
-            calendars=session.calendars,
-            notify_read=reading_progress(bar.show, one.state.name, one.state),
-        )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -21,6 +21,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
+from nats_scheduler.cli.reading import Reading, Source
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -34,7 +35,7 @@ from nats_scheduler.runtime.modes import BY_SIDECAR, EXPLANATIONS, Mode, ServedS
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, TOO_LARGE
-from nats_scheduler.service.client import ServiceClient
+from nats_scheduler.service.client import QuestionError, ServiceClient
 from nats_scheduler.service.port import Instance
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -56,6 +57,13 @@ class Session(Access):
         """The schedules of the account, to read and to change."""
         clock = ServerClock(SystemClock())
         return connection_store(self.connection, self.carrying, clock, self.settings.restrictions_on)
+
+    async def known(self, question: Callable[[Source], Awaitable[T]], *, may_ask: bool = True) -> T:
+        """Return what a running sidecar answers to a question; if it has no answer, or may not be asked, read that."""
+        if may_ask:
+            with suppress(QuestionError, JetStreamError, ValueError, LookupError):
+                return await question(self.service)
+        return await question(Reading(self))
 
     async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
         """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""

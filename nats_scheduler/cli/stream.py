@@ -32,9 +32,8 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.streams import SERVER_METADATA_PREFIX, StreamRefusedError, StreamState
 from nats_scheduler.observe.documents import StreamModeDocument, error_document
 from nats_scheduler.observe.texts import moment_text, printable
-from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_document
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.service.client import ask_for_modes
 from nats_scheduler.settings.json_files import StreamFileError, read_stream_file
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -201,10 +200,9 @@ def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
 async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[ListedStream], Sidecars]:
     session, sidecars = await with_sidecars(session, resolved)
     # With warnings, this command may have other settings than the sidecars.
-    answered = await ask_for_modes(session.service) if sidecars.alive and not sidecars.warnings else None
-    if answered is None or any(one["mode"] not in {*Mode} for one in answered):
-        answered = [mode_document(one) for one in await session.served_streams()]
-    return [ListedStream(one) for one in answered], sidecars
+    may_ask = bool(sidecars.alive) and not sidecars.warnings
+    found = await session.known(lambda known: known.modes(), may_ask=may_ask)
+    return [ListedStream(one) for one in found], sidecars
 
 
 def _print_streams(found: Sequence[ListedStream], sidecars: Sidecars, *, wide: bool) -> None:

@@ -1,30 +1,65 @@
 """The fires of a schedule that are stored, read from the stream of its target backwards.
 
-The rules are those of `message.fires`, by which `nats-scheduler history` reads too. Where a message may be gone
-although it was stored, nothing is known of it: so a stream that removes what was consumed, and a schedule whose fires
-roll up their target, show nothing.
-Cost: as `Wire.backwards`.
-Limits: what a client deleted or purged counts as not stored. `stored` reads at most `MAX_MESSAGES_READ` messages.
+The rules are those of `message.fires`. Where a message may be gone although it was stored, nothing is known of it: so a
+stream that removes what was consumed, and a schedule whose fires roll up their target, show nothing.
+Where to look is the schedule's own target, as it is stored now, so that the server skips all other messages. A schedule
+that is not stored any more has no target: then the caller names one, or all subjects are searched.
+Cost: as `Wire.backwards`; at most `MAX_MESSAGES_READ` messages are read for one answer.
+Limits: what a client deleted or purged counts as not stored. Fires that were stored on an earlier target of the
+schedule are found only if that one is named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nats_scheduler.control.current import Current, read_current
+from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.port import EVER, Served, StoredFires, StreamNow, Wire
 from nats_scheduler.message.definition import Definition, Terms, read_ttl
 from nats_scheduler.message.fires import PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_MESSAGES_READ = 200_000
 """The most messages that are read for one answer; what is older than the last of them counts as not known."""
+
+
+ALL_SUBJECTS = ">"
+
+
+@dataclass(frozen=True, slots=True)
+class FireQuery:
+    """Which fires are wanted: the newest."""
+
+    schedule: str
+    limit: int
+    since: int | None = None
+    """Only fires that were stored at this time (ns) or later."""
+    target: str | None = None
+    """Where to look, wildcards allowed; None for the target of the schedule as it is stored."""
+
+
+@dataclass(slots=True)
+class FoundFires:
+    """An answer."""
+
+    searched: str
+    """The subject that was searched."""
+    stream: str
+    """The stream that was searched: the sequences of the fires are its own."""
+    fires: list[PastFire] = field(default_factory=list)
+    """The newest first."""
+    oldest_read: int | None = None
+    """When (ns) the oldest message that was read was stored; None if none was read."""
+    is_complete: bool = True
+    """Whether all fires that match, up to the limit, were found; else there were too many messages to read them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +69,36 @@ class FirePast:
     wire: Wire
     served: Served
 
-    async def newest(self, subject: str, schedule: StoredMessage | None, limit: int) -> list[PastFire]:
-        """Return the newest fires of the schedule on a subject, newest first, at most `limit`.
+    async def find(self, query: FireQuery) -> FoundFires:
+        """Find the newest fires of a schedule."""
+        message = await self.wire.last(self.served.name, query.schedule)
+        is_stored = message is not None and message.subject == query.schedule
+        current = read_current(message, self.served) if message is not None and is_stored else None
+        name, searched = await self._searched(query, current)
+        found = FoundFires(searched, name)
+        # No consumer may filter by a subject that the stream cannot hold.
+        if searched != ALL_SUBJECTS and await self.wire.message(name, seq=1, next_by_subj=searched) is None:
+            return found
+        reader = self._reader(query.schedule, current, name)
+        is_all = await self._read(reader, query, found)
+        _take(reader.rest(is_all=is_all), query, found)
+        return found
 
-        Without the schedule, all subjects of its stream are read.
-        """
-        current = None if schedule is None else read_current(schedule, self.served)
-        stream, target = await self._place(None if current is None else current.definition)
-        reader = self._reader(subject, current, stream)
-        found: list[PastFire] = []
-        is_all = True
-        async with aclosing(self.wire.backwards(await self.wire.stream(stream), target)) as messages:
+    async def _read(self, reader: PastFires, query: FireQuery, found: FoundFires) -> bool:
+        """Read until no older message is needed; return whether all messages were read."""
+        number = 0
+        async with aclosing(self.wire.backwards(await self.wire.stream(found.stream), found.searched)) as messages:
             async for message in messages:
-                found += reader.read(message)
-                if len(found) >= limit:
-                    is_all = False
-                    break
-        return [*found, *reader.rest(is_all=is_all)][:limit]
+                number += 1
+                if number > MAX_MESSAGES_READ:
+                    found.is_complete = False
+                    return False
+                found.oldest_read = message.stored_at
+                _take(reader.read(message), query, found)
+                is_older = query.since is not None and message.stored_at < query.since and not reader.awaits_older
+                if is_older or len(found.fires) >= query.limit:
+                    return False
+        return True
 
     async def stored(self, schedule: StoredMessage, since: int, until: int, now: int) -> StoredFires:
         """Return which fires of a schedule are stored; as `ScheduleStore.fires`, at the time `now` (ns)."""
@@ -90,14 +138,36 @@ class FirePast:
             is_elsewhere=is_elsewhere,
         )
 
-    async def _place(self, definition: Definition | None) -> tuple[str, str]:
-        """Return the stream that has the fires, and the subjects on which they are."""
-        if definition is None:
-            return self.served.name, ">"
+    async def _searched(self, query: FireQuery, current: Current | None) -> tuple[str, str]:
+        """Return the stream and the subjects that are searched: the own stream, unless another one has the subject."""
+        own, rules = self.served.name, self.served.rules
+        target = query.target
+        if target is None:
+            definition = None if current is None else current.definition
+            if definition is None or definition.terms.policies.target_elsewhere is None:
+                return self._own_place(definition)
+            target = definition.terms.target
+        elif rules.moves_subjects and await self.wire.message(own, seq=1, next_by_subj=target) is not None:
+            return own, target
+        if not is_literal_subject(target) or is_covered(target, rules.subjects):
+            return own, target
+        try:
+            return await self.wire.stream_of(target), target
+        except StreamNotFoundError:
+            return own, target
+
+    async def _place(self, definition: Definition) -> tuple[str, str]:
+        """Return the stream that has the fires of a schedule, and the subjects on which they are."""
         elsewhere = definition.terms.policies.target_elsewhere
         if elsewhere is not None:
             return await self.wire.stream_of(elsewhere), elsewhere
-        return self.served.name, ">" if self.served.rules.moves_subjects else definition.terms.target
+        return self._own_place(definition)
+
+    def _own_place(self, definition: Definition | None) -> tuple[str, str]:
+        """Return its own stream, and the subjects there; moved fires are stored on another subject than the target."""
+        if definition is None or self.served.rules.moves_subjects:
+            return self.served.name, ALL_SUBJECTS
+        return self.served.name, definition.terms.target
 
     async def _kept(self, stream: StreamNow, target: str, now: int) -> Kept:
         """Return what a stream still holds, of all its messages and of those on a target."""
@@ -111,6 +181,12 @@ class FirePast:
             return kept
         counts = [number async for _subject, number in self.wire.subjects(stream.name, target)]
         return kept._replace(on_target=max(counts, default=0), first_on_target_at=oldest.stored_at)
+
+
+def _take(fires: Iterable[PastFire], query: FireQuery, found: FoundFires) -> None:
+    for fire in fires:
+        if len(found.fires) < query.limit and (query.since is None or fire.stored_at >= query.since):
+            found.fires.append(fire)
 
 
 def _has_own(found: list[PastFire], schedule: StoredMessage) -> bool:

@@ -29,7 +29,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
     maybe_done,
 )
-from nats_scheduler.control.past import FirePast
+from nats_scheduler.control.past import FirePast, FireQuery
 from nats_scheduler.control.port import Published, Refusal, Served, ServedStreams, StoredFires, Wire
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.fires import PastFire
@@ -101,7 +101,7 @@ class ScheduleStore:
     async def newest_fires(self, stream: str, subject: str, limit: int) -> Sequence[PastFire]:
         """Return the newest fires of the schedule on a subject that are stored, newest first, at most `limit`."""
         past = FirePast(self._wire, await self.served(stream))
-        return await past.newest(subject, await self.last(stream, subject), limit)
+        return (await past.find(FireQuery(subject, limit))).fires
 
     # -- changing -------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,12 @@ Limit: the server cannot be asked for its next fires (`engine.views.stored`).
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from sys import maxsize
 
-from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost, Input, MessagesRead
-from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, ListedSchedule, Query, soonest_first
+from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
@@ -29,19 +27,10 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.runtime.modes import FIRED_BY, Mode, dialects_of
+from nats_scheduler.service.client import Listed
 
 MAX_LOST_CONTACTS = 3
 """Consumers that may die one after the other without a message before reading is given up."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamListing:
-    """The schedules of one stream at one moment; by next fire, those without one last."""
-
-    schedules: Sequence[ListedSchedule]
-    rejected: Sequence[Rejected]
-    misnamed: Sequence[HeadersMisnamed] = ()
-    """The last messages on their subjects with headers that look like those of a schedule and are none."""
 
 
 async def read_stream_listing(
@@ -57,7 +46,7 @@ async def read_stream_listing(
     removes_expired: bool = False,
     notify_read: Callable[[Sequence[StoredMessage]], None] | None = None,
     calendars: CalendarBucket | None = None,
-) -> StreamListing:
+) -> Listed:
     """Read a stream that is served in `mode`; `now` returns the time in ns since the Unix epoch.
 
     Of its schedules those are returned that the `query` wants. `restrictions` are those of the sidecar; the server
@@ -87,13 +76,13 @@ async def read_stream_listing(
     return _listing([one.view for one in read], now(), query)
 
 
-def _listing(views: Sequence[EngineView], at: int, query: Query) -> StreamListing:
+def _listing(views: Sequence[EngineView], at: int, query: Query) -> Listed:
     schedules = [one for view in views for one in view.page(at, query, limit=None).finish().schedules]
     rejected = [one for view in views for one in view.rejected_page(query, maxsize, "").finish().messages]
     if len(views) > 1:
         schedules.sort(key=soonest_first)
         rejected.sort(key=lambda one: (one.subject, one.sequence))
-    return StreamListing(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
+    return Listed(schedules, rejected, views[0].misnamed_page(query, maxsize, "").finish().messages)
 
 
 async def read_stored(

@@ -3,8 +3,8 @@
 The rules for commands (`ServiceClient`):
 
 - What comes back is what reading would give, so that a command prints the same. If anything is missing (no sidecar
-  answers, it refuses, another version answers something else, an item was shortened, the user may not ask), the answer
-  is None and the command reads.
+  answers, it refuses, another version answers something else, an item was shortened, the user may not ask), asking
+  fails and the command reads.
 - An answer counts only if it comes from an instance of the registry that the command reads: another JetStream domain of
   the account may have sidecars, and streams of the same names.
 - A sidecar that lists schedules has to have read what was stored when the command began, so that one that was just
@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.events import HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
@@ -34,22 +35,17 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.foreign_json import Object, read_object
-from nats_scheduler.observe.documents import StreamModeDocument, instant_of
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.service.endpoint import SHORTENED, SUBJECTS
-from nats_scheduler.service.history import FailureQuery, FireQuery, FoundFailures, FoundFires
 from nats_scheduler.service.micro import BAD_REQUEST, FORBIDDEN, error_of, is_inbox
-from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
-from nats_scheduler.service.read_back import (
-    read_kept_failure,
-    read_misnamed,
-    read_past_fire,
-    read_rejected,
-    read_schedule,
-)
+from nats_scheduler.service.past import FailuresAnswer, FailuresDocument, FiresAnswer, FiresDocument
+from nats_scheduler.service.read_back import read_misnamed, read_rejected, read_schedule
 from nats_scheduler.service.schemas import (
-    InstanceDocument,
     InstancesAnswer,
+    InstancesDocument,
     MisnamedAnswer,
     RejectedAnswer,
     SchedulesAnswer,
@@ -182,6 +178,19 @@ CATCH_UP_WAIT_SECONDS = 0.05
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What is known of one stream."""
+
+    schedules: Sequence[ListedSchedule]
+    """By next fire, those without one last."""
+    rejected: Sequence[Rejected]
+    misnamed: Sequence[HeadersMisnamed] = ()
+    """The last messages on their subjects with headers that look like those of a schedule and are none."""
+    names_failing: bool = False
+    """Whether the schedules say which of them fail; that is not written in their stream."""
+
+
 class ServiceClient:
     """Asks the sidecars of one registry, on one connection."""
 
@@ -193,12 +202,52 @@ class ServiceClient:
         # Sidecars answer on inboxes only.
         self._is_silent = not is_inbox(connection.inbox("").encode())
 
-    async def found(self, asking: Awaitable[T]) -> T | None:
-        """Return what was asked for and read back; None if there is no answer, or it cannot be read."""
-        try:
-            return await asking
-        except (QuestionError, JetStreamError, ValueError, LookupError):
-            return None
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    async def schedules(self, stream: StreamState, query: Query) -> Listed:
+        """Return the schedules of a stream that a query wants, and the messages that are no valid ones.
+
+        The sidecar has to have read the stream as far as it was stored in this state of it.
+        """
+        kinds = None if query.kinds is None else sorted(kind.value for kind in query.kinds)
+        wanted, through = {"stream": stream.name, "filter": query.subject, "target": query.target}, stream.last_sequence
+        _, schedules = await self.pages("schedules.list", {**wanted, "kind": kinds}, SchedulesAnswer, through)
+        _, rejected = await self.pages("rejected.list", wanted, RejectedAnswer, through)
+        _, misnamed = await self.pages("misnamed.list", wanted, MisnamedAnswer, through)
+        return Listed(
+            [*map(read_schedule, schedules)],
+            [*map(read_rejected, rejected)],
+            [*map(read_misnamed, misnamed)],
+            names_failing=True,
+        )
+
+    async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
+        """Return the past fires of a schedule."""
+        request = {"stream": stream, "subject": query.schedule, "limit": query.limit, "target": query.target}
+        answer = await self.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
+        if not answer["complete"]:  # more may be read than fits into an answer
+            raise UnreadableError("not all fires")
+        return answer
+
+    async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
+        """Return what went wrong, of what the stream `kept_in` keeps."""
+        request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit}
+        answer = await self.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
+        if not answer["complete"] or answer["kept_in"] != kept_in:
+            raise UnreadableError("not all failures, or those of another stream")
+        return answer
+
+    async def instances(self) -> InstancesDocument:
+        """Return the instances of the account, by id."""
+        page, items = await self.pages("instances.list", {}, InstancesAnswer)
+        return {"at": page["at"], "instances": items}
+
+    async def modes(self) -> list[StreamModeDocument]:
+        """Return the streams of the account that carry schedules, by name."""
+        _, items = await self.pages("streams.modes", {}, StreamModesAnswer)
+        return items
+
+    # -- answers -------------------------------------------------------------------------------------------------
 
     async def answer(self, endpoint: str, request: Mapping[str, object], answer: type[A]) -> A:
         """Return an answer of this type; raises `QuestionError`, or `JetStreamError` if the registry cannot be read."""
@@ -209,11 +258,11 @@ class ServiceClient:
         except NotAnsweredError:
             self._is_silent = True
             raise
-        read = read_answer(answer, given)
-        if read is None or given.get("unanswered") or _is_shortened(given):
-            raise UnreadableError(f"{endpoint}: another form, or a part of the answer")
+        found = read(answer, given)
+        if given.get("unanswered") or _is_shortened(given):
+            raise UnreadableError(f"{endpoint}: a part of the answer")
         await self._check_instance(given["instance"])
-        return read
+        return found
 
     async def pages(
         self, endpoint: str, request: Mapping[str, object], answer: type[Any], through: int = 0
@@ -253,99 +302,6 @@ def _is_shortened(answer: Object) -> bool:
     """Return whether an item of an answer was too long for it."""
     lists = [value for value in answer.values() if isinstance(value, list)]
     return any(isinstance(item, dict) and SHORTENED in item for items in lists for item in items)
-
-
-# -- questions -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """What a sidecar knows of one stream."""
-
-    schedules: Sequence[ListedSchedule]
-    rejected: Sequence[Rejected]
-    misnamed: Sequence[HeadersMisnamed]
-
-
-@dataclass(frozen=True, slots=True)
-class AnsweredInstances:
-    """The instances of the account, and when (ns, by the server's clock) they were read."""
-
-    at: int
-    instances: Sequence[InstanceDocument]
-
-
-async def ask_for_schedules(client: ServiceClient, stream: str, query: Query, through: int = 0) -> Answered | None:
-    """Return what a running sidecar knows of the schedules that a query wants; None if the stream has to be read.
-
-    The sidecar has to have read the stream up to the sequence `through`.
-    """
-    kinds = None if query.kinds is None else sorted(kind.value for kind in query.kinds)
-    wanted = {"stream": stream, "filter": query.subject, "target": query.target}
-
-    async def read(
-        endpoint: str, request: Mapping[str, object], answer: type[Any], item: Callable[[Any], T]
-    ) -> list[T]:
-        _last, items = await client.pages(endpoint, request, answer, through)
-        return [item(one) for one in items]
-
-    async def read_all() -> Answered:
-        return Answered(
-            await read("schedules.list", {**wanted, "kind": kinds}, SchedulesAnswer, read_schedule),
-            await read("rejected.list", wanted, RejectedAnswer, read_rejected),
-            await read("misnamed.list", wanted, MisnamedAnswer, read_misnamed),
-        )
-
-    return await client.found(read_all())
-
-
-async def ask_for_fires(client: ServiceClient, stream: str, query: FireQuery) -> FoundFires | None:
-    """Return the past fires of a schedule; None if the stream has to be read."""
-    request = {"stream": stream, "subject": query.schedule, "limit": query.limit, "target": query.target}
-
-    async def read() -> FoundFires:
-        answer = await client.answer("fires.list", {**request, "since": _text(query.since)}, FiresAnswer)
-        if not answer["complete"]:  # more may be read than fits into an answer
-            raise UnreadableError("not all fires")
-        oldest = None if answer["oldest_read"] is None else instant_of(answer["oldest_read"])
-        fires = answer["fires"]
-        searched_in = fires[0]["stream"] if fires else stream
-        return FoundFires(answer["searched"], searched_in, [*map(read_past_fire, fires)], oldest, is_complete=True)
-
-    return await client.found(read())
-
-
-async def ask_for_failures(client: ServiceClient, kept_in: str, query: FailureQuery) -> FoundFailures | None:
-    """Return what went wrong; None if the stream `kept_in` has to be read."""
-    request = {"stream": query.stream, "subject": query.schedule, "limit": query.limit}
-
-    async def read() -> FoundFailures:
-        answer = await client.answer("failures.list", {**request, "since": _text(query.since)}, FailuresAnswer)
-        if not answer["complete"] or answer["kept_in"] != kept_in:
-            raise UnreadableError("not all failures, or those of another stream")
-        return FoundFailures([*map(read_kept_failure, answer["failures"])])
-
-    return await client.found(read())
-
-
-async def ask_for_instances(client: ServiceClient) -> AnsweredInstances | None:
-    """Return the instances of the account, by id; None if the registry's bucket has to be read."""
-
-    async def read() -> AnsweredInstances:
-        page, items = await client.pages("instances.list", {}, InstancesAnswer)
-        return AnsweredInstances(instant_of(page["at"]), items)
-
-    return await client.found(read())
-
-
-async def ask_for_modes(client: ServiceClient) -> list[StreamModeDocument] | None:
-    """Return the streams of the account that carry schedules, by name; None if the server has to be asked."""
-
-    async def read() -> list[StreamModeDocument]:
-        _last, items = await client.pages("streams.modes", {}, StreamModesAnswer)
-        return items
-
-    return await client.found(read())
 
 
 def _text(instant: int | None) -> str | None:

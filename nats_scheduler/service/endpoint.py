@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.view import Counts
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -132,7 +133,7 @@ class Endpoint(Generic[R]):
             self.admit(asked, body)
             try:
                 document = await handle(asked, read_request(self.request, body))
-            except JetStreamError as error:
+            except (JetStreamError, ScheduleError) as error:
                 raise ServiceError(UNAVAILABLE, f"the server does not answer as expected: {error}") from None
             if not isinstance(document, bytes):
                 return json.dumps(document).encode()

@@ -19,8 +19,8 @@ from nats_scheduler.service.endpoint import (
     with_items,
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import Instance
-from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, ListRequest, NoKeys
+from nats_scheduler.service.port import Fleet, Instance
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesDocument, ListRequest, NoKeys
 
 
 async def list_instances(asked: Asked, request: ListRequest) -> Document:
@@ -38,6 +38,12 @@ async def list_instances(asked: Asked, request: ListRequest) -> Document:
         "cursor": name_cursor(wanted[len(items) - 1].name) if len(items) < len(found) else None,
     }
     return with_items(answer, "instances", items)
+
+
+def instances_document(fleet: Fleet) -> InstancesDocument:
+    """Return all instances, by id."""
+    by_id = sorted(fleet.instances, key=lambda one: one.name)
+    return {"at": format_rfc3339(fleet.at), "instances": [instance_document(one, fleet.at) for one in by_id]}
 
 
 def instance_document(one: Instance, at: int) -> InstanceDocument:

@@ -1,34 +1,38 @@
-"""The endpoints about the past: the fires of one schedule, and what went wrong.
+"""The past, newest first: the fires of one schedule, read from its stream, and the advisories that a stream keeps.
 
-The rule: both are read from streams, so any instance answers them, also of what another one fires.
-Cost: see `jetstream.stretches`. Between two requests to the server, at most `service.history.MESSAGES_PER_TURN`
-messages are interpreted at once.
+The rule: what is returned is what is stored. Nothing is written down about fires beside the fires themselves.
+Both are read from streams, so any instance answers, also of what another one fires; and commands read with the same
+code if none answers.
+
+Cost: see `control.past` and `service.advisories`.
 """
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.control.past import FirePast, FireQuery
+from nats_scheduler.control.port import Served
+from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.stream_rules import UNRESTRICTED
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, Time, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
-from nats_scheduler.service.history import (
-    DEFAULT_FAILURES,
-    DEFAULT_FIRES,
-    MAX_FAILURES,
-    MAX_FIRES,
-    FailureQuery,
-    FireQuery,
-    failure_document,
-    find_failures,
-    find_fires,
-)
-from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
+from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
+
+DEFAULT_ROWS = 20
+"""Fires or advisories of one answer, unless the caller wants another number."""
+
+MAX_ROWS = 1_000
+"""The most of them in one answer."""
 
 Since = Annotated[
     Instant | None,
@@ -40,7 +44,7 @@ class FiresRequest(ScheduleRequest):
     """A request for the past fires of a schedule, newest first; the schedule itself may be gone."""
 
     since: Since = None
-    limit: Annotated[int, Field(ge=1, le=MAX_FIRES, description="The most fires.")] = DEFAULT_FIRES
+    limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most fires.")] = DEFAULT_ROWS
     target: Annotated[
         TargetFilter, Field(description="Where to look, wildcards allowed; null for the target of the stored schedule.")
     ] = None
@@ -58,10 +62,10 @@ class FailuresRequest(Request):
         Field(description="Only failures about schedules on this subject, wildcards allowed."),
     ] = None
     since: Since = None
-    limit: Annotated[int, Field(ge=1, le=MAX_FAILURES, description="The most failures.")] = DEFAULT_FAILURES
+    limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most failures.")] = DEFAULT_ROWS
 
 
-class FiresAnswer(Answer):
+class FiresDocument(TypedDict):
     """The past fires of a schedule, newest first."""
 
     stream: str
@@ -75,7 +79,11 @@ class FiresAnswer(Answer):
     fires: Rows[PastFireDocument]
 
 
-class FailuresAnswer(Answer):
+class FiresAnswer(Answer, FiresDocument):
+    """The past fires of a schedule, newest first."""
+
+
+class FailuresDocument(TypedDict):
     """What went wrong, newest first."""
 
     kept_in: str
@@ -85,29 +93,20 @@ class FailuresAnswer(Answer):
     failures: Rows[FailureDocument]
 
 
+class FailuresAnswer(Answer, FailuresDocument):
+    """What went wrong, newest first."""
+
+
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
     served = asked.deployment.streams().get(request.stream)
     if served is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     query = FireQuery(request.subject, request.limit, request.since, request.target)
-    try:
-        state = await _stream(asked, request.stream)
-        # What the operator forbids by now may have fired before; the command reads without restrictions too.
-        rules = replace(served.rules, restrictions=UNRESTRICTED)
-        found = await find_fires(asked.connection, asked.api, state, query, rules)
-    except JetStreamError as error:
-        raise ServiceError(UNAVAILABLE, str(error)) from None
-    items = await asked.encoded(found.fires, lambda fire: past_fire_document(found.stream, fire))
-    answer = {
-        **asked.head(),
-        "stream": request.stream,
-        "schedule": request.subject,
-        "searched": found.searched,
-        "complete": found.is_complete and len(items) == len(found.fires),
-        "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
-    }
-    return with_items(answer, "fires", items)
+    state = await _stream(asked, request.stream)
+    # What the operator forbids by now may have fired before; the command reads without restrictions too.
+    rules = replace(served.rules, restrictions=UNRESTRICTED)
+    return await _with_rows(asked, await find_fires(asked.connection, asked.api, state, query, rules), "fires")
 
 
 async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
@@ -115,18 +114,18 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     kept_in = asked.deployment.failures_stream
     if kept_in is None:
         raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
-    query = FailureQuery(request.stream, request.subject, request.limit, request.since)
-    try:
-        found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
-    except JetStreamError as error:
-        raise ServiceError(UNAVAILABLE, str(error)) from None
-    items = await asked.encoded(found.failures, failure_document)
-    answer = {
-        **asked.head(),
-        "kept_in": kept_in,
-        "complete": found.is_complete and len(items) == len(found.failures),
-    }
-    return with_items(answer, "failures", items)
+    query = AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
+    found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
+    document: FailuresDocument = {"kept_in": kept_in, "complete": found.is_complete, "failures": found.advisories}
+    return await _with_rows(asked, document, "failures")
+
+
+async def _with_rows(asked: Asked, document: FiresDocument | FailuresDocument, key: str) -> Document:
+    """Return an answer, with as many of the rows below a key as fit into it."""
+    head: dict[str, Any] = {**asked.head(), **document}
+    rows = head.pop(key)
+    items = await asked.encoded(rows, dict)
+    return with_items({**head, "complete": head["complete"] and len(items) == len(rows)}, key, items)
 
 
 async def _stream(asked: Asked, name: str) -> StreamState:
@@ -134,3 +133,23 @@ async def _stream(asked: Asked, name: str) -> StreamState:
     if info is None:
         raise ServiceError(NOT_FOUND, f"stream {shown(name)} does not exist")
     return StreamState.from_info(info)
+
+
+async def find_fires(
+    connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery, rules: StreamRules | None = None
+) -> FiresDocument:
+    """Find the past fires of a schedule; `state` is its stream as it was read just now, whether it is served or not.
+
+    `rules` are those by which its messages are read; None for those of the stream's state.
+    Raises `ScheduleError` if the server does not answer, or refuses.
+    """
+    served = Served(rules or state.rules, tuple(DIALECTS), state.is_native)
+    found = await FirePast(ScheduleWire(connection, api), served).find(query)
+    return {
+        "stream": state.name,
+        "schedule": query.schedule,
+        "searched": found.searched,
+        "complete": found.is_complete,
+        "oldest_read": None if found.oldest_read is None else format_rfc3339(found.oldest_read),
+        "fires": [past_fire_document(found.stream, fire) for fire in found.fires],
+    }

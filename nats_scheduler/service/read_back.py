@@ -15,13 +15,11 @@ from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.policies import Policies, ignored_policies, read_policies, syntax_of, with_policies
 from nats_scheduler.message.reading import Misnamed
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, instant_of
+from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
-from nats_scheduler.service.history import KeptFailure
 
 
 def read_schedule(document: Any) -> ListedSchedule:
@@ -64,34 +62,6 @@ def read_misnamed(document: Any) -> HeadersMisnamed:
     """Read a document of a message with misnamed headers."""
     headers = tuple(Misnamed(one["header"], one["reason"]) for one in document["headers"])
     return HeadersMisnamed(document["subject"], document["sequence"], instant_of(document["stored"]), headers)
-
-
-def read_past_fire(document: PastFireDocument) -> PastFire:
-    """Read a document of a fire that is stored."""
-    fire_time, next_fire = document["fire_time"], document["next_fire"]
-    return PastFire(
-        document["schedule"],
-        document["schedule_sequence"],
-        document["target"],
-        document["sequence"],
-        None if fire_time is None else instant_of(fire_time),
-        instant_of(document["stored"]),
-        None if next_fire is None else instant_of(next_fire),
-        document["fired_by"] == "server",
-        was_requested=document["fired_by"] == "request",
-    )
-
-
-def read_kept_failure(document: FailureDocument) -> KeptFailure:
-    """Read a document of what went wrong."""
-    return KeptFailure(
-        document["kind"],
-        document["sequence"],
-        instant_of(document["stored"]),
-        document["stream"],
-        document["schedule"],
-        document["advisory"],
-    )
 
 
 def _pattern(document: Any) -> Pattern:

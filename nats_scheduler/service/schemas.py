@@ -323,11 +323,18 @@ class InstanceDocument(TypedDict):
     holds: Rows[HoldsDocument]
 
 
-class InstancesAnswer(Answer):
+class InstancesDocument(TypedDict):
+    """Instances, by id."""
+
+    at: Time
+    """When they were read, by the server's clock."""
+    instances: Rows[InstanceDocument]
+
+
+class InstancesAnswer(Answer, InstancesDocument):
     """A page of instances, by id."""
 
     cursor: str | None
-    instances: Rows[InstanceDocument]
 
 
 class FindingsAnswer(Answer, ReportDocument):

@@ -20,8 +20,9 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_listing import StreamListing, read_stored, read_stream_listing
+from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
+from nats_scheduler.service.client import Listed
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
 from tests.harness.servers import V2_12, V2_14
@@ -57,7 +58,7 @@ class Looked:
         now: Callable[[], int] = CLOCK.now,
         *,
         removes_expired: bool = False,
-    ) -> StreamListing:
+    ) -> Listed:
         """Read a listing."""
         connection, api = self.account.connection, self.account.api
         state = await self.state()
@@ -65,7 +66,7 @@ class Looked:
             connection, api, state, mode, checkpoints, now, removes_expired=removes_expired
         )
 
-    def brief(self, listing: StreamListing) -> list[tuple[str, State]]:
+    def brief(self, listing: Listed) -> list[tuple[str, State]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
         return [(one.subject.removeprefix(f"{self.name}."), one.state) for one in listing.schedules]
 

@@ -3,33 +3,29 @@
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import pytest
 
+from nats_scheduler.cli.reading import Reading
 from nats_scheduler.cli.session import Session, open_session
+from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.figures import Kind
 from nats_scheduler.engine.views.view import Query
-from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.runtime.checkpoints import read_checkpoint
-from nats_scheduler.runtime.stream_listing import StreamListing, read_stream_listing
+from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.service import client
-from nats_scheduler.service.client import (
-    Answered,
-    ServiceClient,
-    ask_for_failures,
-    ask_for_fires,
-    ask_for_instances,
-    ask_for_modes,
-    ask_for_schedules,
-)
-from nats_scheduler.service.history import FailureQuery, FireQuery
+from nats_scheduler.service.advisories import AdvisoryQuery
+from nats_scheduler.service.client import Listed, QuestionError, ServiceClient
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, ask
+
+T = TypeVar("T")
 
 MESSAGES: dict[str, dict[str, str]] = {
     "at": {"Nats-Schedule": f"@at {in_seconds(7200)}", "Nats-Schedule-Target": "O.out", "Nats-Schedule-TTL": "5m"},
@@ -56,14 +52,21 @@ async def always(_instance: str) -> bool:
     return True
 
 
-async def read(session: Session, query: Query) -> StreamListing:
+async def found(asking: Awaitable[T]) -> T | None:
+    """Return an answer; None if there is none."""
+    try:
+        return await asking
+    except (QuestionError, JetStreamError, ValueError, LookupError):
+        return None
+
+
+async def read(session: Session, state: StreamState, query: Query) -> Listed:
     """Read the stream as a command does."""
-    one = await session.served_stream("O")
-    checkpoints = await read_checkpoint(session.registry, session.api, "O", one.mode, CLOCK.now())
-    given: dict[str, Any] = {"query": query, "removes_expired": False}
-    return await read_stream_listing(
-        session.connection, session.api, one.state, one.mode, checkpoints or (), CLOCK.now, **given
-    )
+    return await Reading(session).schedules(state, query)
+
+
+NONE = StreamState({"name": "NONE"}, "", 0, 0)
+EMPTY_STREAM = StreamState({"name": "O"}, "", 0, 0)
 
 
 async def store(account: Account) -> None:
@@ -88,28 +91,26 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
         await running.ready("O")
         await store(account)
         async with open_session(settings) as session:
+            state = (await session.served_stream("O")).state
             for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), Query(kinds=frozenset({Kind.CRON}))):
-                answered, listing = await ask_for_schedules(session.service, "O", query), await read(session, query)
-                assert answered == Answered(listing.schedules, listing.rejected, listing.misnamed)
-            assert await ask_for_schedules(session.service, "NONE", Query()) is None
+                answered, listing = await session.service.schedules(state, query), await read(session, state, query)
+                assert answered == replace(listing, names_failing=True)
+            assert await found(session.service.schedules(NONE, Query())) is None
             monkeypatch.setattr(client, "MAX_PAGE_LENGTH", 2)
-            paged = await ask_for_schedules(session.service, "O", Query())
-            assert paged is not None
-            assert [one.subject for one in paged.schedules] == [
-                one.subject for one in (await read(session, Query())).schedules
-            ]
+            paged = await session.service.schedules(state, Query())
+            assert paged.schedules == (await read(session, state, Query())).schedules
             monkeypatch.setattr(client, "MAX_PAGES", 2)
-            assert await ask_for_schedules(session.service, "O", Query()) is None, "too many pages"
+            assert await found(session.service.schedules(state, Query())) is None, "too many pages"
 
 
 Question = Callable[[ServiceClient], Awaitable[object]]
 
 QUESTIONS: dict[str, Question] = {
-    "schedules": lambda client: ask_for_schedules(client, "O", Query()),
-    "fires": lambda client: ask_for_fires(client, "O", FireQuery("O.s")),
-    "failures": lambda client: ask_for_failures(client, "nats_scheduler_failures", FailureQuery()),
-    "instances": ask_for_instances,
-    "modes": ask_for_modes,
+    "schedules": lambda client: found(client.schedules(EMPTY_STREAM, Query())),
+    "fires": lambda client: found(client.fires("O", FireQuery("O.s", 20))),
+    "failures": lambda client: found(client.failures("nats_scheduler_failures", AdvisoryQuery())),
+    "instances": lambda client: found(client.instances()),
+    "modes": lambda client: found(client.modes()),
 }
 
 
@@ -227,5 +228,5 @@ async def test_nothing_is_asked_where_sidecars_do_not_answer(start_server: Start
         account_on(server.url, inbox_prefix="INBOX") as account,
         stand_in(server.url, lambda _endpoint: json.dumps(EMPTY).encode()) as asked,
     ):
-        assert await ask_for_modes(client_on(account)) is None
+        assert await QUESTIONS["modes"](client_on(account)) is None
         assert asked == []

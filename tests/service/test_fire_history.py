@@ -4,14 +4,17 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.control import past
+from nats_scheduler.control.past import FirePast, FireQuery, FoundFires
+from nats_scheduler.control.port import Served
 from nats_scheduler.jetstream import stretches
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service import history as fire_history
-from nats_scheduler.service.history import FireQuery, FoundFires, find_fires
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, account_on, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
@@ -22,7 +25,9 @@ RETENTIONS: list[dict[str, Any]] = [{}, {"retention": "workqueue"}, {"max_consum
 async def found_in(account: Account, stream: str, schedule: str, **wanted: Any) -> FoundFires:
     """Look for the fires of a schedule."""
     state = StreamState.from_info(await account.api.stream(stream))
-    return await find_fires(account.connection, account.api, state, FireQuery(schedule, **wanted))
+    served = Served(state.rules, tuple(DIALECTS), state.is_native)
+    query = FireQuery(**{"schedule": schedule, "limit": 20, **wanted})
+    return await FirePast(ScheduleWire(account.connection, account.api), served).find(query)
 
 
 async def fill(account: Account, fires: int, others: int, *, schedule: str = "S.s") -> list[int]:
@@ -94,7 +99,7 @@ async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
 
 async def test_what_cannot_be_read_in_full_is_said(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
-    monkeypatch.setattr(fire_history, "MAX_MESSAGES_READ", 16)
+    monkeypatch.setattr(past, "MAX_MESSAGES_READ", 16)
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_schedules=None)

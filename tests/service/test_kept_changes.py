@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from nats_scheduler.control.changes import Author, Change, Kind, change_advisory
+from nats_scheduler.control.changes import Author, Change, Kind, change_advisory, read_change
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.service.history import ChangeQuery, find_changes, find_failures
+from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_10, V2_15
@@ -39,14 +39,14 @@ async def test_changes_are_found_newest_first_and_are_no_failures(start_server: 
         await account.publish_block("nats_scheduler.advisory.schedule_changed.S.S.a", b"", json.dumps(wrong).encode())
         kept_in = StreamState.from_info(await account.api.stream("K"))
 
-        async def found(query: ChangeQuery) -> list[Change]:
+        async def found(query: AdvisoryQuery) -> list[Change | None]:
             answer = await find_changes(account.connection, account.api, kept_in, query)
             assert answer.is_complete
-            return [kept.change for kept in answer.changes]
+            return [read_change(one["advisory"]) for one in answer.advisories]
 
-        assert await found(ChangeQuery()) == made[::-1]
-        assert await found(ChangeQuery(stream="S")) == [made[3], made[1], made[0]]
-        assert await found(ChangeQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
-        assert await found(ChangeQuery(schedule="*.a", limit=1)) == [made[3]]
-        failures = await find_failures(account.connection, account.api, kept_in, ChangeQuery())
-        assert [one.kind for one in failures.failures] == ["cannot_serve"]
+        assert await found(AdvisoryQuery()) == made[::-1]
+        assert await found(AdvisoryQuery(stream="S")) == [made[3], made[1], made[0]]
+        assert await found(AdvisoryQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
+        assert await found(AdvisoryQuery(schedule="*.a", limit=1)) == [made[3]]
+        failures = await find_failures(account.connection, account.api, kept_in, AdvisoryQuery())
+        assert [one["kind"] for one in failures.advisories] == ["cannot_serve"]

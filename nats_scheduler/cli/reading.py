@@ -1,0 +1,122 @@
+"""What a command reads itself if no sidecar answers: schedules, fires, failures, instances and streams.
+
+Rule: nothing is changed, and what is returned is what a sidecar would answer: `Source` is what both can be asked.
+Cost: a stream is read once, headers only; fires and failures as `control.past` and `service.advisories` say; for
+instances two requests for each, and one for each stream.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nats_scheduler.cli.output import CommandError
+from nats_scheduler.cli.process import progress_bar
+from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.past import FireQuery
+from nats_scheduler.engine.views.view import Query
+from nats_scheduler.jetstream.foreign_json import server_time
+from nats_scheduler.jetstream.streams import StreamState, reading_progress
+from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.fleet import read_fleet
+from nats_scheduler.runtime.modes import mode_document
+from nats_scheduler.runtime.stream_listing import read_stream_listing
+from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
+from nats_scheduler.service.client import Listed
+from nats_scheduler.service.instances import instances_document
+from nats_scheduler.service.past import FailuresDocument, FiresDocument, find_fires
+from nats_scheduler.service.schemas import InstancesDocument
+
+
+class Source(Protocol):
+    """Who can be asked what is stored: a running sidecar (`service.client.ServiceClient`), or `Reading`.
+
+    `ServiceClient` raises `QuestionError`, or `JetStreamError`, `ValueError` or `LookupError` if an answer cannot be
+    had or read; `Reading` ends the command, or raises `JetStreamError`.
+    """
+
+    async def schedules(self, stream: StreamState, query: Query) -> Listed:
+        """Return the schedules of a stream that a query wants, as they are stored there or later."""
+        ...
+
+    async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
+        """Return the past fires of a schedule."""
+        ...
+
+    async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
+        """Return what went wrong, of what the stream `kept_in` keeps."""
+        ...
+
+    async def instances(self) -> InstancesDocument:
+        """Return the instances of the account, by id."""
+        ...
+
+    async def modes(self) -> list[StreamModeDocument]:
+        """Return the streams of the account that carry schedules, by name."""
+        ...
+
+
+class Reading:
+    """Reads what is stored."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    async def schedules(self, stream: StreamState, query: Query) -> Listed:
+        """Read a stream as a sidecar would."""
+        access, name, clock = self._access, stream.name, SystemClock()
+        state, mode = await access.carrying.with_mode(stream)
+        if mode is None:
+            raise CommandError(f"stream {name} does not carry schedules any more")
+        # By the server's clock, as in the checkpoints: that of this machine may be wrong.
+        at = server_time(await access.api.stream(name)) or clock.now()
+        checkpoints = await read_checkpoint(access.registry, access.api, name, mode, at)
+        with progress_bar() as bar:
+            return await read_stream_listing(
+                access.connection,
+                access.api,
+                state,
+                mode,
+                checkpoints or (),
+                clock.now,
+                query=query,
+                restrictions=access.settings.restrictions_on(name),
+                removes_expired=removes_expired(state, access.server),
+                calendars=access.calendars,
+                notify_read=reading_progress(bar.show, name, state),
+            )
+
+    async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
+        """Read the past fires of a schedule; end the command with 1 if its stream does not exist."""
+        access = self._access
+        state, _mode = await access.carrying.with_mode(await self._stream(stream))
+        try:
+            return await find_fires(access.connection, access.api, state, query)
+        except ScheduleError as error:
+            raise CommandError(str(error)) from None
+
+    async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
+        """Read what went wrong; end the command with 1 if no stream keeps it."""
+        found = await find_failures(self._access.connection, self._access.api, await self.keeping(kept_in), query)
+        return {"kept_in": kept_in, "complete": found.is_complete, "failures": found.advisories}
+
+    async def keeping(self, name: str) -> StreamState:
+        """Return the stream that keeps advisories, as it is now; end the command with 1 if it does not exist."""
+        return await self._stream(name, ": a sidecar creates it, unless keep_failures is false")
+
+    async def instances(self) -> InstancesDocument:
+        """Read the registry's bucket."""
+        return instances_document(await read_fleet(self._access.registry, self._access.api, SystemClock().now))
+
+    async def modes(self) -> list[StreamModeDocument]:
+        """Look the streams up."""
+        return [mode_document(one) for one in await self._access.carrying.all()]
+
+    async def _stream(self, name: str, hint: str = "") -> StreamState:
+        info = await self._access.api.stream(name)
+        if info is None:
+            raise CommandError(f"stream {name} does not exist{hint}")
+        return StreamState.from_info(info)
