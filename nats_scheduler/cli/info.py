@@ -80,7 +80,7 @@ class Story:
             return None
         name, mode, shard = self.stream.state.name, self.stream.mode, shard_of(self.subject)
         for one in self.listing.sidecars.alive:
-            if any(part.stream == name and part.mode == mode and shard in part.shards for part in one.parts):
+            if any(part["stream"] == name and part["mode"] == mode and shard in part["shards"] for part in one.parts):
                 return one.name
         return None
 

@@ -41,7 +41,8 @@ from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.zones import zone_data_versions
-from nats_scheduler.service.port import Examination, Slices
+from nats_scheduler.service.port import Examination
+from nats_scheduler.service.turns import Turns
 
 BY_COMMAND = "a running sidecar does not examine it; `nats-scheduler doctor` does"
 
@@ -59,11 +60,11 @@ MAX_COPY_FILTERS = 16
 """Filters of mirrors and sources of one stream of which a schedule is searched that they take."""
 
 
-async def examine_sidecar(examinable: Examinable, slices: Slices) -> Examination:
+async def examine_sidecar(examinable: Examinable, turns: Turns) -> Examination:
     """Return what is wrong in the account of a sidecar; raises `JetStreamError`."""
-    gathering = _Gathering(examinable, slices)
+    gathering = _Gathering(examinable, turns)
     facts = await gathering.gather()
-    report = await slices.do(examination(facts))
+    report = await turns.do(examination(facts))
     unexamined: list[UnexaminedDocument] = [
         {"what": what, "why": BY_COMMAND, "stream": None} for what in NOT_FROM_WITHIN
     ]
@@ -74,9 +75,9 @@ async def examine_sidecar(examinable: Examinable, slices: Slices) -> Examination
 class _Gathering:
     """The gathering of one examination's facts."""
 
-    def __init__(self, examinable: Examinable, slices: Slices) -> None:
+    def __init__(self, examinable: Examinable, turns: Turns) -> None:
         self._sidecar = examinable
-        self._slices = slices
+        self._turns = turns
         self.unexamined: list[Unexamined] = []
         self.is_whole = True
 
@@ -88,7 +89,7 @@ class _Gathering:
         value = await sidecar.access.registry.get(FAILING)
         failures = read_failures(value, {one.name for one in sidecars})
         by_name = {str(info["config"]["name"]): info for info in infos}
-        outlines = await self._slices.do(Sliced(self._outlines(by_name)))
+        outlines = await self._turns.do(Sliced(self._outlines(by_name)))
         copies = copies_in(outlines)
         streams = []
         for outline in outlines:
@@ -98,10 +99,10 @@ class _Gathering:
         return AccountFacts(
             at=sidecar.server_now(),
             server=sidecar.access.server,
-            missing=await self._slices.do(Sliced(self._missing(streams))),
+            missing=await self._turns.do(Sliced(self._missing(streams))),
             clocks=clocks,
             zone_versions=zone_data_versions(),
-            zones=await self._slices.do(Sliced(_zones(streams))),
+            zones=await self._turns.do(Sliced(_zones(streams))),
             sidecars=sidecars,
             streams=streams,
             stored_subjects=None if unanswered else subjects_of(infos),
@@ -152,7 +153,7 @@ class _Gathering:
     async def _held(
         self, outline: StreamFacts, service: StreamService, failures: Failures, filters: Sequence[str]
     ) -> StreamFacts:
-        do, view, now = self._slices.do, service.view, self._sidecar.server_now()
+        do, view, now = self._turns.do, service.view, self._sidecar.server_now()
         failing = failures.schedules.get(service.key, NONE_FAILING)
         found = await do(survey(view, now, filters[:MAX_COPY_FILTERS], failing))
         rejected = (await do(view.rejected_page(ALL, MAX_OF_A_KIND, ""))).messages

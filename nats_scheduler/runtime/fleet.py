@@ -21,7 +21,8 @@ from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from nats_scheduler.service.port import Fleet, Instance, Part
+from nats_scheduler.service.port import Fleet, Instance
+from nats_scheduler.service.schemas import HoldsDocument
 
 
 async def read_fleet(registry: Registry, api: JetStreamApi, now: Callable[[], int]) -> Fleet:
@@ -51,19 +52,19 @@ async def _keys(registry: Registry, kind: str) -> list[str]:
     return await registry.keys(kind.removesuffix("."))
 
 
-async def _parts(registry: Registry) -> dict[str, list[Part]]:
+async def _parts(registry: Registry) -> dict[str, list[HoldsDocument]]:
     """Return what each instance holds, by the leases of the streams."""
-    parts: dict[str, list[Part]] = {}
+    parts: dict[str, list[HoldsDocument]] = {}
     for key in sorted(await _keys(registry, LEASE)):
         holders = holders_of(await _value(registry, f"{LEASE}{key}"))
         mode, _, stream = key.partition(".")
         for name in set(holders) - {NO_HOLDER}:
             held = [shard for shard, holder in enumerate(holders) if holder == name]
-            parts.setdefault(name, []).append(Part(stream, mode, held))
+            parts.setdefault(name, []).append({"stream": stream, "mode": mode, "shards": held})
     return parts
 
 
-async def _read_instance(registry: Registry, name: str, parts: Sequence[Part]) -> Instance | None:
+async def _read_instance(registry: Registry, name: str, parts: Sequence[HoldsDocument]) -> Instance | None:
     """Return an instance by its last heartbeat; None if it has left and holds nothing."""
     value = await _value(registry, f"{INSTANCE}{name}", {})
     heartbeat_at = await registry.written_at(f"{INSTANCE}{name}")

@@ -25,7 +25,7 @@ from nats_scheduler.observe.gauges import StreamReading
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.account import Account
-from nats_scheduler.runtime.asked import AskedSidecar, Examinable, Examine, answer_requests, examine_nothing
+from nats_scheduler.runtime.asked import Examinable, Examine, asked_sidecar, examine_nothing
 from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
@@ -41,7 +41,9 @@ from nats_scheduler.runtime.wakes import Standstill
 from nats_scheduler.runtime.work import in_turn, kept_up
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import Examination, Examinations, Slices
+from nats_scheduler.service.port import Examination, Examinations
+from nats_scheduler.service.service import serve
+from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.json_files import read_streams_folder
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -372,7 +374,7 @@ class Sidecar:
         leftovers = Leftovers(self._leases, registry, access.api, self._clock, self.served)
         activity = self._reporter.activity
         examination = partial(self._examination, access)
-        asked = AskedSidecar(
+        asked = asked_sidecar(
             access,
             self._leases,
             self._services,
@@ -383,7 +385,7 @@ class Sidecar:
             examination,
             self._stopping.is_set,
         )
-        answering = partial(answer_requests, asked, access, self._reporter)
+        answering = partial(serve, asked, partial(self._reporter.defect, "request_failed"))
         works: list[Callable[[], Awaitable[None]]] = [
             *(partial(entry.keep, registry) for entry in self._shared),
             leftovers.keep_removing,
@@ -413,7 +415,7 @@ class Sidecar:
             for task in (*asides, serving):
                 await _ended(task)
 
-    async def _examination(self, access: Access, slices: Slices) -> Examination:
+    async def _examination(self, access: Access, turns: Turns) -> Examination:
         """Return what the doctor finds; raises `ServiceError` if it cannot be examined now."""
         if not self.serving.is_set():
             raise ServiceError(UNAVAILABLE, "the streams of the account are not known yet: ask again")
@@ -427,7 +429,7 @@ class Sidecar:
             now,
             machine_now,
         )
-        return await self._examinations.latest(lambda: self._examine(examinable, slices))
+        return await self._examinations.latest(lambda: self._examine(examinable, turns))
 
     async def _drain(self, account: Account) -> bool:
         services, within = list(self.served.values()), self._settings.drain_timeout / SECOND

@@ -21,7 +21,7 @@ from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
 from nats_scheduler.engine.views.figures import Figures
 from nats_scheduler.engine.views.pages import Sliced
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
@@ -30,7 +30,7 @@ from nats_scheduler.runtime.checkpoints import CheckpointWriter, Pace
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError, basis_of, watch_for_a_step_back
 from nats_scheduler.runtime.driver import StreamDriver
-from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.modes import FIRED_BY, Mode
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
 from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots, StreamSnapshots
@@ -121,6 +121,11 @@ class StreamService:
     def is_live(self) -> bool:
         """Whether all that is stored has been read, so that schedules fire."""
         return self._engine.is_live
+
+    @property
+    def others_fired_by(self) -> FiredBy | None:
+        """Who fires the schedules that sidecars do not fire; None if sidecars fire all of them."""
+        return FIRED_BY.get(self.mode)
 
     @property
     def is_ready(self) -> bool:

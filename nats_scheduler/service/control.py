@@ -20,11 +20,11 @@ import binascii
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import Field, model_validator
 
-from nats_scheduler.control import edits, fires
+from nats_scheduler.control import fires
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS, Author, Change
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -85,12 +85,11 @@ class ChangeRequest(ScheduleRequest):
     ] = ""
 
     dry_run: Annotated[bool, Field(description="Whether to change nothing, and to answer what would be done.")] = False
-
-
-class VersionRequest(ChangeRequest):
-    """A request that changes one schedule that is stored."""
-
     expected: Expected = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets beside the store, the place of the schedule and the author."""
+        return {"expected": self.expected, "dry_run": self.dry_run}
 
 
 class BodyRequest(Request):
@@ -116,7 +115,7 @@ class BodyRequest(Request):
             raise ValueError("body_base64: base64 with padding is expected, such as 'aGVsbG8='") from None
 
 
-class ResumeRequest(VersionRequest):
+class ResumeRequest(ChangeRequest):
     """A request to resume a schedule."""
 
     drop: Annotated[
@@ -124,8 +123,12 @@ class ResumeRequest(VersionRequest):
         Field(description="Whether an `@at` whose time has passed is removed; otherwise it fires at once."),
     ] = False
 
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets."""
+        return {**super().arguments(), "drop": self.drop}
 
-class FireRequest(VersionRequest):
+
+class FireRequest(ChangeRequest):
     """A request for one fire now."""
 
     fire_time: Annotated[
@@ -136,8 +139,12 @@ class FireRequest(VersionRequest):
         ),
     ] = None
 
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets."""
+        return {**super().arguments(), "at": self.fire_time}
 
-class BackfillRequest(VersionRequest):
+
+class BackfillRequest(ChangeRequest):
     """A request for past fires that are missing."""
 
     since: Annotated[Instant, Field(description="The first fire time, RFC 3339.")]
@@ -145,6 +152,10 @@ class BackfillRequest(VersionRequest):
     limit: Annotated[
         int, Field(ge=1, le=MAX_BACKFILL, description="The most fires; if more are missing, none is stored.")
     ] = DEFAULT_BACKFILL
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets."""
+        return {**super().arguments(), "since_ns": self.since, "until_ns": self.until, "limit": self.limit}
 
 
 class AddRequest(BodyRequest, ChangeRequest):
@@ -165,14 +176,25 @@ class AddRequest(BodyRequest, ChangeRequest):
         ),
     ] = None
 
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets; raises `ServiceError` for what is no header."""
+        block, body = with_headers(EMPTY_BLOCK, headers_of(self.headers)), self.content() or b""
+        return {**super().arguments(), "block": block, "body": body, "replace": self.replace}
 
-class EditRequest(BodyRequest, VersionRequest):
+
+class EditRequest(BodyRequest, ChangeRequest):
     """A request to change headers or the body of a schedule; what is not named stays as it is."""
 
     set: Annotated[
         list[HeaderPair], Field(description="Headers to add or replace, each as a list of name and value.")
     ] = []  # noqa: RUF012 - pydantic copies it
     unset: Annotated[list[str], Field(description="Names of headers to remove.")] = []  # noqa: RUF012
+
+    def arguments(self) -> dict[str, Any]:
+        """Return what the operation gets; raises `ServiceError` for what is no header."""
+        unset = [header(name, "")[0] for name in self.unset]
+        edit = Edit(set=headers_of(self.set), unset=unset, body=self.content())
+        return {**super().arguments(), "edit": edit}
 
 
 class ChangeAnswer(Answer, ChangeDocument):
@@ -223,13 +245,10 @@ UNSAFE = "asking again may store a second fire: only a request with a fire_time 
 
 def admit(asked: Asked, body: bytes) -> None:
     """Raise `ServiceError` unless requests that change something are answered, and this one can be read exactly."""
-    deployment = asked.deployment
-    if not deployment.allows_control:
-        raise ServiceError(
-            FORBIDDEN, f"sidecar {deployment.instance} changes nothing: its setting allow_control is off"
-        )
-    if deployment.is_draining:
-        raise ServiceError(UNAVAILABLE, f"sidecar {deployment.instance} ends, and did nothing: {SAFE}")
+    if not asked.allows_control:
+        raise ServiceError(FORBIDDEN, f"sidecar {asked.instance} changes nothing: its setting allow_control is off")
+    if asked.is_draining():
+        raise ServiceError(UNAVAILABLE, f"sidecar {asked.instance} ends, and did nothing: {SAFE}")
     if not is_exact(body):
         raise ServiceError(BAD_REQUEST, f"a request of {shown(body)}: a JSON object in UTF-8 is expected")
 
@@ -249,103 +268,16 @@ def is_exact(body: bytes) -> bool:
 
 R = TypeVar("R", bound=ChangeRequest)
 
-Operation = Callable[[ScheduleStore, R, Author], Awaitable[Change]]
+Operation = Callable[..., Awaitable[Change]]
+"""Gets the store, stream and subject of the schedule, the author, and the arguments of the request."""
 
 
-async def pause(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
-    """Pause a schedule."""
-    stream, subject = request.stream, request.subject
-    return await edits.pause(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
-
-
-async def resume(store: ScheduleStore, request: ResumeRequest, author: Author) -> Change:
-    """Resume a schedule."""
-    return await edits.resume(
-        store,
-        request.stream,
-        request.subject,
-        drop=request.drop,
-        author=author,
-        expected=request.expected,
-        dry_run=request.dry_run,
-    )
-
-
-async def fire(store: ScheduleStore, request: FireRequest, author: Author) -> Change:
-    """Store one fire beside a schedule."""
-    if request.fire_time is not None:
-        await _wait_until(request.fire_time, store.now)
-    return await fires.fire(
-        store,
-        request.stream,
-        request.subject,
-        at=request.fire_time,
-        author=author,
-        expected=request.expected,
-        dry_run=request.dry_run,
-    )
-
-
-async def backfill(store: ScheduleStore, request: BackfillRequest, author: Author) -> Change:
-    """Store the past fires of a schedule that are missing."""
-    return await fires.backfill(
-        store,
-        request.stream,
-        request.subject,
-        request.since,
-        request.until,
-        limit=request.limit,
-        author=author,
-        expected=request.expected,
-        dry_run=request.dry_run,
-    )
-
-
-async def _wait_until(instant: int, now: Callable[[], int]) -> None:
-    """Wait until a time (ns) that is at most `MAX_AHEAD_SECONDS` ahead; one that is further ahead is refused later."""
-    ahead = (instant - now()) / SECOND
+async def fire(store: ScheduleStore, stream: str, subject: str, *, at: int | None, **given: Any) -> Change:
+    """Store one fire beside a schedule; a fire time that is at most `MAX_AHEAD_SECONDS` ahead is waited for."""
+    ahead = 0.0 if at is None else (at - store.now()) / SECOND
     if 0 < ahead <= MAX_AHEAD_SECONDS:
         await asyncio.sleep(ahead)
-
-
-async def add(store: ScheduleStore, request: AddRequest, author: Author) -> Change:
-    """Store a new schedule."""
-    block = with_headers(EMPTY_BLOCK, headers_of(request.headers))
-    return await edits.add(
-        store,
-        request.stream,
-        request.subject,
-        block,
-        request.content() or b"",
-        replace=request.replace,
-        author=author,
-        expected=request.expected,
-        dry_run=request.dry_run,
-    )
-
-
-async def edit(store: ScheduleStore, request: EditRequest, author: Author) -> Change:
-    """Change headers or the body of a schedule."""
-    wanted = Edit(
-        set=headers_of(request.set),
-        unset=[header(name, "")[0] for name in request.unset],
-        body=request.content(),
-    )
-    return await edits.edit(
-        store,
-        request.stream,
-        request.subject,
-        wanted,
-        author=author,
-        expected=request.expected,
-        dry_run=request.dry_run,
-    )
-
-
-async def remove(store: ScheduleStore, request: VersionRequest, author: Author) -> Change:
-    """Remove a schedule."""
-    stream, subject = request.stream, request.subject
-    return await edits.remove(store, stream, subject, author=author, expected=request.expected, dry_run=request.dry_run)
+    return await fires.fire(store, stream, subject, at=at, **given)
 
 
 def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:
@@ -359,18 +291,20 @@ def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:
 # -- answers ---------------------------------------------------------------------------------------------------
 
 
-def changing(operation: Operation[R]) -> Handler[R]:
+def changing(operation: Operation) -> Handler[R]:
     """Return the handler that does an operation, and answers what it did."""
 
     async def handle(asked: Asked, request: R) -> Document:
-        deployment = asked.deployment
         _check_place(asked, request)
         has_begun = False
         try:
             async with asyncio.timeout(CHANGE_LIMIT_SECONDS):
                 await asked.turns.begin()
                 has_begun = True
-                change = await operation(deployment.schedules, request, Author(request.author, request.reason))
+                author = Author(request.author, request.reason)
+                change = await operation(
+                    asked.store, request.stream, request.subject, author=author, **request.arguments()
+                )
         except ScheduleError as error:
             raise refusal_of(error, request) from None
         except TimeoutError:
@@ -387,7 +321,7 @@ def changing(operation: Operation[R]) -> Handler[R]:
 
 def _check_place(asked: Asked, request: ChangeRequest) -> None:
     """Raise `ServiceError` unless the schedule is on a stream that is served, and no request to the server."""
-    if request.stream not in asked.deployment.streams():
+    if request.stream not in asked.streams:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     if is_api_subject(request.subject):
         sentence = f"subject {shown(request.subject)}: what is published there is a request to the server"

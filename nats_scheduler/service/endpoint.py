@@ -8,24 +8,30 @@ import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from nats_scheduler.control.errors import ScheduleError
+from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
+from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import Timeline
-from nats_scheduler.engine.views.view import Counts
+from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.stream_rules import Restrictions
+from nats_scheduler.observe.activity import Activity
+from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
-from nats_scheduler.service.port import AskedStream, Deployment, Known, View
+from nats_scheduler.service.port import AskedStream, Examination, Fleet
 from nats_scheduler.service.schemas import Answer, read_answer
-from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
+from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
 from nats_scheduler.service.turns import Reused, Turns
 
 SUBJECTS = "nats_scheduler.v1"
@@ -40,25 +46,88 @@ MAX_SHOWN_CHARS = 100
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
+View = EngineView | JoinedView
+"""What is known of the schedules of a stream: what this instance holds, or that and what others fire."""
+
 Views = Mapping[str, View | None]
-"""What is known of some streams; None of one that is not read to its end."""
+"""What is known of several streams; None is one of which nothing is known at the moment."""
 
 Document = Mapping[str, Any] | bytes
-"""The answer to a request: an object, or an encoded one."""
+"""An answer; bytes are encoded already."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the schedules of a stream at a moment."""
+
+    view: View
+    """All of them, whichever part fires them."""
+    read_through: int
+    """The sequence up to which the stream was read for that."""
+
+
+@dataclass
 class Asked:
-    """What the handlers of one connection use."""
+    """The sidecar that is asked, on one connection.
 
-    deployment: Deployment
+    Only `known`, `ask`, `fleet`, `stream_modes`, `examination` and the methods of `store` send requests, and only the
+    last ones change anything.
+    """
+
     connection: Connection
     api: JetStreamApi
     turns: Turns
+    instance: str
+    """The id of this instance."""
+    now: Callable[[], int]
+    """Returns the time by the server's clock, in ns since the Unix epoch."""
+    streams: Mapping[str, AskedStream]
+    """The streams that are served, by name."""
+    leases: Leases
+    """Which instance fires what, as this one knows it."""
+    activity: Activity
+    """What happened in the last hour, as far as this instance did it."""
+    store: ScheduleStore
+    """The stored schedules, as they are changed."""
+    restrictions_on: Callable[[str], Restrictions]
+    """Returns what the operator forbids on a stream."""
+    allows_control: bool
+    """Whether the operator allows requests that change schedules (`allow_control`)."""
+    failures_stream: str | None
+    """The stream that keeps advisories; None if none does."""
+    is_draining: Callable[[], bool]
+    """Returns whether the sidecar is about to end."""
+    not_ready: Callable[[], list[str]]
+    """Returns why schedules do not all fire at this moment; nothing if they do."""
+    notes: Callable[[], list[str]]
+    """Returns what an operator should know although they do."""
+    fleet: Callable[[], Awaitable[Fleet]]
+    """Reads all instances of the account from the registry's bucket; raises `JetStreamError`."""
+    stream_modes: Callable[[], Awaitable[Sequence[StreamModeDocument]]]
+    """Looks up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
+    examination: Callable[[Turns], Awaitable[Examination]]
+    """Returns what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
     timelines: Reused[tuple[Timeline, Views]] = field(default_factory=Reused)
     """What was counted for `timeline.list`."""
     counts: Reused[Counts] = field(default_factory=Reused)
     """What was counted for `streams.list`, by stream."""
+
+    def __post_init__(self) -> None:
+        """Read nothing yet of what the server itself fires."""
+        self.server_schedules = ServerSchedules(self.connection, self.api, self.now, self.turns)
+
+    def holders(self, stream: str) -> frozenset[str]:
+        """Return the instances that hold shards of a stream, as this one knows it."""
+        return frozenset(self._holders(stream)) - {NO_HOLDER}
+
+    def holder(self, stream: str, subject: str) -> str | None:
+        """Return the instance that fires for a subject of a stream, as this one knows it; None if none does."""
+        holder = self._holders(stream)[shard_of(subject)]
+        return None if holder == NO_HOLDER else holder
+
+    def _holders(self, stream: str) -> Holders:
+        served = self.streams.get(stream)
+        return self.leases.record("" if served is None else served.key).holders
 
     @property
     def room(self) -> int:
@@ -67,8 +136,8 @@ class Asked:
 
     def head(self, at: int | None = None) -> Answer:
         """Return what begins an answer; `at` is its time by the server's clock (ns), None for now."""
-        instant = self.deployment.now() if at is None else at
-        return {"at": format_rfc3339(instant), "instance": self.deployment.instance}
+        instant = self.now() if at is None else at
+        return {"at": format_rfc3339(instant), "instance": self.instance}
 
     async def encoded(
         self, rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int | None = None
@@ -78,7 +147,7 @@ class Asked:
 
     def stream(self, name: str) -> AskedStream:
         """Return a stream that is served; raises `ServiceError` if it is not, or not read to its end."""
-        stream = self.deployment.streams().get(name)
+        stream = self.streams.get(name)
         if stream is None:
             raise ServiceError(NOT_FOUND, not_served(name))
         if not stream.is_ready:
@@ -88,9 +157,14 @@ class Asked:
     async def known(self, name: str, within: float = READ_WAIT_SECONDS) -> Known:
         """Return what is known of all schedules of a stream; raises `ServiceError` as `stream` does, or after a wait.
 
-        Each answer about schedules begins here, also about those that the server itself fires.
+        Each answer about schedules begins here, also about those that the server itself fires: what is not held is
+        read, in `within` seconds at most. Raises `JetStreamError` as well if the server does not answer.
         """
-        return await self.stream(name).known(within)
+        stream = self.stream(name)
+        if (fired_by := stream.others_fired_by) is None:
+            return Known(stream.view, stream.last_read)
+        others, through = await self.server_schedules.read(name, fired_by, within)
+        return Known(JoinedView(stream.view, others), min(through, stream.last_read))
 
     async def ask(self, instance: str, endpoint: str, form: type[T], request: Mapping[str, object]) -> T | None:
         """Return what another instance answers, None if it does not answer in this form and in time."""
@@ -276,7 +350,7 @@ async def ask_each(
     asked: Asked, instances: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
 ) -> Answers[T]:
     """Ask these instances, but for this one."""
-    others = sorted(set(instances) - {asked.deployment.instance})
+    others = sorted(set(instances) - {asked.instance})
     found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
     answers = Answers[T]()
     for other, answer in zip(others, found, strict=True):

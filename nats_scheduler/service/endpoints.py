@@ -5,6 +5,7 @@ To add one: its request and answer in `service.schemas`, a handler, and a line h
 
 from typing import Any
 
+from nats_scheduler.control import edits, fires
 from nats_scheduler.service import (
     control,
     instances,
@@ -157,7 +158,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
 # -- endpoints that change schedules ---------------------------------------------------------------------------------
 
 
-def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation[R]) -> Endpoint[R]:
+def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation) -> Endpoint[R]:
     return Endpoint(name, summary, request, ChangeAnswer, changing(operation), prefix=CONTROL_SUBJECTS, admit=admit)
 
 
@@ -165,14 +166,14 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
     _endpoint(
         "schedules.pause",
         "Pause a schedule: it keeps its headers, its body and its phase, and fires nothing until it is resumed.",
-        control.VersionRequest,
-        control.pause,
+        control.ChangeRequest,
+        edits.pause,
     ),
     _endpoint(
         "schedules.resume",
         "Resume a paused schedule: what came due meanwhile is skipped.",
         control.ResumeRequest,
-        control.resume,
+        edits.resume,
     ),
     _endpoint(
         "schedules.fire",
@@ -184,24 +185,24 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "schedules.backfill",
         "Store the past fires of a schedule that are missing.",
         control.BackfillRequest,
-        control.backfill,
+        fires.backfill,
     ),
     _endpoint(
         "schedules.add",
         "Store a new schedule; the same one again changes nothing.",
         control.AddRequest,
-        control.add,
+        edits.add,
     ),
     _endpoint(
         "schedules.edit",
         "Change headers or the body of a schedule, and nothing else.",
         control.EditRequest,
-        control.edit,
+        edits.edit,
     ),
     _endpoint(
         "schedules.remove",
         "Remove a schedule, with its older versions.",
-        control.VersionRequest,
-        control.remove,
+        control.ChangeRequest,
+        edits.remove,
     ),
 )

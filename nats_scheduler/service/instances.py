@@ -27,7 +27,7 @@ async def list_instances(asked: Asked, request: ListRequest) -> Document:
     """Return a page of instances, by id."""
     after = read_name_cursor(request.cursor)
     try:
-        fleet = await asked.deployment.fleet()
+        fleet = await asked.fleet()
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
     found = sorted((one for one in fleet.instances if one.name > after), key=lambda one: one.name)
@@ -56,7 +56,7 @@ def instance_document(one: Instance, at: int) -> InstanceDocument:
         "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
         "serves": None if one.serves is None else list(one.serves),
         "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
-        "holds": [{"stream": part.stream, "mode": part.mode, "shards": list(part.shards)} for part in one.parts],
+        "holds": list(one.parts),
     }
 
 
@@ -66,12 +66,12 @@ MAX_REASONS = 100
 
 async def get(asked: Asked, _request: NoKeys) -> Document:
     """Return whether this instance is ready, and why not."""
-    reasons = asked.deployment.not_ready()
+    reasons = asked.not_ready()
     answer: HealthAnswer = {
         **asked.head(),
         "ready": not reasons,
         "reasons": reasons[:MAX_REASONS],
-        "notes": asked.deployment.notes()[:MAX_REASONS],
+        "notes": asked.notes()[:MAX_REASONS],
     }
     return answer
 
@@ -81,7 +81,7 @@ T = TypeVar("T")
 
 async def list_findings(asked: Asked, _request: NoKeys) -> Document:
     """Return what is wrong, worst first, as many findings as fit into an answer."""
-    examination = await asked.deployment.examination(asked.turns)
+    examination = await asked.examination(asked.turns)
     report, room = examination.report, asked.room
     head = {
         **asked.head(examination.at),

@@ -44,13 +44,13 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
+    View,
     Views,
     ask_each,
     not_served,
     with_items,
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
-from nats_scheduler.service.port import View
 from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, SubjectFilter
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
@@ -146,7 +146,7 @@ class TimelineAnswer(Answer):
 async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
-    others = asked.deployment.other_instances()
+    others = asked.leases.others
     answers = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
     for answer in answers.by_instance.values():
@@ -161,15 +161,15 @@ async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Documen
 
 
 def _check_stream(asked: Asked, stream: str | None) -> None:
-    if stream is None or stream in asked.deployment.streams() or asked.deployment.activity.is_known(stream):
+    if stream is None or stream in asked.streams or asked.activity.is_known(stream):
         return
     raise ServiceError(NOT_FOUND, not_served(stream))
 
 
 async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
-    activity = asked.deployment.activity
-    await asked.turns.run(activity.sample(asked.deployment.now))
-    return activity.minutes(asked.deployment.now(), request.minutes, request.stream)
+    activity = asked.activity
+    await asked.turns.run(activity.sample(asked.now))
+    return activity.minutes(asked.now(), request.minutes, request.stream)
 
 
 async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
@@ -218,16 +218,16 @@ def read_activity(answer: ActivityAnswer) -> LastMinutes:
 
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
-    others = asked.deployment.other_instances()
+    others = asked.leases.others
     answers = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
-    own = newest(asked.deployment.activity.recent, request)
+    own = newest(asked.activity.recent, request)
     of_all = merged([own, *(answer["fires"] for answer in answers.by_instance.values())])
     return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
 
 
 async def list_recent_alone(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of this instance, newest first."""
-    return await _recent_answer(asked, newest(asked.deployment.activity.recent, request), [])
+    return await _recent_answer(asked, newest(asked.activity.recent, request), [])
 
 
 def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRequest) -> list[RecentFireDocument]:
@@ -284,14 +284,13 @@ Counted = tuple[Timeline, Views]
 
 async def list_timeline(asked: Asked, request: TimelineRequest) -> Document:
     """Return how many fires come due in each of the next minutes."""
-    deployment = asked.deployment
-    names = sorted(deployment.streams()) if request.stream is None else [request.stream]
+    names = sorted(asked.streams) if request.stream is None else [request.stream]
     if request.stream is not None:
         asked.stream(request.stream)  # raises an error if it cannot be asked
 
     async def count() -> Counted:
         views = await _views(asked, names)
-        timeline = Timeline(deployment.now(), request.minutes, MAX_SOONEST)
+        timeline = Timeline(asked.now(), request.minutes, MAX_SOONEST)
         await asked.turns.run(_fill(timeline, views))
         return timeline, views
 
@@ -325,7 +324,7 @@ async def _views(asked: Asked, names: Sequence[str]) -> Views:
         try:
             found[name] = (await asked.known(name, max(until - loop.time(), 0.0))).view
         except (ServiceError, JetStreamError):
-            if name in asked.deployment.streams():
+            if name in asked.streams:
                 found[name] = None
     return found
 
@@ -341,8 +340,8 @@ def _fill(timeline: Timeline, views: Views) -> Generator[None, None, None]:
 
 def _schedule(asked: Asked, views: Views, _fire: int, subject: str, name: str) -> ScheduleDocument | None:
     """Return a schedule as it is now; None if it is not held any more, or does not fire any more."""
-    stream, view = asked.deployment.streams().get(name), views.get(name)
-    listed = None if view is None else view.schedule(subject, asked.deployment.now())
+    stream, view = asked.streams.get(name), views.get(name)
+    listed = None if view is None else view.schedule(subject, asked.now())
     if stream is None or listed is None or listed.next_fire is None:
         return None
     return schedule_document(name, stream.mode, listed)

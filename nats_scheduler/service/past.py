@@ -20,7 +20,6 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, Time, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
@@ -99,19 +98,17 @@ class FailuresAnswer(Answer, FailuresDocument):
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
-    served = asked.deployment.streams().get(request.stream)
+    served = asked.streams.get(request.stream)
     if served is None:
         raise ServiceError(NOT_FOUND, not_served(request.stream))
     query = FireQuery(request.subject, request.limit, request.since, request.target)
-    state = await _stream(asked, request.stream)
-    # What the operator forbids by now may have fired before; the command reads without restrictions too.
-    rules = replace(served.rules, restrictions=UNRESTRICTED)
-    return await _with_rows(asked, await find_fires(asked.connection, asked.api, state, query, rules), "fires")
+    state = replace(await _stream(asked, request.stream), remembered=served.state.remembered)
+    return await _with_rows(asked, await find_fires(asked.connection, asked.api, state, query), "fires")
 
 
 async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     """Return what went wrong, newest first."""
-    kept_in = asked.deployment.failures_stream
+    kept_in = asked.failures_stream
     if kept_in is None:
         raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
     query = AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
@@ -135,15 +132,13 @@ async def _stream(asked: Asked, name: str) -> StreamState:
     return StreamState.from_info(info)
 
 
-async def find_fires(
-    connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery, rules: StreamRules | None = None
-) -> FiresDocument:
+async def find_fires(connection: Connection, api: JetStreamApi, state: StreamState, query: FireQuery) -> FiresDocument:
     """Find the past fires of a schedule; `state` is its stream as it was read just now, whether it is served or not.
 
-    `rules` are those by which its messages are read; None for those of the stream's state.
+    What the operator forbids by now may have fired before, so that its messages are read without restrictions.
     Raises `ScheduleError` if the server does not answer, or refuses.
     """
-    served = Served(rules or state.rules, tuple(DIALECTS), state.is_native)
+    served = Served(state.rules, tuple(DIALECTS), state.is_native)
     found = await FirePast(ScheduleWire(connection, api), served).find(query)
     return {
         "stream": state.name,

@@ -6,6 +6,7 @@ Cost: some microseconds for each fire of an interval, tens of microseconds for e
 """
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -148,13 +149,13 @@ async def next_fires(asked: Asked, request: NextRequest) -> Document:
     """Return the next fires of a schedule or of a pattern."""
     if request.stream is not None and request.subject is not None:
         known = await asked.known(request.stream)
-        now = asked.deployment.now()
+        now = asked.now()
         listed = known.view.schedule(request.subject, now)
         if listed is None:
             where = f"stream {shown(request.stream)} has no schedule on {shown(request.subject)}"
             raise ServiceError(NOT_FOUND, f"{where}: schedules.list lists them")
         return await _next(asked, listed.timetable, listed.pattern.time_zone, now, fires_of(listed, request.count))
-    now = asked.deployment.now()
+    now = asked.now()
     pattern, after = request.pattern or "", now if request.after is None else request.after
     one_line("pattern", pattern)
     one_line("time_zone", request.time_zone or "")
@@ -241,7 +242,7 @@ def fires_from(
 
 async def check(asked: Asked, request: CheckRequest) -> Document:
     """Return what a message would mean that is published now."""
-    now = asked.deployment.now()
+    now = asked.now()
     if request.pattern is not None:
         one_line("pattern", request.pattern)
         one_line("time_zone", request.time_zone or "")
@@ -250,7 +251,10 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
         subject = DEFAULT_SUBJECT if request.subject is None else request.subject
         if not is_literal_subject(subject):
             raise ServiceError(BAD_REQUEST, f"subject of {shown(subject)}: a subject without wildcards is expected")
-        rules = ANY_STREAM_RULES if request.stream is None else asked.stream(request.stream).rules
+        rules = ANY_STREAM_RULES
+        if request.stream is not None:
+            state = asked.stream(request.stream).state
+            rules = replace(state.rules, restrictions=asked.restrictions_on(state.name))
         block = with_headers(EMPTY_BLOCK, [header(name, value) for name, value in (request.headers or {}).items()])
         reading = read_message(block, subject, now, rules, DIALECTS)
         warnings = warnings_about(block, reading, rules, now)
@@ -265,7 +269,7 @@ async def check(asked: Asked, request: CheckRequest) -> Document:
 
 async def explain(asked: Asked, request: ExplainRequest) -> Document:
     """Return in plain words when a pattern fires that is stored now."""
-    now = asked.deployment.now()
+    now = asked.now()
     one_line("pattern", request.pattern)
     one_line("time_zone", request.time_zone or "")
     answer: ExplainAnswer = {

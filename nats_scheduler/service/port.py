@@ -1,25 +1,19 @@
-"""What the micro service asks of the sidecar: the runtime answers it, and the service imports nothing of the runtime.
-
-The rule: only `fleet`, `stream_modes`, `examination`, `AskedStream.known` and the methods of `schedules` send requests,
-and only the last ones change anything.
-"""
+"""What the micro service is given by the runtime, and what it keeps of it: it imports nothing of the runtime."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol
 
-from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
-from nats_scheduler.engine.views.pages import Sliced
-from nats_scheduler.engine.views.view import EngineView, JoinedView
+from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.documents import ReportDocument, StreamModeDocument, UnexaminedDocument
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.observe.documents import ReportDocument, UnexaminedDocument
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.schemas import HoldsDocument
 
 # The last examination of this sidecar: it is made when it is asked for, and at most once in five minutes.
 #
@@ -40,16 +34,6 @@ RETRY_NS = 10 * SECOND
 
 LIMIT_SECONDS = 60.0
 """Longest time for one examination."""
-
-T = TypeVar("T")
-
-
-class Slices(Protocol):
-    """Does long work between fires; `service.turns.Turns` is one."""
-
-    async def do(self, work: Sliced[T]) -> T:
-        """Do work that is sliced, and return its result."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +91,27 @@ def _kept_for(last: Examination | str) -> int:
     return KEPT_NS if isinstance(last, Examination) and last.is_whole else RETRY_NS
 
 
-View = EngineView | JoinedView
-"""What is known of the schedules of a stream: what this instance holds, or that and what others fire."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of the schedules of a stream at a moment."""
-
-    view: View
-    """All of them, whichever part fires them."""
-    read_through: int
-    """The sequence up to which the stream was read for that."""
-
-
 class AskedStream(Protocol):
-    """A stream that this instance serves."""
+    """A stream that this instance serves: `runtime.stream_service.StreamService`."""
 
     @property
     def mode(self) -> str:
         """Who fires: `emulated`, `portable`, `native` or `dormant`."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """Its name in leases."""
+        ...
+
+    @property
+    def state(self) -> StreamState:
+        """What the server said of it last."""
+        ...
+
+    @property
+    def others_fired_by(self) -> FiredBy | None:
+        """Who fires the schedules that sidecars do not fire; None if sidecars fire all of them."""
         ...
 
     @property
@@ -140,20 +125,8 @@ class AskedStream(Protocol):
         ...
 
     @property
-    def rules(self) -> StreamRules:
-        """The rules of the stream that a schedule has to meet, with the operator's restrictions."""
-        ...
-
-    @property
     def view(self) -> EngineView:
         """What this instance holds of the stream, to fire it: not what the server itself fires."""
-        ...
-
-    async def known(self, within: float) -> Known:
-        """Return what is known of all schedules of the stream; reading what is not held takes `within` seconds at most.
-
-        Raises `ServiceError`, or `JetStreamError` if the server does not answer.
-        """
         ...
 
     @property
@@ -167,15 +140,6 @@ class AskedStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What an instance holds of a stream."""
-
-    stream: str
-    mode: str
-    shards: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Instance:
     """A sidecar, by its last heartbeat; `heartbeat_at` is None if it holds shards and has no heartbeat stored."""
 
@@ -183,7 +147,8 @@ class Instance:
     since: int | None
     heartbeat_at: int | None
     serves: Sequence[str] | None
-    parts: Sequence[Part]
+    parts: Sequence[HoldsDocument]
+    """What it holds of each stream."""
     unable: Mapping[str, str] = field(default_factory=dict)
     """The streams that it cannot serve, by mode and name, and why."""
 
@@ -200,89 +165,3 @@ class Fleet:
 
     at: int
     instances: Sequence[Instance]
-
-
-class Fires(Protocol):
-    """What long work has to give way to."""
-
-    def is_burst(self) -> bool:
-        """Return whether a burst of fires lasts on any stream."""
-        ...
-
-    def spare_seconds(self) -> float:
-        """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
-        ...
-
-
-class Deployment(Fires, Protocol):
-    """This instance, and what it knows of the others."""
-
-    @property
-    def instance(self) -> str:
-        """The id of this instance."""
-        ...
-
-    def now(self) -> int:
-        """Return the time by the server's clock, in ns since the Unix epoch."""
-        ...
-
-    @property
-    def allows_control(self) -> bool:
-        """Whether the operator allows requests that change schedules (`allow_control`)."""
-        ...
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the sidecar is about to end."""
-        ...
-
-    @property
-    def schedules(self) -> ScheduleStore:
-        """The stored schedules, as they are changed."""
-        ...
-
-    @property
-    def failures_stream(self) -> str | None:
-        """The stream that keeps advisories; None if none does."""
-        ...
-
-    def streams(self) -> Mapping[str, AskedStream]:
-        """Return the streams that are served, by name."""
-        ...
-
-    def not_ready(self) -> list[str]:
-        """Return why schedules do not all fire at this moment; nothing if they do."""
-        ...
-
-    def notes(self) -> list[str]:
-        """Return what an operator should know although they do."""
-        ...
-
-    def holder(self, stream: str, subject: str) -> str | None:
-        """Return the instance that fires for a subject of a stream, as this one knows it; None if none does."""
-        ...
-
-    def holders(self, stream: str) -> Collection[str]:
-        """Return the instances that hold shards of a stream, as this one knows it."""
-        ...
-
-    @property
-    def activity(self) -> Activity:
-        """What happened in the last hour, as far as this instance did it."""
-        ...
-
-    def other_instances(self) -> Collection[str]:
-        """Return the other instances that may be alive."""
-        ...
-
-    async def fleet(self) -> Fleet:
-        """Read all instances of the account from the registry's bucket; raises `JetStreamError`."""
-        ...
-
-    async def stream_modes(self) -> Sequence[StreamModeDocument]:
-        """Look up the streams of the account that carry schedules, served or not; raises `JetStreamError`."""
-        ...
-
-    async def examination(self, slices: Slices) -> Examination:
-        """Return what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
-        ...

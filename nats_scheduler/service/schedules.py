@@ -22,6 +22,7 @@ from nats_scheduler.observe.documents import misnamed_document, rejected_documen
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
+    Known,
     ask_each,
     name_cursor,
     read_name_cursor,
@@ -29,7 +30,6 @@ from nats_scheduler.service.endpoint import (
     with_items,
 )
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, ServiceError
-from nats_scheduler.service.port import Known
 from nats_scheduler.service.schemas import (
     FailingAnswer,
     MessagesRequest,
@@ -58,8 +58,7 @@ class Failures:
 
 async def list_alone(asked: Asked, request: OptionalStreamRequest) -> Document:
     """Return the failing schedules that this instance fires, of one stream or of all."""
-    deployment = asked.deployment
-    streams, left, room = deployment.streams(), MAX_NAMED, asked.room
+    streams, left, room = asked.streams, MAX_NAMED, asked.room
     found: dict[str, StreamFailingDocument] = {}
     is_complete = True
     for name in sorted(streams):
@@ -93,7 +92,7 @@ def _document(total: int, rows: Sequence[tuple[int, Failing]]) -> StreamFailingD
 
 async def failing_elsewhere(asked: Asked, streams: Collection[str]) -> Failures:
     """Ask the other holders of these streams for what fails."""
-    holders = {holder for name in streams for holder in asked.deployment.holders(name)}
+    holders = {holder for name in streams for holder in asked.holders(name)}
     request = {"stream": next(iter(streams)) if len(streams) == 1 else None}
     answers = await ask_each(asked, holders, "failing.list", FailingAnswer, request)
     failures = Failures(unanswered=answers.unanswered)
@@ -131,11 +130,11 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
     kinds = None if request.kind is None else frozenset(request.kind)
     query = Query(request.filter, request.target, states, kinds)
     failures = await failing_elsewhere(asked, [name])
-    known, now = await asked.known(name), asked.deployment.now()
+    known, now = await asked.known(name), asked.now()
     page = await asked.turns.do(
         known.view.page(now, query, limit=request.limit, after=after, failing=known_of(failures, name))
     )
-    mode = str(stream.mode)
+    mode = stream.mode
     items = await asked.encoded(page.schedules, lambda one: schedule_document(name, mode, one))
     following = page.following
     if len(items) < len(page.schedules):
@@ -154,7 +153,7 @@ async def list_schedules(asked: Asked, request: SchedulesRequest) -> Document:
 async def list_rejected(asked: Asked, request: MessagesRequest) -> Document:
     """Return a page of messages that are rejected as schedules."""
     name, known = request.stream, await asked.known(request.stream)
-    mode = str(asked.stream(name).mode)
+    mode = asked.stream(name).mode
     work = known.view.rejected_page(_query(request), request.limit, read_name_cursor(request.cursor))
     head = _head(name, mode, known)
     return await _messages(asked, head, "rejected", work, lambda one: rejected_document(name, mode, one))
@@ -164,7 +163,7 @@ async def list_misnamed(asked: Asked, request: MessagesRequest) -> Document:
     """Return a page of messages with headers that look like those of a schedule and are none."""
     name, known = request.stream, await asked.known(request.stream)
     work = known.view.misnamed_page(_query(request), request.limit, read_name_cursor(request.cursor))
-    head = _head(name, str(asked.stream(name).mode), known)
+    head = _head(name, asked.stream(name).mode, known)
     return await _messages(asked, head, "misnamed", work, lambda one: misnamed_document(name, one))
 
 
@@ -198,7 +197,7 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
     """Return what the holder of a schedule knows of it, or else what this instance does."""
     known = await asked.known(request.stream)
     holder = _holder(asked, request, known)
-    if holder is None or holder == asked.deployment.instance:
+    if holder is None or holder == asked.instance:
         return _known(asked, request, known)
     answer = await asked.ask(holder, "schedules.get", ScheduleAnswer, request.model_dump())
     return _known(asked, request, known) if answer is None else answer
@@ -211,15 +210,15 @@ async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:
 
 def _holder(asked: Asked, request: ScheduleRequest, known: Known) -> str | None:
     """Return the instance that fires a schedule; None if none does, or if the server itself does."""
-    listed = known.view.schedule(request.subject, asked.deployment.now())
+    listed = known.view.schedule(request.subject, asked.now())
     if listed is not None and listed.fired_by is not FiredBy.SIDECAR:
         return None
-    return asked.deployment.holder(request.stream, request.subject)
+    return asked.holder(request.stream, request.subject)
 
 
 def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnswer:
-    deployment, name, subject = asked.deployment, request.stream, request.subject
-    stream, now, view = asked.stream(name), deployment.now(), known.view
+    name, subject = request.stream, request.subject
+    stream, now, view = asked.stream(name), asked.now(), known.view
     listed, rejected, misnamed = view.schedule(subject, now), view.rejection(subject), view.misnaming(subject)
     if listed is None and rejected is None and misnamed is None:
         raise ServiceError(NOT_FOUND, f"stream {name} has no schedule on {shown(subject)}: schedules.list lists them")
@@ -228,7 +227,7 @@ def _known(asked: Asked, request: ScheduleRequest, known: Known) -> ScheduleAnsw
     return {
         **asked.head(now),
         "holder": holder,
-        "holder_answered": holder == deployment.instance or not is_by_sidecar,
+        "holder_answered": holder == asked.instance or not is_by_sidecar,
         "schedule": None if listed is None else schedule_document(name, stream.mode, listed),
         "flight": None
         if flight is None

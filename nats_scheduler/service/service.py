@@ -9,13 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.service.endpoint import Asked, Endpoint
 from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS, ENDPOINTS
 from nats_scheduler.service.micro import Identity, MicroService, Places, Served
-from nats_scheduler.service.port import Deployment
-from nats_scheduler.service.turns import Turns
 from nats_scheduler.version import VERSION
 
 ALL_ENDPOINTS: tuple[Endpoint[Any], ...] = (*ENDPOINTS, *CONTROL_ENDPOINTS)
@@ -31,21 +27,15 @@ MAX_CHANGING = 16
 DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
 
-async def serve(
-    connection: Connection,
-    api: JetStreamApi,
-    deployment: Deployment,
-    turns: Turns,
-    defect: Callable[[Exception], None],
-) -> None:
-    """Answer requests on a connection until cancelled; `defect` takes errors of the service itself."""
-    asked = Asked(deployment, connection, api, turns)
-    identity = Identity(SERVICE_NAME, deployment.instance, VERSION, DESCRIPTION)
+async def serve(asked: Asked, defect: Callable[[Exception], None]) -> None:
+    """Answer requests until cancelled; `defect` takes errors of the service itself."""
+    identity = Identity(SERVICE_NAME, asked.instance, VERSION, DESCRIPTION)
     reading, changing = Places(MAX_READING), Places(MAX_CHANGING)
-    allowed = {"allow_control": "true" if deployment.allows_control else "false"}
+    allowed = {"allow_control": "true" if asked.allows_control else "false"}
     served = [_served(one, asked, reading, {}) for one in ENDPOINTS]
     served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
-    await MicroService(connection, identity, served, deployment.now, defect).serve()
+    async with asked.server_schedules.opened():
+        await MicroService(asked.connection, identity, served, asked.now, defect).serve()
 
 
 def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str]) -> Served:

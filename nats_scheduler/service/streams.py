@@ -15,13 +15,13 @@ from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
+    View,
     encode_item,
     name_cursor,
     read_name_cursor,
     with_items,
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import View
 from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
 from nats_scheduler.service.schemas import ListRequest, StreamDocument
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
@@ -29,9 +29,8 @@ from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
 
 async def list_streams(asked: Asked, request: ListRequest) -> Document:
     """Return a page of streams, by name."""
-    deployment = asked.deployment
     after = read_name_cursor(request.cursor)
-    names = [name for name in sorted(deployment.streams()) if name > after]
+    names = [name for name in sorted(asked.streams) if name > after]
     failures = await failing_elsewhere(asked, names[: request.limit])
     left, items = asked.room, list[bytes]()
     last, until = "", asyncio.get_running_loop().time() + READ_WAIT_SECONDS
@@ -56,7 +55,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
 
     What is not held has to be read by the instant `until` of the loop's clock, for all streams of the page.
     """
-    stream = asked.deployment.streams().get(name)
+    stream = asked.streams.get(name)
     if stream is None:
         return None
     counts, following, unread = None, None, None
@@ -66,7 +65,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
             view = (await asked.known(name, max(until - asyncio.get_running_loop().time(), 0.0))).view
         except (ServiceError, JetStreamError) as error:
             unread = str(error)
-    now = asked.deployment.now()
+    now = asked.now()
     if is_ready and unread is None:
         failing = known_of(failures, name)
         counts = await asked.counts.get(name, lambda: asked.turns.do(view.counts(now, failing=failing)))
@@ -74,7 +73,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
         following = next((one for one in page.schedules if one.next_fire is not None), None)
     return {
         "stream": name,
-        "mode": str(stream.mode),
+        "mode": stream.mode,
         "ready": is_ready,
         "unread": unread,
         "schedules": None if counts is None else counts_document(counts),
@@ -82,7 +81,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
         "rejected": view.rejected_count,
         "misnamed": view.misnamed_count,
         "next": None if following is None else schedule_document(name, stream.mode, following),
-        "holders": sorted(asked.deployment.holders(name)),
+        "holders": sorted(asked.holders(name)),
     }
 
 
@@ -91,7 +90,7 @@ async def list_modes(asked: Asked, request: ListRequest) -> Document:
     after = read_name_cursor(request.cursor)
     await asked.turns.moment_without_fires()
     try:
-        found = [one for one in await asked.deployment.stream_modes() if one["stream"] > after]
+        found = [one for one in await asked.stream_modes() if one["stream"] > after]
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
     items = await asked.encoded(found[: request.limit], dict)

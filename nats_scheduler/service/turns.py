@@ -19,11 +19,10 @@ Cost: two reads of the loop's clock for each slice, and one for each unit of wor
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
-from nats_scheduler.service.port import Fires
 
 T = TypeVar("T")
 
@@ -50,6 +49,18 @@ BEGINNINGS_APART_SECONDS = 0.005
 
 WORK_LIMIT_SECONDS = 30.0
 """Longest time for the work of one request, waiting included."""
+
+
+class Fires(Protocol):
+    """What long work has to give way to."""
+
+    def is_burst(self) -> bool:
+        """Return whether a burst of fires lasts on any stream."""
+        ...
+
+    def spare_seconds(self) -> float:
+        """Return how long (s) no stream has anything to do, as far as is known: 0 while a fire is in flight."""
+        ...
 
 
 class Turns:

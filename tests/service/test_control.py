@@ -15,7 +15,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.sidecar import SENDING_STANDSTILL_LIMIT_NS
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.control import CODES, FireRequest, VersionRequest, refusal_of
+from nats_scheduler.service.control import CODES, ChangeRequest, FireRequest, refusal_of
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar
@@ -277,7 +277,7 @@ def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> Non
     unknown, not_done = UnknownOutcomeError("no answer"), NoAnswerError("no answer")
     fire = FireRequest(stream="O", subject="O.s")
     timed = FireRequest.model_validate({"stream": "O", "subject": "O.s", "fire_time": "2026-01-01T00:00:00Z"})
-    pausing = VersionRequest(stream="O", subject="O.s")
+    pausing = ChangeRequest(stream="O", subject="O.s")
     assert "may store a second fire" in refusal_of(unknown, fire).sentence
     safe = (refusal_of(not_done, fire), refusal_of(unknown, timed), refusal_of(unknown, pausing))
     assert {(one.code, one.sentence) for one in safe} == {(503, "no answer; asking again is safe")}

@@ -16,7 +16,8 @@ from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import port as examinations
 from nats_scheduler.service.micro import ServiceError
-from nats_scheduler.service.port import KEPT_NS, RETRY_NS, Examination, Examinations, Slices
+from nats_scheduler.service.port import KEPT_NS, RETRY_NS, Examination, Examinations
+from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
@@ -346,12 +347,12 @@ async def test_a_wrong_clock_of_the_sidecars_machine_is_found(
 async def test_an_examination_that_fails_is_refused_in_a_sentence(start_server: StartServer) -> None:
     made = 0
 
-    async def fail(examinable: Examinable, slices: Slices) -> Examination:
+    async def fail(examinable: Examinable, turns: Turns) -> Examination:
         nonlocal made
         made += 1
         if made == 1:
             raise NoAnswerError("STREAM.LIST: no answer within 5 s")
-        return await examine_sidecar(examinable, slices)
+        return await examine_sidecar(examinable, turns)
 
     server = await start_server(V2_11)
     settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
