@@ -14,7 +14,7 @@ import click
 from nats_scheduler.cli.output import print_json
 from nats_scheduler.files.models import files_schema
 from nats_scheduler.observe.advisories import advisories_schema
-from nats_scheduler.service.service import service_schema
+from nats_scheduler.service.endpoints import service_schema
 
 
 def _group(name: str, about: str, what: str, schema: Callable[[], object]) -> click.Group:

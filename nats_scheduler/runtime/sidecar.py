@@ -40,9 +40,9 @@ from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.wakes import Standstill
 from nats_scheduler.runtime.work import in_turn, kept_up
 from nats_scheduler.schedule.instants import MINUTE, SECOND
+from nats_scheduler.service.endpoints import serve
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 from nats_scheduler.service.port import Examination, Examinations
-from nats_scheduler.service.service import serve
 from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.json_files import read_streams_folder
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -337,25 +337,11 @@ def _shortened(value: Any) -> Any:
 # does one whose answer has another form.
 
 
-@dataclass
-class Answers(Generic[T]):
-    """What other instances answer."""
-
-    by_instance: dict[str, T] = field(default_factory=dict)
-    unanswered: list[str] = field(default_factory=list)
-    """Those that do not answer."""
-
-
 async def ask_each(
     asked: Asked, instances: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
-) -> Answers[T]:
-    """Ask these instances, but for this one."""
+) -> tuple[list[T], list[str]]:
+    """Ask these instances, but for this one; return the answers, and those that do not answer."""
     others = sorted(set(instances) - {asked.instance})
     found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
-    answers = Answers[T]()
-    for other, answer in zip(others, found, strict=True):
-        if answer is None:
-            answers.unanswered.append(other)
-        else:
-            answers.by_instance[other] = answer
-    return answers
+    unanswered = [other for other, answer in zip(others, found, strict=True) if answer is None]
+    return [answer for answer in found if answer is not None], unanswered

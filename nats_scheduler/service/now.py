@@ -147,12 +147,12 @@ async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     """Return what all instances fired in the last minutes."""
     _check_stream(asked, request.stream)
     others = asked.leases.others
-    answers = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
+    answers, unanswered = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
-    for answer in answers.by_instance.values():
+    for answer in answers:
         theirs = {one.start: one for one in read_activity(answer).minutes}
         minutes = [total_of([theirs[one.start], one]) if one.start in theirs else one for one in minutes]
-    return await _activity_answer(asked, minutes, answers.unanswered)
+    return await _activity_answer(asked, minutes, unanswered)
 
 
 async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Document:
@@ -219,10 +219,10 @@ def read_activity(answer: ActivityAnswer) -> LastMinutes:
 async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     """Return the last fires of all instances, newest first."""
     others = asked.leases.others
-    answers = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
+    answers, unanswered = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.activity.recent, request)
-    of_all = merged([own, *(answer["fires"] for answer in answers.by_instance.values())])
-    return await _recent_answer(asked, of_all[: request.limit], answers.unanswered)
+    of_all = merged([own, *(answer["fires"] for answer in answers)])
+    return await _recent_answer(asked, of_all[: request.limit], unanswered)
 
 
 async def list_recent_alone(asked: Asked, request: RecentFiresRequest) -> Document:

@@ -94,9 +94,9 @@ async def failing_elsewhere(asked: Asked, streams: Collection[str]) -> Failures:
     """Ask the other holders of these streams for what fails."""
     holders = {holder for name in streams for holder in asked.holders(name)}
     request = {"stream": next(iter(streams)) if len(streams) == 1 else None}
-    answers = await ask_each(asked, holders, "failing.list", FailingAnswer, request)
-    failures = Failures(unanswered=answers.unanswered)
-    for answer in answers.by_instance.values():
+    answers, unanswered = await ask_each(asked, holders, "failing.list", FailingAnswer, request)
+    failures = Failures(unanswered=unanswered)
+    for answer in answers:
         for name, known in answer["streams"].items():
             if name in streams:
                 failures.totals[name] = failures.totals.get(name, 0) + known["total"]

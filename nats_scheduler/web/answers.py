@@ -73,11 +73,6 @@ class Link:
         """The server that it is connected to, "" if it is not connected."""
         return "" if self._connection is None else self._connection.server.name
 
-    @property
-    def why_not_connected(self) -> str:
-        """Why there is no connection, "" if there is one."""
-        return self._reason if self._connection is None else ""
-
     async def keep(self) -> None:
         """Connect, and connect again, until cancelled."""
         while True:
@@ -209,11 +204,6 @@ class Answers:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    @property
-    def link(self) -> Link:
-        """The connection."""
-        return self._link
 
     def now(self) -> int:
         """Return the time by the server's clock, as of the last answer about health (ns since the Unix epoch)."""

@@ -7,7 +7,7 @@ Cost: some hundred microseconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby
 from math import ceil, floor, log10
 
 from nats_scheduler.observe.activity import Minute
@@ -182,16 +182,8 @@ def _decade_text(decade: int) -> str:
 
 def _pieces(places: Sequence[tuple[float, float] | None]) -> list[str]:
     """Return the lines between neighbours that both have a value."""
-    pieces: list[list[str]] = []
-    for before, here in pairwise(places):
-        if before is None or here is None:
-            continue
-        start, end = (f"{one[0]:g},{one[1]:g}" for one in (before, here))
-        if pieces and pieces[-1][-1] == start:
-            pieces[-1].append(end)
-        else:
-            pieces.append([start, end])
-    return [" ".join(piece) for piece in pieces]
+    known = [[*group] for is_known, group in groupby(places, lambda place: place is not None) if is_known]
+    return [" ".join(f"{place[0]:g},{place[1]:g}" for place in piece if place) for piece in known if len(piece) > 1]
 
 
 def _minute_ticks(starts: Sequence[int], step: float) -> list[Tick]:
@@ -215,41 +207,24 @@ def _round(number: float) -> float:
 
 MINUTES = 60
 LEAST_MINUTES = 5
+"""A line of a picture says something only if so many minutes had fires."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hour:
-    """The last hour."""
-
-    fires: int
-    per_minute: int
-    """In the last 60 s."""
-    refused: int
-    overdue: int
-    whole: Late
-    """Of all minutes together."""
-    is_steady: bool
-    """Whether enough minutes had fires for a line of them to say something."""
-    minutes: Sequence[Late]
-    rate: Chart
-    lateness: Chart
-
-
-def hour_of(answer: ActivityAnswer) -> Hour:
-    """Return the last hour."""
+def hour_of(answer: ActivityAnswer) -> dict[str, object]:
+    """Return the last hour: its sums, its fires per minute in the last 60 s, its minutes, and the pictures of them."""
     activity = read_activity(answer)
     whole, minutes = activity.last(MINUTES), [*map(_late, activity.minutes[-MINUTES:])]
-    return Hour(
-        fires=whole.fires,
-        per_minute=round(activity.rate() * 60),
-        refused=whole.refused,
-        overdue=whole.overdue,
-        whole=_late(whole),
-        is_steady=sum(one.fires > 0 for one in minutes) >= LEAST_MINUTES,
-        minutes=minutes,
-        rate=bar_chart([(one.start, one.fires) for one in minutes], "fires"),
-        lateness=lateness_chart(minutes),
-    )
+    return {
+        "fires": whole.fires,
+        "per_minute": round(activity.rate() * 60),
+        "refused": whole.refused,
+        "overdue": whole.overdue,
+        "whole": _late(whole),
+        "is_steady": sum(one.fires > 0 for one in minutes) >= LEAST_MINUTES,
+        "minutes": minutes,
+        "rate": bar_chart([(one.start, one.fires) for one in minutes], "fires"),
+        "lateness": lateness_chart(minutes),
+    }
 
 
 def _late(minute: Minute) -> Late:

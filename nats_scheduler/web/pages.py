@@ -27,43 +27,15 @@ from nats_scheduler.web.answers import Answers, Part
 from nats_scheduler.web.charts import bar_chart, hour_of
 from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
 from nats_scheduler.web.rendering import form_values, query_values, render, templates
-from nats_scheduler.web.verdict import Known, totals, troubled_first, verdict
+from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
 # -- which instance fires which shards of each stream ----------------------------------------------------------------
 
+Values = Mapping[str, Any]
+"""What a template shows, by name."""
+
 SHARDS = 64
-COLUMNS = 32
-CELL, GAP = 18, 3
-MAX_COLOURS = 6
-"""Colours that are told apart; further instances share them, and differ by their letters."""
-
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One shard."""
-
-    x: int
-    y: int
-    letter: str
-    """Of the instance that holds it; "" if none does."""
-    colour: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class StreamShards:
-    """The shards of one stream."""
-
-    stream: str
-    mode: str
-    cells: Sequence[Cell]
-    free: int
-    """Shards that no instance holds."""
-    width: int = COLUMNS * (CELL + GAP) - GAP
-    height: int = SHARDS // COLUMNS * (CELL + GAP) - GAP
-    cell: int = CELL
 
 
 def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, str]:
@@ -71,27 +43,22 @@ def letters_of(instances: Sequence[InstanceDocument]) -> dict[str, str]:
     return {one["id"]: LETTERS[number % len(LETTERS)] for number, one in enumerate(instances)}
 
 
-def stream_shards(instances: Sequence[InstanceDocument]) -> list[StreamShards]:
-    """Return the shards of all streams, by name and mode."""
-    letters = letters_of(instances)
+def stream_shards(instances: Sequence[InstanceDocument]) -> list[Values]:
+    """Return which instance holds each shard, for each stream by name and mode, and how many no instance holds."""
     held: dict[tuple[str, str], dict[int, str]] = {}
     for one in instances:
         for part in one["holds"]:
             holders = held.setdefault((part["stream"], part["mode"]), {})
             holders |= {shard: one["id"] for shard in part["shards"] if 0 <= shard < SHARDS}
-    return [_shards(name, mode, holders, letters) for (name, mode), holders in sorted(held.items())]
-
-
-def _shards(stream: str, mode: str, holders: Mapping[int, str], letters: Mapping[str, str]) -> StreamShards:
-    cells = []
-    for shard in range(SHARDS):
-        holder = holders.get(shard)
-        letter = "" if holder is None else letters[holder]
-        colour = LETTERS.index(letter) % MAX_COLOURS if letter else 0
-        text = f"Shard {shard}: {holder or 'no instance'}"
-        x, y = shard % COLUMNS * (CELL + GAP), shard // COLUMNS * (CELL + GAP)
-        cells.append(Cell(x, y, letter, colour, text))
-    return StreamShards(stream, mode, cells, SHARDS - len(holders))
+    return [
+        {
+            "stream": stream,
+            "mode": mode,
+            "holders": [holders.get(shard) for shard in range(SHARDS)],
+            "free": SHARDS - len(holders),
+        }
+        for (stream, mode), holders in sorted(held.items())
+    ]
 
 
 def ranges_text(numbers: Sequence[int]) -> str:
@@ -191,9 +158,6 @@ PAGE_LENGTH = 50
 
 MAX_FORM_BYTES = 4096
 OK, NOT_FOUND = 200, 404
-
-Values = Mapping[str, Any]
-"""What a template shows, by name."""
 
 
 class Pages:
@@ -329,7 +293,12 @@ class Pages:
         async def asked() -> Values:
             known = (await self._source.get(answers.INSTANCES)).data
             listed = [] if known is None else known["instances"]
-            return {"letters": letters_of(listed), "pictures": stream_shards(listed), "ranges": ranges_text}
+            return {
+                "letters": letters_of(listed),
+                "alphabet": LETTERS,
+                "pictures": stream_shards(listed),
+                "ranges": ranges_text,
+            }
 
         return await self._page(request, "instances", "Instances", asked())
 
@@ -417,7 +386,7 @@ class Pages:
         )
         each = await self._health_of_each(instances)
         return {
-            "verdict": verdict(Known(health, each, streams, instances, findings), self._source.last_good_at),
+            "verdict": verdict(health, each, streams, instances, findings, self._source.last_good_at),
             "health": health,
             "streams": streams,
             "instances": instances,

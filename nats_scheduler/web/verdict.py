@@ -54,34 +54,20 @@ class Verdict:
         return WORDS[self.level]
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over the streams that are shown."""
-
-    schedules: int
-    failing: int
-    next: int | None
-    """When anything fires next (ns since the Unix epoch); None if nothing does."""
-    alive: int
-    """Instances whose heartbeats arrive."""
-    kinds: str
-    """How many schedules there are of each kind, in words."""
-
-
-def totals(streams: Part[StreamsAnswer], instances: Part[InstancesAnswer]) -> Totals:
-    """Return the sums."""
+def totals(streams: Part[StreamsAnswer], instances: Part[InstancesAnswer]) -> dict[str, object]:
+    """Return sums over the streams that are shown: what their names say, and when anything fires next (ns)."""
     listed = () if streams.data is None else streams.data["streams"]
     fires = [one["next"]["next_fire"] for one in listed if one["next"] is not None]
     counts = [one["schedules"] for one in listed if one["schedules"] is not None]
     kinds = {kind: sum(one["kinds"].get(kind, 0) for one in counts) for kind in ("at", "every", "cron")}
     known = () if instances.data is None else instances.data["instances"]
-    return Totals(
-        schedules=sum(one["total"] for one in counts),
-        failing=sum(one["failing"] for one in listed),
-        next=min((fire["nanoseconds"] for fire in fires if fire is not None), default=None),
-        alive=sum(one["state"] == "alive" for one in known),
-        kinds=", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number),
-    )
+    return {
+        "schedules": sum(one["total"] for one in counts),
+        "failing": sum(one["failing"] for one in listed),
+        "next": min((fire["nanoseconds"] for fire in fires if fire is not None), default=None),
+        "alive": sum(one["state"] == "alive" for one in known),
+        "kinds": ", ".join(f"{number:,} {kind}" for kind, number in kinds.items() if number),
+    }
 
 
 def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
@@ -89,27 +75,24 @@ def troubled_first(streams: Sequence[StreamDocument]) -> list[StreamDocument]:
     return sorted(streams, key=lambda one: not any(SEVERITY[reason.level] > 1 for reason in _of_stream(one, 0)))
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What the verdict follows from."""
+def verdict(
+    health: Part[HealthAnswer],
+    each: Sequence[HealthAnswer],
+    streams: Part[StreamsAnswer],
+    instances: Part[InstancesAnswer],
+    findings: Part[FindingsAnswer],
+    last_good_at: int | None,
+) -> Verdict:
+    """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns).
 
-    health: Part[HealthAnswer]
-    """Of one instance, whichever answered."""
-    each: Sequence[HealthAnswer]
-    """Of each instance, if there are several."""
-    streams: Part[StreamsAnswer]
-    instances: Part[InstancesAnswer]
-    findings: Part[FindingsAnswer]
-
-
-def verdict(known: Known, last_good_at: int | None) -> Verdict:
-    """Return the verdict on what is known; `last_good_at` is when anything was answered last (ns)."""
-    reach = _reach(known.health, last_good_at)
+    `health` is that of one instance, whichever answered; `each` is that of each instance, if there are several.
+    """
+    reach = _reach(health, last_good_at)
     reasons = reach or [
-        *_of_health(known),
-        *([] if known.streams.data is None else _of_streams(known.streams.data)),
-        *([] if known.instances.data is None else _of_instances(known.instances.data)),
-        *([] if known.findings.data is None else _of_findings(known.findings.data)),
+        *_of_health(health, each),
+        *([] if streams.data is None else _of_streams(streams.data)),
+        *([] if instances.data is None else _of_instances(instances.data)),
+        *([] if findings.data is None else _of_findings(findings.data)),
     ]
     reasons.sort(key=lambda one: -SEVERITY[one.level])
     return Verdict(reasons[0].level if reasons else "ok", reasons, is_blind=bool(reach))
@@ -130,12 +113,12 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
     return [Reason("bad", f"{what}: {health.fault}. {shown}")]
 
 
-def _of_health(known: Known) -> list[Reason]:
+def _of_health(health: Part[HealthAnswer], each: Sequence[HealthAnswer]) -> list[Reason]:
     """Return why instances are not ready; while another one is, its work is taken over."""
-    if not known.each:
-        return [Reason("bad", reason) for reason in (known.health.data or {"reasons": ()})["reasons"]]
-    level: Level = "warn" if any(one["ready"] for one in known.each) else "bad"
-    return [Reason(level, f"Instance {one['instance']}: {reason}") for one in known.each for reason in one["reasons"]]
+    if not each:
+        return [Reason("bad", reason) for reason in (health.data or {"reasons": ()})["reasons"]]
+    level: Level = "warn" if any(one["ready"] for one in each) else "bad"
+    return [Reason(level, f"Instance {one['instance']}: {reason}") for one in each for reason in one["reasons"]]
 
 
 def _of_streams(answer: StreamsAnswer) -> list[Reason]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.service import ALL_ENDPOINTS
+from nats_scheduler.service.endpoints import ALL_ENDPOINTS
 from tests.harness.account import replied
 from tests.service.shapes import fault_of
 

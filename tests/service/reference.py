@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nats_scheduler.service.endpoint import Endpoint
-from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS, ENDPOINTS
-from nats_scheduler.service.service import service_schema
+from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS, ENDPOINTS, service_schema
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: Mapping[Path, Sequence[Endpoint[Any]]] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nats_scheduler.service.service import ALL_ENDPOINTS
+from nats_scheduler.service.endpoints import ALL_ENDPOINTS
 
 
 def fault_of(endpoint: str, answer: dict[str, Any]) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from nats_scheduler.service.endpoints import ALL_ENDPOINTS, service_schema
 from nats_scheduler.service.micro import NAME
-from nats_scheduler.service.service import ALL_ENDPOINTS, service_schema
 from tests.house.sources import place
 from tests.service.reference import PAGES, REFERENCE, derived_part, page_with
 from tests.service.shapes import fault_of

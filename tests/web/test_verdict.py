@@ -11,7 +11,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.answers import Part
 from nats_scheduler.web.pages import KINDS, STATES
-from nats_scheduler.web.verdict import Known, Verdict, totals, troubled_first, verdict
+from nats_scheduler.web.verdict import Verdict, totals, troubled_first, verdict
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ def on(
     listed: Any = {**HEAD, "unanswered": [], "cursor": cursor, "streams": list(streams or (stream(),))}
     known: Any = {**HEAD, "cursor": None, "instances": list(instances or (instance(),))}
     parts = answered(listed), answered(known), findings or Part(None, None, "")
-    return verdict(Known(own or answered(health()), each, *parts), NOON)
+    return verdict(own or answered(health()), each, *parts, NOON)
 
 
 def found(severity: str, subject: str | None) -> Part[FindingsAnswer]:
@@ -144,7 +144,7 @@ def test_sums_are_over_all_streams() -> None:
     listed: Any = {"streams": [stream(failing=1), stream("P", next={"next_fire": fire}), stream("Q", schedules=None)]}
     known: Any = {"instances": [instance(), instance("two", "gone")]}
     found = totals(answered(listed), answered(known))
-    assert (found.schedules, found.failing, found.next, found.alive, found.kinds) == (10, 1, NOON, 1, "10 at")
+    assert found == {"schedules": 10, "failing": 1, "next": NOON, "alive": 1, "kinds": "10 at"}
 
 
 def test_the_words_of_the_search_are_those_of_the_service() -> None:
