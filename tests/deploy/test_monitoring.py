@@ -12,7 +12,7 @@ from nats_scheduler.settings.fields import setting_fields
 from tests.deploy.alert_rules import REFERENCE, alerts, metrics_of, reference
 from tests.deploy.dashboard import board, queries
 from tests.deploy.files import ROOT
-from tests.deploy.monitoring import PAGE, derived_parts, page_with
+from tests.deploy.monitoring import PAGE, derived_part, page_with
 from tests.deploy.test_commands import understood
 from tests.house.log_events import advisories, log_events
 from tests.house.test_documents import anchors, shell_blocks
@@ -26,8 +26,8 @@ OF_OTHERS = {"allow_msg_schedules", "max_age", "deny_delete", "rule_files", "max
 """Words of NATS and of Prometheus with an underscore."""
 
 
-def test_the_lists_of_the_page_are_those_of_the_files() -> None:
-    assert page_with(derived_parts()) == TEXT, "python -m tests.deploy.monitoring"
+def test_the_alerts_of_the_page_are_those_of_the_rules() -> None:
+    assert page_with(derived_part()) == TEXT, "python -m tests.deploy.monitoring"
 
 
 def test_each_alert_has_a_runbook_and_each_runbook_an_alert() -> None:
