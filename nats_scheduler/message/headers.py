@@ -8,7 +8,7 @@ Cost: a look-up is one `bytes.find` if the header is absent; a change copies the
 Limit: the block is assumed to be at most 64 KiB, which is the server's own limit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 CRLF = b"\r\n"
 HEADER_LINE = b"NATS/1.0\r\n"
@@ -84,9 +84,9 @@ def without_headers(block: bytes | None, names: Iterable[bytes] = (), prefixes: 
     """
     left = without_status(block)
     for prefix in prefixes:
-        left = _without_prefix(left, prefix)
+        left = _without(left, prefix, _prefix_position)
     for name in names:
-        left = _without_name(left, name)
+        left = _without(left, name, _position)
     return left
 
 
@@ -127,42 +127,28 @@ def _position(block: bytes, name: bytes, offset: int) -> int:
             return at
 
 
-def _without_name(block: bytes, name: bytes) -> bytes:
-    """Remove every header called exactly `name`."""
-    at = _position(block, name, 0)
-    if at < 0:
-        return block
-    pieces, kept = [], 0
-    while at >= 0 and (end := block.find(CRLF, at)) >= 0:
-        pieces.append(block[kept:at])
-        kept = end + 2
-        at = _position(block, name, end)
-    pieces.append(block[kept:])
-    return _unless_bare(b"".join(pieces), kept)
-
-
-def _without_prefix(block: bytes, prefix: bytes) -> bytes:
-    """Remove every header whose name starts with `prefix`.
+def _prefix_position(block: bytes, prefix: bytes, offset: int) -> int:
+    """Return the first position of a header whose name starts with `prefix`, at or after `offset`; -1 if there is none.
 
     As the server does: here a bare LF is enough to start a header
     (`test_a_prefix_behind_a_bare_line_feed_is_stripped_too`).
     """
-    start = b"\n" + prefix
-    at = block.find(start)
-    if at < 0:
-        return block
+    at = block.find(b"\n" + prefix, offset)
+    return at if at < 0 else at + 1
+
+
+def _without(block: bytes, name: bytes, position: Callable[[bytes, bytes, int], int]) -> bytes:
+    """Remove every header that `position` finds; return b"" if then only the first line is left."""
     pieces, kept = [], 0
-    while at >= 0 and (end := block.find(CRLF, at + len(start))) >= 0:
-        pieces.append(block[kept : at + 1])
+    at = position(block, name, 0)
+    while at >= 0 and (end := block.find(CRLF, at)) >= 0:
+        pieces.append(block[kept:at])
         kept = end + 2
-        at = block.find(start, end + 1)
-    pieces.append(block[kept:])
-    return _unless_bare(b"".join(pieces), kept)
-
-
-def _unless_bare(block: bytes, removed: int) -> bytes:
-    """Return b"" if something was removed from the block and only the first line is left."""
-    return b"" if removed and len(block) <= len(EMPTY_BLOCK) else block
+        at = position(block, name, end)
+    if not kept:
+        return block
+    left = b"".join((*pieces, block[kept:]))
+    return b"" if len(left) <= len(EMPTY_BLOCK) else left
 
 
 def one_line(value: bytes) -> bytes:

@@ -99,24 +99,6 @@ HEADERS = (
 )
 """All headers that a server acts on. A status on the first line is one too: a fire has none."""
 
-READ_BY_CLIENTS = (
-    "Nats-Stream",
-    "Nats-Subject",
-    "Nats-Sequence",
-    "Nats-Last-Sequence",
-    "Nats-Num-Pending",
-    "Nats-Pending-Messages",
-    "Nats-Pending-Bytes",
-    "Nats-UpTo-Sequence",
-    "Nats-Time-Stamp",
-    "Nats-Msg-Size",
-    "Nats-Pin-Id",
-    "Nats-Wrong-Pin-Id",
-    "Nats-Server-Xkey",
-    "Nats-No-Masking",
-)
-"""Headers that servers write, in messages, answers or HTTP, and do not read in what is published."""
-
 _TO_THE_END_OF_A_LINE = rb").*?(?:\r\n|\Z))+"
 _LENT = (
     rb"\r?\n(?:(?:(?i:Nats-Trace-)|Nats-Expected-|Nats-Batch-|(?:Nats-Request-Info|Nats-Incr):"

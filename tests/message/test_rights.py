@@ -13,7 +13,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header, plain_fire_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID
-from nats_scheduler.message.rights import HEADERS, READ_BY_CLIENTS, lent_header, wide_rollup, without_lent
+from nats_scheduler.message.rights import HEADERS, lent_header, wide_rollup, without_lent
 from tests.harness.blocks import block_of
 from tests.harness.servers import ALL_VERSIONS, server_binary
 from tests.message import reference
@@ -23,6 +23,23 @@ from tests.message.test_generated import NEXT, scheduled
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "headers.md"
 ROW = re.compile(r"^\| `([^`]+)` \| (2\.\d+) \| (.+) \| (yes|no) \| (.+) \|$", re.M)
 
+READ_BY_CLIENTS = (
+    "Nats-Stream",
+    "Nats-Subject",
+    "Nats-Sequence",
+    "Nats-Last-Sequence",
+    "Nats-Num-Pending",
+    "Nats-Pending-Messages",
+    "Nats-Pending-Bytes",
+    "Nats-UpTo-Sequence",
+    "Nats-Time-Stamp",
+    "Nats-Msg-Size",
+    "Nats-Pin-Id",
+    "Nats-Wrong-Pin-Id",
+    "Nats-Server-Xkey",
+    "Nats-No-Masking",
+)
+"""Headers that servers write, in messages, answers or HTTP, and do not read in what is published."""
 PURGE = b"$JS.API.STREAM.PURGE.OTHER"
 TRACES = [b"Nats-Trace-Dest", b"nats-trace-dest", b"NATS-TRACE-DEST", b"Nats-Trace-Only", b"Nats-Trace-Hop"]
 OTHERS = [b"Nats-Rollup", b"Nats-Request-Info", b"Nats-Stream-Source", b"Nats-Incr", b"Nats-Batch-Id"]
