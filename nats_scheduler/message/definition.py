@@ -26,7 +26,7 @@ from nats_scheduler.message.policies import (
     syntax_advice,
     with_policies,
 )
-from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
+from nats_scheduler.message.rejection import POLICY_INVALID, Rejection, ServerError
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_api_subject, is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable, never_fires
@@ -212,8 +212,8 @@ def _fault(
     return (
         fault
         or _source_fault(source, target, subject, dialect)
-        or (_target_coverage_fault(target, rules, dialect) if elsewhere is None else None)
-        or _source_coverage_fault(source, rules, dialect)
+        or (_coverage_fault(rejection.TARGET_INVALID, dialect.target, target, rules) if elsewhere is None else None)
+        or _coverage_fault(rejection.SOURCE_INVALID, dialect.source, source, rules)
         or _storage_rollup_fault(block)
         or (rules.restrictions.target_fault(dialect.target, target) if elsewhere is None else None)
         or rules.restrictions.source_fault(dialect.source, source)
@@ -230,11 +230,9 @@ def read_pattern(
     Return None for "no schedule", as `read_definition` does. Blanks around a value do not survive in a header.
     """
     dialect = ADR51 if syntax is None else PORTABLE
-    if _LINE_BREAK(text):
-        return _pattern_fault(InvalidPattern(text, "a header is one line"), text, time_zone, _ANY_STREAM, dialect)
-    if time_zone is not None and _LINE_BREAK(time_zone):
-        invalid = InvalidTimeZone(time_zone, "a header is one line")
-        return _pattern_fault(invalid, text, time_zone, _ANY_STREAM, dialect)
+    for kind, value in ((InvalidPattern, text), (InvalidTimeZone, time_zone)):
+        if value is not None and _LINE_BREAK(value):
+            return _pattern_fault(kind(value, "a header is one line"), text, time_zone, _ANY_STREAM, dialect)
     block = with_headers(None, pattern_headers(text, time_zone, syntax, dialect))
     return _read_pattern(schedule_fields(block, dialect), _ANY_STREAM, dialect, stored_at)
 
@@ -364,22 +362,12 @@ def _subject_fault(named: str, subject: str) -> str:
     return "is the subject of the schedule itself: expected another one" if named == subject else ""
 
 
-def _target_coverage_fault(target: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
-    """Check that the stream covers the target (check 9)."""
-    if is_covered(target, rules.subjects):
+def _coverage_fault(error: ServerError, header: bytes, named: str, rules: StreamRules) -> Rejection | None:
+    """Check that the stream covers the target, and the source if there is one (checks 9 and 10)."""
+    if not named or is_covered(named, rules.subjects):
         return None
-    return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, _uncovered(rules))
-
-
-def _source_coverage_fault(source: str, rules: StreamRules, dialect: Dialect) -> Rejection | None:
-    """Check that the stream covers the source (check 10)."""
-    if not source or is_covered(source, rules.subjects):
-        return None
-    return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, _uncovered(rules))
-
-
-def _uncovered(rules: StreamRules) -> str:
-    return f"is not a subject of stream {rules.name!r}: expected one of {', '.join(rules.subjects) or 'none'}"
+    reason = f"is not a subject of stream {rules.name!r}: expected one of {', '.join(rules.subjects) or 'none'}"
+    return error.rejection(header.decode(), named, reason)
 
 
 def _storage_rollup_fault(block: bytes) -> Rejection | None:

@@ -25,7 +25,6 @@ from hashlib import blake2b
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import Policies
 from nats_scheduler.schedule.bounds import Bounded
-from nats_scheduler.schedule.counting import count_fires
 from nats_scheduler.schedule.patterns import Pattern
 
 
@@ -86,7 +85,7 @@ class Timetable:
 
     def count(self, after: int, until: int) -> int:
         """Return how many fire times there are in (after, until]."""
-        return count_fires(self.pattern, self.stored_at, after, until)
+        return self.pattern.count(after, until, self.stored_at)
 
     def latest_but(self, number: int, after: int, until: int) -> int | None:
         """Return the first of the last `number` fire times (1 or more) in (after, until]; None if there are no more.

@@ -21,7 +21,7 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -114,6 +114,23 @@ class Bounded(Pattern):
         if not self._leaves(instant) or not self.base.is_fire(instant, self._grid(stored_at)):
             return False
         return not self.repeats or stored_at < instant <= _last_fire(self, stored_at)
+
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many fire times in (after, until] the bounds leave."""
+        first, end, grid = self.span(after, until + 1, stored_at)
+        left_out = sum(self.base.count(*period, grid) for period in self._excepted_periods(first, end - 1))
+        return self.base.count(first, end - 1, grid) - left_out
+
+    def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
+        """Yield the minutes of its pattern that are on no excepted day, which begins and ends with a minute of UTC."""
+        first, end, grid = self.span(after, until, stored_at)
+        for minute, count in self.base.by_minute(first, end, grid):
+            if not self.is_excepted(minute):
+                yield minute, count
+
+    def grid(self, stored_at: int) -> Hashable:
+        """Return itself and the stored time, which decide together."""
+        return self, stored_at
 
     def span(self, after: int, until: int, stored_at: int) -> tuple[int, int, int]:
         """Return the part of (after, until) in which the base fires as the bounds leave it, but for excepted days.
@@ -225,6 +242,19 @@ class Bounded(Pattern):
         if segment.end is not None:
             last = min(last, segment.end - 1)
         return first, last
+
+    def _excepted_periods(self, after: int, until: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of (after, until] that lie on excepted days, each as the instants before and at its end."""
+        excepted, at = self.excepted, after + 1
+        while excepted and at <= until:
+            segment = (self.zone or UTC).segment_at(at)
+            offset = segment.offset * SECOND
+            last = until if segment.end is None else min(until, segment.end - 1)
+            for days in excepted:
+                begin, end = max(at, days.first * DAY - offset), min(last, (days.last + 1) * DAY - offset - 1)
+                if begin <= end:
+                    yield begin - 1, end
+            at = last + 1
 
     @property
     def zone(self) -> Zone | None:

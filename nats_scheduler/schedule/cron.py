@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days, days_from_civil, days_in_month
 from nats_scheduler.schedule.invalid import FaultError, Invalid
-from nats_scheduler.schedule.zones import Zone
+from nats_scheduler.schedule.zones import UTC, Zone
 
 # The days and seconds that cron fields match, on a calendar without time zones.
 #
@@ -489,6 +489,60 @@ def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_ye
         if segment.start is None or segment.start <= after:
             return None
         end, segment = segment.start // SECOND - 1, zone.segment_at(segment.start - 1)
+
+
+# How many times a pattern fires between two instants, without finding each of these times.
+#
+# One rule: the count is that of the fire times. They are counted month by month, in each segment of constant UTC
+# offset: all days that match have the same times of day. Cost: about a microsecond for each month. Limit: the horizon
+# is not regarded, which ends a schedule without a fire in five years.
+
+
+def count_fires(fields: CronFields, zone: Zone | None, after: int, until: int) -> int:
+    """Return how many fire times there are in (after, until]."""
+    count, start, end = 0, after // SECOND + 1, until // SECOND
+    while start <= end:
+        segment = (zone or UTC).segment_at(start * SECOND)
+        last = end if segment.end is None else min(end, segment.end // SECOND - 1)
+        count += _count_matches(fields, start + segment.offset, last + segment.offset)
+        start = last + 1
+    return count
+
+
+def _count_matches(fields: CronFields, first: int, last: int) -> int:
+    """Count the local seconds from `first` to `last` that match."""
+    first_day, begin = divmod(first, SECONDS_PER_DAY)
+    last_day, end = divmod(last, SECONDS_PER_DAY)
+    in_a_day = _up_to(fields, SECONDS_PER_DAY - 1)
+    count = 0
+    year, month, _day = civil_from_days(first_day)
+    while (month_begins := days_from_civil(year, month, 1)) <= last_day:
+        if fields.months >> month & 1:
+            begins, ends = first_day - month_begins + 1, last_day - month_begins + 1
+            days = fields.days_of(year, month, month_begins)
+            days &= (2 << min(ends, 31)) - (1 << max(begins, 1))  # bit n is day n of the month
+            count += days.bit_count() * in_a_day
+            if begins >= 1 and days >> begins & 1:
+                count -= _up_to(fields, begin - 1)
+            if ends <= 31 and days >> ends & 1:
+                count -= in_a_day - _up_to(fields, end)
+        year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+    return count
+
+
+def _up_to(fields: CronFields, time_of_day: int) -> int:
+    """Return how many times of day match up to this one (-1 to 86,399 s)."""
+    minute_of_day, second = divmod(time_of_day, 60)
+    hour, minute = divmod(minute_of_day, 60)
+    if time_of_day < 0:
+        return 0
+    seconds = fields.seconds.bit_count()
+    count = (fields.hours & (1 << hour) - 1).bit_count() * fields.minutes.bit_count() * seconds
+    if fields.hours >> hour & 1:
+        count += (fields.minutes & (1 << minute) - 1).bit_count() * seconds
+        if fields.minutes >> minute & 1:
+            count += (fields.seconds & (2 << second) - 1).bit_count()
+    return count
 
 
 def _year(local: int) -> int:

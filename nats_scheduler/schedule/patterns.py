@@ -11,13 +11,14 @@ Cost: 2–3 µs to parse an `@at`, 1 µs for a text that is cached, a few µs fo
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from nats_scheduler.schedule.cron import CronFields, latest_fire, next_fire, parse_cron
+from nats_scheduler.schedule.cron import CronFields, count_fires, latest_fire, next_fire, parse_cron
 from nats_scheduler.schedule.cron_syntax import Syntax, parse_syntax
 from nats_scheduler.schedule.durations import parse_duration
-from nats_scheduler.schedule.instants import SECOND, ZERO_TIME_NS, round_to_second
+from nats_scheduler.schedule.instants import MINUTE, SECOND, ZERO_TIME_NS, round_to_second
 from nats_scheduler.schedule.invalid import Invalid, InvalidPattern, InvalidTimeZone
 from nats_scheduler.schedule.mistakes import explain
 from nats_scheduler.schedule.rfc3339 import USUAL_TIME, format_rfc3339, is_as_printed, parse_rfc3339, usual_instant
@@ -118,6 +119,28 @@ class Pattern:
         """Return whether a schedule stored at `stored_at` fires at an instant."""
         raise NotImplementedError
 
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many fire times there are in (after, until], without finding each of them."""
+        raise NotImplementedError
+
+    def by_minute(self, after: int, until: int, stored_at: int) -> Iterator[tuple[int, int]]:
+        """Yield the start of each minute of UTC (ns) with fires in (after, until), and how many there are; in order.
+
+        There is one search for each such minute. It does not use what `next_fire` keeps, which belongs to the fires.
+        """
+        while (fire := self._search(after, stored_at)) is not None and fire < until:
+            minute = fire - fire % MINUTE
+            after = min(minute + MINUTE, until) - 1
+            yield minute, self.count(fire - 1, after, stored_at)
+
+    def grid(self, stored_at: int) -> Hashable:
+        """Return what schedules have in common whose fires lie at the same instants, as long as both patterns exist."""
+        return id(self)
+
+    def _search(self, after: int, stored_at: int) -> int | None:
+        """Return the first fire time strictly after an instant."""
+        return self.next_fire(after, stored_at)
+
     def format(self, instant: int) -> str:
         """Print an instant as `Nats-Schedule-Next` does: RFC 3339 with nanoseconds, in the schedule's zone."""
         return format_rfc3339(instant, 0 if self.zone is None else self.zone.offset_at(instant))
@@ -190,6 +213,13 @@ class At(Pattern):
         """Return whether this is the instant."""
         return instant == self._instant
 
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return whether the instant lies in (after, until], as a number."""
+        return int(after < self._instant <= until)
+
+    def _search(self, after: int, stored_at: int) -> int | None:
+        return self._instant if after < self._instant else None
+
 
 @dataclass(frozen=True, slots=True)
 class Every(Pattern):
@@ -207,7 +237,7 @@ class Every(Pattern):
         """Return the first point of the grid."""
         return round_to_second(stored_at) + self.interval
 
-    def next_fire(self, after: int, stored_at: int) -> int | None:
+    def next_fire(self, after: int, stored_at: int) -> int:
         """Return the first point of the grid strictly after an instant."""
         anchor = round_to_second(stored_at)
         return anchor + max((after - anchor) // self.interval + 1, 1) * self.interval
@@ -223,6 +253,14 @@ class Every(Pattern):
         """Return whether an instant is a point of the grid."""
         anchor = round_to_second(stored_at)
         return instant > anchor and (instant - anchor) % self.interval == 0
+
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many points of the grid there are in (after, until]."""
+        return max((until - self.next_fire(after, stored_at)) // self.interval + 1, 0)
+
+    def grid(self, stored_at: int) -> Hashable:
+        """Return the interval and where its grid lies."""
+        return self.interval, round_to_second(stored_at) % self.interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +284,7 @@ class Cron(Pattern):
         for start, fire in self._found:
             if start <= after < fire:
                 return fire
-        found = next_fire(self.fields, self.zone, after)
+        found = self._search(after, stored_at)
         if found is not None:
             self._found.insert(0, (after, found))
             del self._found[_MAX_CACHED_FIRES:]
@@ -259,6 +297,13 @@ class Cron(Pattern):
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether an instant matches and is later than the stored time."""
         return instant > stored_at and latest_fire(self.fields, self.zone, instant - 1, instant) == instant
+
+    def count(self, after: int, until: int, stored_at: int) -> int:
+        """Return how many matches there are in (after, until]."""
+        return count_fires(self.fields, self.zone, after, until)
+
+    def _search(self, after: int, stored_at: int) -> int | None:
+        return next_fire(self.fields, self.zone, after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,19 +325,11 @@ def parse_pattern(
     zone = None if time_zone is None else load_zone(time_zone)
     if isinstance(zone, InvalidTimeZone):
         return zone
-    if syntax is not None and text:
-        is_short = len(text) <= _MAX_CACHED_PATTERN_CHARS
-        return _parse_cached_syntax(text, zone, syntax) if is_short else _parse_syntax(text, zone, syntax)
-    if text.startswith("@at "):
+    if syntax is None and text.startswith("@at "):
         return _parse_at(text) if zone is None else _reject_zone(text, "@at")
-    is_cached = len(text) <= _MAX_CACHED_PATTERN_CHARS
-    if text.startswith("@every "):
-        if zone is not None:
-            return _reject_zone(text, "@every")
-        return _parse_cached_every(text) if is_cached else _parse_every(text)
     if text == "":
         return None
-    return _parse_cached_cron(text, zone) if is_cached else _parse_cron(text, zone)
+    return (_parse_cached if len(text) <= _MAX_CACHED_PATTERN_CHARS else _parse)(text, zone, syntax)
 
 
 def usual_at(minute: bytes, second: bytes, digits: bytes | None) -> At | None:
@@ -327,6 +364,21 @@ def _parse_at(text: str) -> At | InvalidPattern | None:
     return At(None if is_as_printed(time) else text, instant)
 
 
+def _parse(text: str, zone: Zone | None, syntax: Syntax | None) -> Every | Cron | InvalidPattern:
+    """Parse a pattern that repeats."""
+    if syntax is not None:
+        return _parse_syntax(text, zone, syntax)
+    if text.startswith("@every "):
+        return _parse_every(text) if zone is None else _reject_zone(text, "@every")
+    fields = parse_cron(ALIASES.get(text, text))
+    if isinstance(fields, Invalid):
+        return InvalidPattern(text, explain(text, fields.reason, ALIASES))
+    return Cron(text, fields, zone)
+
+
+_parse_cached = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse)
+
+
 def _parse_every(text: str) -> Every | InvalidPattern:
     """Parse `@every DURATION`."""
     interval = parse_duration(text[7:])
@@ -335,14 +387,6 @@ def _parse_every(text: str) -> Every | InvalidPattern:
     if interval < SECOND:
         return InvalidPattern(text, "an interval is at least 1s")
     return Every(text, interval)
-
-
-def _parse_cron(text: str, zone: Zone | None) -> Cron | InvalidPattern:
-    """Parse six fields or an alias."""
-    fields = parse_cron(ALIASES.get(text, text))
-    if isinstance(fields, Invalid):
-        return InvalidPattern(text, explain(text, fields.reason, ALIASES))
-    return Cron(text, fields, zone)
 
 
 def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> SyntaxCron | InvalidPattern:
@@ -354,8 +398,3 @@ def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> SyntaxCron | 
     if isinstance(fields, Invalid):
         return InvalidPattern(text, fields.reason)
     return SyntaxCron(text, fields, zone, syntax=syntax)
-
-
-_parse_cached_every = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_every)
-_parse_cached_cron = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_cron)
-_parse_cached_syntax = lru_cache(maxsize=_MAX_CACHED_PATTERNS)(_parse_syntax)

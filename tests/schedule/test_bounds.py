@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounded, Bounds
 from nats_scheduler.schedule.calendars import Days, in_order
-from nats_scheduler.schedule.counting import count_fires, fires_by_minute
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import Every, Pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -150,7 +149,7 @@ def test_the_anchor_is_a_fire_time_of_an_interval_with_a_fraction_of_a_second(in
     assert [anchored.latest_fire(anchor - DAY, point + 1, anchor - DAY) for point in points] == points
     assert all(anchored.is_fire(point, anchor - DAY) for point in points)
     assert not anchored.is_fire(anchor - every.interval, anchor - DAY), "the grid begins at the anchor"
-    assert count_fires(anchored, anchor - DAY, anchor - DAY, points[-1]) == len(points)
+    assert anchored.count(anchor - DAY, points[-1], anchor - DAY) == len(points)
 
 
 def test_a_schedule_that_is_stored_again_with_an_anchor_keeps_its_grid() -> None:
@@ -232,4 +231,4 @@ def test_the_fires_of_each_minute_are_counted_as_one_by_one(
     for fire in fires_of(bounded, STORED_AT, until - 1):
         if fire > after:
             counts[fire - fire % MINUTE] = counts.get(fire - fire % MINUTE, 0) + 1
-    assert dict(fires_by_minute(bounded, STORED_AT, after, until)) == counts
+    assert dict(bounded.by_minute(after, until, STORED_AT)) == counts

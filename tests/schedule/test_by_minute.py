@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.schedule.counting import fires_by_minute, grid_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, parse_pattern
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
@@ -69,7 +68,7 @@ def test_the_fires_of_each_minute(text: str, zone: str | None) -> None:
         stored_at = NOW - random.randrange(HOUR)
         after = NOW + random.randrange(-MINUTE, HOUR)
         until = after + random.randrange(90 * MINUTE)
-        found = list(fires_by_minute(pattern, stored_at, after, until))
+        found = list(pattern.by_minute(after, until, stored_at))
         assert dict(found) == one_by_one(pattern, stored_at, after, until)
         assert found == sorted(dict(found).items()), "in order, each minute once"
 
@@ -78,30 +77,30 @@ def test_a_zone_whose_offset_had_seconds() -> None:
     """Amsterdam was 19 min 32 s ahead of UTC until 1937."""
     pattern = pattern_of("5,50 * * * * *", "Europe/Amsterdam")
     after = instant("1936-12-01T10:00:00Z")
-    found = dict(fires_by_minute(pattern, after, after, after + HOUR))
+    found = dict(pattern.by_minute(after, after + HOUR, after))
     assert found == one_by_one(pattern, after, after, after + HOUR)
     assert set(found.values()) == {2}
 
 
 def test_the_work_does_not_grow_with_the_fires() -> None:
     for text in ("@every 1s", "* * * * * *"):
-        found = list(fires_by_minute(pattern_of(text), NOW - DAY, NOW, NOW + HOUR))
+        found = list(pattern_of(text).by_minute(NOW, NOW + HOUR, NOW - DAY))
         assert len(found) == 61
         assert sum(count for _minute, count in found) == 3_600
 
 
 def test_equal_grids_have_equal_fires() -> None:
     every, cron = pattern_of("@every 5m"), pattern_of("0 */5 * * * *", "Europe/Berlin")
-    assert grid_of(every, NOW) == grid_of(every, NOW + 5 * MINUTE) == grid_of(every, NOW + 100 * MILLISECOND)
-    assert grid_of(every, NOW) != grid_of(every, NOW + SECOND)
-    assert grid_of(every, NOW) != grid_of(pattern_of("@every 10m"), NOW)
-    assert grid_of(cron, NOW) == grid_of(pattern_of("0 */5 * * * *", "Europe/Berlin"), NOW + SECOND)
-    assert grid_of(cron, NOW) != grid_of(pattern_of("0 */5 * * * *"), NOW)
+    assert every.grid(NOW) == every.grid(NOW + 5 * MINUTE) == every.grid(NOW + 100 * MILLISECOND)
+    assert every.grid(NOW) != every.grid(NOW + SECOND)
+    assert every.grid(NOW) != pattern_of("@every 10m").grid(NOW)
+    assert cron.grid(NOW) == pattern_of("0 */5 * * * *", "Europe/Berlin").grid(NOW + SECOND)
+    assert cron.grid(NOW) != pattern_of("0 */5 * * * *").grid(NOW)
 
 
 def test_what_a_pattern_keeps_for_its_fires_is_not_replaced() -> None:
     cron = pattern_of("0 * * * * *")
     cron.next_fire(NOW, NOW)
     before = list(cron._found)  # type: ignore[attr-defined]
-    list(fires_by_minute(cron, NOW, NOW, NOW + HOUR))
+    list(cron.by_minute(NOW, NOW + HOUR, NOW))
     assert cron._found == before  # type: ignore[attr-defined]

@@ -31,7 +31,6 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.schedule.counting import fires_by_minute, grid_of
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, SyntaxCron
@@ -302,7 +301,7 @@ def _awaits_purge_order(held: Held) -> bool:
 # The rules:
 #
 # - Nothing is changed; each schedule is judged once, at the instant that was given.
-# - Schedules that repeat at the same instants (`schedule.counting.grid_of`) are searched once and counted together.
+# - Schedules that repeat at the same instants (`Pattern.grid`) are searched once and counted together.
 # - A schedule that its stream removes within the span is counted until then.
 # - The work is bounded: after `MAX_GRIDS` different grids, or `MAX_STEPS` minutes that were searched, only the next
 #   fire of each further schedule is counted, and `is_complete` is False.
@@ -381,7 +380,7 @@ class Timeline:
     def finish(self) -> Generator[None, None, None]:
         """Count the schedules that repeat, after all were added; yield after each unit of work."""
         for grid in self._grids.values():
-            for minute, count in fires_by_minute(grid.pattern, grid.stored_at, grid.after, grid.until):
+            for minute, count in grid.pattern.by_minute(grid.after, grid.until, grid.stored_at):
                 self.counts[(minute - self.start) // MINUTE] += count * grid.count
                 self._steps += 1
                 if self._steps % STEPS_PER_UNIT == 0:
@@ -399,7 +398,7 @@ class Timeline:
         # The grid of an interval begins with its first fire, which may be later than one interval from now.
         is_late = isinstance(pattern, Every) and fire > self.now + pattern.interval
         after = fire - 1 if is_late else self.now
-        key = grid_of(pattern, held.stored_at), after, until
+        key = pattern.grid(held.stored_at), after, until
         grid = self._grids.get(key)
         if grid is None:
             if len(self._grids) >= MAX_GRIDS:
