@@ -33,6 +33,7 @@ from nats_scheduler.control.store import ScheduleStore, opened
 from nats_scheduler.control.storing import MAX_ATTEMPTS, recorded, unseen
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.generated import (
     BY,
     PURGE,
@@ -43,7 +44,6 @@ from nats_scheduler.message.generated import (
     identity_header,
     report_headers,
 )
-from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.headers import Header, without_headers
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.policies import Kept

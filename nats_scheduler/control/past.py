@@ -20,8 +20,7 @@ from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.port import EVER, Served, StoredFires, StreamNow, Wire
 from nats_scheduler.message.definition import Definition, Terms, read_ttl
-from nats_scheduler.message.fires import PastFire, PastFires, StoredSchedule
-from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS, PastFire, PastFires, StoredSchedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject

@@ -44,7 +44,7 @@ from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher, outcome_of
 from nats_scheduler.jetstream.reach import apply_all
 from nats_scheduler.jetstream.stretches import StretchReader
-from nats_scheduler.message.genuine import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
 from nats_scheduler.message.reading import is_fire_since, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered

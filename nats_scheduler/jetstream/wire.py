@@ -23,7 +23,7 @@ import nats.aio.client
 from nats.errors import ProtocolError, UnexpectedEOF
 
 from nats_scheduler.jetstream.errors import ConnectError, Denial, read_denial
-from nats_scheduler.message.runs import MessageRun
+from nats_scheduler.message.stored import MessageRun
 
 # Deliver what a connection receives in the turn of the event loop in which it is read.
 #
@@ -417,7 +417,7 @@ class WireClient(nats.aio.client.Client):
 # or one that is not complete, ends the run. So do sizes that do not fit: a body may contain what looks like its end.
 # The plain path continues from there.
 #
-# Cost: 0.6 µs a message, 0.3 µs more if it is made an object (`message.runs`); half a microsecond an acknowledgement.
+# Cost: 0.6 µs a message, 0.3 µs more if it is made an object (`message.stored`); half a microsecond an acknowledgement.
 # Limit: replies of the long form, which servers send only if they are configured to, are left to the plain path.
 
 _LINE = (

@@ -21,8 +21,6 @@ from nats_scheduler.message.headers import HEADER_LINE, decoded
 from nats_scheduler.message.identity import IDENTITY_PREFIX
 from nats_scheduler.message.policies import NO_POLICIES
 from nats_scheduler.message.reading import (
-    NAME_PART_LOWER,
-    NAME_PART_UPPER,
     SCHEDULE_SUBSTRING,
     Misnamed,
     Paused,
@@ -32,7 +30,7 @@ from nats_scheduler.message.reading import (
     read_published,
 )
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import NAME_PART_LOWER, NAME_PART_UPPER, StoredMessage
 from nats_scheduler.message.stream_rules import UNRESTRICTED, StreamRules
 from nats_scheduler.message.subjects import covering, covering_usual, is_literal_subject, is_usual_subject
 from nats_scheduler.message.timetable import never_fires

@@ -365,9 +365,6 @@ MAX_NAME_BYTES = 80
 MAX_REPORTED_HEADERS = 8
 """How many headers of one message are reported."""
 
-NAME_PART_LOWER, NAME_PART_UPPER = b"hedul", b"HEDUL"
-"""Every header of a schedule, and every header that looks like one, contains one of these; few other messages do."""
-
 _KNOWN = frozenset(name for dialect in DIALECTS for name in dialect.names)
 _EXTENSIONS = tuple(dialect.schedule + b"-X-" for dialect in DIALECTS)
 _right = b"|".join([*(re.escape(name) + b":" for name in sorted(_KNOWN)), *map(re.escape, _EXTENSIONS)])

@@ -1,10 +1,16 @@
-"""A message as the stream has stored it: the one type in which all parts of the package receive messages.
+"""Messages as the stream has stored them: the one type in which all parts of the package receive messages, and runs.
 
 The rule: nothing is decoded.
 Headers remain the block of bytes that the publisher sent, because a generated message must repeat them byte for byte.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import repeat
+from typing import NamedTuple, Self, overload
+
+NAME_PART_LOWER, NAME_PART_UPPER = b"hedul", b"HEDUL"
+"""Every header of a schedule, and every header that looks like one, contains one of these; few other messages do."""
 
 
 class StoredMessage(NamedTuple):
@@ -22,3 +28,65 @@ class StoredMessage(NamedTuple):
     """The raw header block, `b""` if the message has none."""
     body: bytes | None
     """The body, or None if only the headers were read."""
+
+
+# Messages that were read together: their subjects, sequences, times and blocks, each in a sequence of its own.
+#
+# Of a stream with a million ordinary messages nearly every run has no message that means something to the scheduler.
+# That is found for all of its messages at once, and then none of them is made an object.
+#
+# The rule: a run is the sequence of its messages, and is read like any other one.
+# Cost: two searches through all blocks to find that they are ordinary, 0.05 µs a message; 0.25 µs for each that is
+# made. Limit: a message has no body.
+
+_message = partial(tuple.__new__, StoredMessage)
+"""Makes a message from a tuple of its fields, in half the time of a call of `StoredMessage`."""
+
+
+class MessageRun(Sequence[StoredMessage]):
+    """Messages in the order of their stream, at least one."""
+
+    def __init__(
+        self, subjects: Sequence[str], sequences: Sequence[bytes], times: Sequence[bytes], blocks: Sequence[bytes]
+    ) -> None:
+        """Take the fields of the messages; `sequences` and `times` are decimal digits."""
+        self.subjects = subjects
+        self._sequences = sequences
+        self._times = times
+        self._blocks = blocks
+
+    @classmethod
+    def of(cls, messages: Sequence[StoredMessage]) -> Self:
+        """Return the run of messages of which only the headers were read."""
+        assert all(message.body is None for message in messages), "a message of a run has no body"
+        subjects, sequences, times, blocks, _bodies = zip(*messages, strict=True)
+        return cls(subjects, [b"%d" % number for number in sequences], [b"%d" % time for time in times], blocks)
+
+    @cached_property
+    def is_ordinary(self) -> bool:
+        """Whether no message means anything to the scheduler, except that it may replace a schedule on its subject."""
+        blocks = b"".join(self._blocks)
+        return blocks.find(NAME_PART_LOWER) < 0 and blocks.find(NAME_PART_UPPER) < 0
+
+    def __len__(self) -> int:
+        """Return how many messages there are."""
+        return len(self.subjects)
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """Make the messages one by one."""
+        sequences, times = map(int, self._sequences), map(int, self._times)
+        return map(_message, zip(self.subjects, sequences, times, self._blocks, repeat(None)))
+
+    @overload
+    def __getitem__(self, index: int) -> StoredMessage: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[StoredMessage]: ...
+
+    def __getitem__(self, index: int | slice) -> StoredMessage | list[StoredMessage]:
+        """Make one message, or some."""
+        if isinstance(index, slice):
+            return list(self)[index]
+        return StoredMessage(
+            self.subjects[index], int(self._sequences[index]), int(self._times[index]), self._blocks[index], None
+        )

@@ -6,8 +6,7 @@ import pytest
 
 from nats_scheduler.engine.events import ScheduleEnded
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead
-from nats_scheduler.message.runs import MessageRun
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, schedule

@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
-from nats_scheduler.message.genuine import (
+from nats_scheduler.message.fires import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
     fault_of,

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.reading import misnamed_headers, read_message
-from nats_scheduler.message.runs import MessageRun
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from tests.message.blocks import odd_blocks, proper_blocks
 

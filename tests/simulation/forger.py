@@ -2,7 +2,7 @@
 
 Its rule: what it stores keeps no schedule from firing and stands for no fire, so the judge's history has of it only
 which identities it took.
-Limit: it does not cancel, which it could, nor does it write a fire that could be genuine (`message.genuine` says why).
+Limit: it does not cancel, which it could, nor does it write a fire that could be genuine (`message.fires` says why).
 """
 
 from collections.abc import Callable

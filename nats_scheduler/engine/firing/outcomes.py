@@ -39,8 +39,7 @@ from nats_scheduler.engine.reading.landed import fault_elsewhere, fault_of_dupli
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
-from nats_scheduler.message.fires import following_fire
-from nats_scheduler.message.genuine import names_end
+from nats_scheduler.message.fires import following_fire, names_end
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 

@@ -25,8 +25,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.runs import MessageRun
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_READ_BACK_PER_STEP = 256

@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import DuplicateRead
-from nats_scheduler.message.genuine import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
+from nats_scheduler.message.fires import TOO_EARLY, WRONG_TARGET, fault_of, fault_of_following, is_too_early
 from nats_scheduler.message.reading import Generated, Reading, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
-# Judge a message that claims to be a fire of a held schedule; `message.genuine` says what counts.
+# Judge a message that claims to be a fire of a held schedule; `message.fires` says what counts.
 #
 # The rule: a message that a sidecar of any version can have built is accepted. A message that is gone is accepted
 # unless it was stored before its fire time. A fire that was sent again after a lost acknowledgement is a duplicate
