@@ -15,12 +15,13 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from importlib.util import find_spec
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import (
@@ -50,9 +51,6 @@ _split = re.compile(
 _DEFAULT_START, _DEFAULT_END = "M3.2.0", "M11.1.0"
 """What Go assumes for a rule that has daylight time and no dates; POSIX does not define it."""
 
-Day = Callable[[int], int]
-"""Returns the day of a change in a given year, in days since 1970-01-01."""
-
 
 @dataclass(frozen=True, slots=True)
 class PosixRule:
@@ -60,20 +58,21 @@ class PosixRule:
 
     standard: int
     """Seconds east of Greenwich."""
-    daylight: int | None
-    starts: tuple[Day, int]
-    """Day and local standard time (seconds after midnight) at which daylight time starts."""
-    ends: tuple[Day, int]
-    """Day and local daylight time at which it ends."""
+    daylight: int | None = None
+    start: str = _DEFAULT_START
+    """The day on which daylight time starts, as it is written."""
+    start_time: int = 2 * 3600
+    """In seconds after midnight, local standard time."""
+    end: str = _DEFAULT_END
+    end_time: int = 2 * 3600
+    """In local daylight time."""
 
     def changes(self, year: int) -> list[tuple[int, int]]:
         """Return the changes of a year as (second since the epoch, offset from then on), ascending."""
         if self.daylight is None:
             return []
-        start_day, start_time = self.starts
-        end_day, end_time = self.ends
-        start = start_day(year) * SECONDS_PER_DAY + start_time - self.standard
-        end = end_day(year) * SECONDS_PER_DAY + end_time - self.daylight
+        start = _day_of(self.start, year) * SECONDS_PER_DAY + self.start_time - self.standard
+        end = _day_of(self.end, year) * SECONDS_PER_DAY + self.end_time - self.daylight
         return sorted([(start, self.daylight), (end, self.standard)])
 
 
@@ -87,15 +86,9 @@ def parse_posix_rule(text: str) -> PosixRule | None:
     standard = -_seconds(standard_text)
     daylight = standard + 3600 if daylight_text is None else -_seconds(daylight_text)
     if daylight_name is None or daylight == standard:
-        return PosixRule(standard, None, (_no_day, 0), (_no_day, 0))
-    starts = _day(start or _DEFAULT_START), _seconds(start_time or "2")
-    ends = _day(end or _DEFAULT_END), _seconds(end_time or "2")
-    return PosixRule(standard, daylight, starts, ends)
-
-
-def _no_day(_year: int) -> int:
-    """Stand in for the day of a change in a rule that has none."""
-    return 0
+        return PosixRule(standard)
+    starts, ends = _seconds(start_time or "2"), _seconds(end_time or "2")
+    return PosixRule(standard, daylight, start or _DEFAULT_START, starts, end or _DEFAULT_END, ends)
 
 
 def _seconds(text: str) -> int:
@@ -105,23 +98,21 @@ def _seconds(text: str) -> int:
     return -value if text.startswith("-") else value
 
 
-def _day(text: str) -> Day:
-    """Parse `Mm.w.d`, `Jn` (from 1, 29 February is not counted) or `n` (from 0, 29 February is counted)."""
+def _day_of(text: str, year: int) -> int:
+    """Return a day of a year, in days since 1970-01-01.
+
+    It is written as `Mm.w.d` (the w-th weekday of a month, 5 for the last one; Sunday is 0), `Jn` (from 1, 29 February
+    is not counted) or `n` (from 0, 29 February is counted).
+    """
     if text.startswith("M"):
         month, week, weekday = map(int, text[1:].split("."))
-        return lambda year: _weekday_of_month(year, month, week, weekday)
+        first = days_from_civil(year, month, 1)
+        day = first + (weekday - weekday_of(first)) % 7 + 7 * (week - 1)
+        return day if day < first + days_in_month(year, month) else day - 7
     if text.startswith("J"):
         number = int(text[1:])
-        return lambda year: days_from_civil(year, 1, 1) + number - 1 + (number >= 60 and is_leap(year))
-    number = int(text)
-    return lambda year: days_from_civil(year, 1, 1) + number
-
-
-def _weekday_of_month(year: int, month: int, week: int, weekday: int) -> int:
-    """Find the n-th weekday (Sunday is 0) of a month; week 5 is the last one."""
-    first = days_from_civil(year, month, 1)
-    day = first + (weekday - weekday_of(first)) % 7 + 7 * (week - 1)
-    return day if day < first + days_in_month(year, month) else day - 7
+        return days_from_civil(year, 1, 1) + number - 1 + (number >= 60 and is_leap(year))
+    return days_from_civil(year, 1, 1) + int(text)
 
 
 # The TZif format (RFC 8536, RFC 9636): compiled time zone data, versions 1 to 4.
@@ -230,27 +221,29 @@ _SUBSTITUTES = {"posixrules": "America/New_York"}
 def zone_data(name: str) -> Iterator[bytes]:
     """Yield the data that is found under a name, best first; the caller has checked that the name contains no `..`."""
     package = package_folder()
-    folders = [package, os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS]
-    for folder in folders:
-        data = _read(f"{folder}/{name}") if folder else None
-        if data is not None:
-            yield data
-    substitute = _SUBSTITUTES.get(name)
-    data = _read(f"{package}/{substitute}") if substitute and package else None
-    if data is not None:
-        yield data
+    yield from _found(name, package, *_host_folders())
+    if name in _SUBSTITUTES:
+        yield from _found(_SUBSTITUTES[name], package)
 
 
 def host_zone_data(name: str) -> bytes | None:
     """Return the data of a zone that a server on this host uses, None if it has none; the name contains no `..`."""
-    folders = (os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS)
-    return next((data for folder in folders if folder and (data := _read(f"{folder}/{name}")) is not None), None)
+    return next(_found(name, *_host_folders()), None)
 
 
 def package_zone_data(name: str) -> bytes | None:
     """Return the data of a zone in the `tzdata` package, None if it has none; the name contains no `..`."""
-    package = package_folder()
-    return _read(f"{package}/{name}") if package else None
+    return next(_found(name, package_folder()), None)
+
+
+def _host_folders() -> tuple[str, ...]:
+    return (os.environ.get("ZONEINFO", ""), *_HOST_FOLDERS)
+
+
+def _found(name: str, *folders: str) -> Iterator[bytes]:
+    for folder in folders:
+        if folder and (data := _read(f"{folder}/{name}")) is not None:
+            yield data
 
 
 def zone_data_versions() -> dict[str, str]:
@@ -400,16 +393,12 @@ def _rule_segments(rule: PosixRule, years: range) -> list[tuple[int, int, int]]:
     """List (start, end, offset) between the changes of some years, without empty segments and equal neighbours."""
     changes: list[tuple[int, int]] = []
     # The sort is stable: if one year ends daylight time at the instant at which the next starts it, the start wins.
-    for second, offset in sorted((change for year in years for change in rule.changes(year)), key=_moment):
+    for second, offset in sorted((change for year in years for change in rule.changes(year)), key=itemgetter(0)):
         if changes and changes[-1][0] == second * SECOND:
             changes.pop()
         if not changes or changes[-1][1] != offset:
             changes.append((second * SECOND, offset))
     return [(start, end, offset) for (start, offset), (end, _) in pairwise(changes)]
-
-
-def _moment(change: tuple[int, int]) -> int:
-    return change[0]
 
 
 UTC = Zone("UTC", OffsetTable(0, (), ""))
