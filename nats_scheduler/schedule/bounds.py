@@ -21,7 +21,7 @@ Limit: days are those of the Gregorian calendar; a range that ends before it beg
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -96,9 +96,8 @@ class Bounded(Pattern):
 
     def latest_fire(self, after: int, until: int, stored_at: int) -> int | None:
         """Return the last fire time in (after, until]."""
-        bounds, grid = self.bounds, self._grid(stored_at)
-        after = max(after, self._earliest - 1)
-        until = min(until, _last_fire(self, stored_at), _NEVER if bounds.end is None else bounds.end - 1)
+        after, end, grid = self.span(after, until + 1, stored_at)
+        until = end - 1
         while after < until:
             found = self.base.latest_fire(after, until, grid)
             if found is None:
@@ -231,9 +230,8 @@ class Bounded(Pattern):
         segment = (self.zone or UTC).segment_at(instant)
         offset = segment.offset * SECOND
         day = (instant + offset) // DAY
-        row = row_around(bounds.excepted, day)
-        if row is None and bounds.calendars:
-            row = _row_of_calendars(bounds.calendars, day)
+        rows = (row_around(days, day) for days in (bounds.excepted, *(one.days or () for one in bounds.calendars)))
+        row = next((row for row in rows if row is not None), None)
         if row is None:
             return None
         first, last = row.first * DAY - offset, (row.last + 1) * DAY - offset - 1
@@ -260,14 +258,6 @@ class Bounded(Pattern):
     def zone(self) -> Zone | None:
         """The zone whose clock says which day it is; None is UTC."""
         return self.base.zone
-
-
-def _row_of_calendars(calendars: Sequence[Calendar], day: int) -> Days | None:
-    """Return the days in a row around a day that one of the calendars excepts."""
-    for calendar in calendars:
-        if (row := row_around(calendar.days or (), day)) is not None:
-            return row
-    return None
 
 
 def _last_fire(bounded: Bounded, stored_at: int) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nats_scheduler.schedule.bounds import Bounded, Bounds
 from nats_scheduler.schedule.calendars import Days, day_text
-from nats_scheduler.schedule.cron import FIRST_YEAR, LAST, STAR, CronFields, NthWeekday
+from nats_scheduler.schedule.cron import FIRST_YEAR, LAST, STAR, CronFields, NthWeekday, values_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MINUTE, SECOND, SECONDS_PER_DAY, days_in_month, round_to_second
 from nats_scheduler.schedule.patterns import Cron, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -60,28 +60,17 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 def cron_words(fields: CronFields, zone: str) -> str:
     """Return what six fields match, in a zone with this name."""
-    days, times = _named_days(fields) or _days(fields), _times(fields)
-    years = _only_in_years(fields.years)
-    if times.stands_alone and days == "every day":
-        return f"{times.words} in {zone}{years}"
-    needs_comma = times.words.startswith("every ") and not days.endswith(",")
-    return f"{days}{',' if needs_comma else ''} {times.words} in {zone}{years}"
-
-
-def _only_in_years(mask: int | None) -> str:
-    """Return `, only in 2026 to 2028 and 2030`, and nothing for every year."""
-    return "" if mask is None else f", only in {_listed([FIRST_YEAR + number for number in _values(mask)])}"
+    days, (times, cover_each_day) = _named_days(fields) or _days(fields), _times(fields)
+    years = ""
+    if fields.years is not None:
+        years = f", only in {_listed([FIRST_YEAR + number for number in values_of(fields.years)])}"
+    if cover_each_day and days == "every day":
+        return f"{times} in {zone}{years}"
+    needs_comma = times.startswith("every ") and not days.endswith(",")
+    return f"{days}{',' if needs_comma else ''} {times} in {zone}{years}"
 
 
 # -- times of a day ------------------------------------------------------------------------------------------------
-
-
-class _Times(NamedTuple):
-    """The times of a day in words."""
-
-    words: str
-    stands_alone: bool
-    """Whether the words cover each day without naming it."""
 
 
 class _Stepped(NamedTuple):
@@ -96,22 +85,22 @@ class _Stepped(NamedTuple):
         return self.first + self.step * (self.number - 1)
 
 
-def _times(fields: CronFields) -> _Times:
-    """Return the times of a day."""
-    hours, minutes, seconds = _values(fields.hours), _values(fields.minutes), _values(fields.seconds)
+def _times(fields: CronFields) -> tuple[str, bool]:
+    """Return the times of a day, and whether the words cover each day without naming it."""
+    hours, minutes, seconds = values_of(fields.hours), values_of(fields.minutes), values_of(fields.seconds)
     if len(hours) * len(minutes) * len(seconds) <= MAX_LISTED_TIMES:
         times = [h * _HOUR + m * _MINUTE + s for h in hours for m in minutes for s in seconds]
-        return _Times(f"at {_joined(_clock_texts(times))}", False)
+        return f"at {_joined(_clock_texts(times))}", False
     stepped = _stepped(hours, minutes, seconds)
     if stepped is not None and stepped.first == 0 and stepped.step * stepped.number == SECONDS_PER_DAY:
-        return _Times(f"every {_step_words(stepped.step)}", True)
+        return f"every {_step_words(stepped.step)}", True
     is_each_minute = len(seconds) == 1 and fields.minutes == _ALL_MINUTES
     is_each_hour = len(seconds) == 1 and len(minutes) <= MAX_MINUTES_OF_EVERY_HOUR
     is_all_day = fields.hours == _ALL_HOURS
     if stepped is None or (is_all_day and (is_each_minute or is_each_hour)):
-        return _Times(_by_fields(fields), is_all_day)
+        return _by_fields(fields), is_all_day
     first, last = _clock_texts([stepped.first, stepped.last])
-    return _Times(f"every {_step_words(stepped.step)} from {first} to {last}", False)
+    return f"every {_step_words(stepped.step)} from {first} to {last}", False
 
 
 def _stepped(hours: Sequence[int], minutes: Sequence[int], seconds: Sequence[int]) -> _Stepped | None:
@@ -160,7 +149,7 @@ def _by_fields(fields: CronFields) -> str:
 def _unit_words(name: str, mask: int, everything: int) -> str:
     if mask == everything:
         return f"every {name}"
-    values = _values(mask)
+    values = values_of(mask)
     return f"{name} {values[0]}" if len(values) == 1 else f"{name}s {_listed(values)}"
 
 
@@ -201,8 +190,8 @@ def _weekdays(mask: int) -> str:
         return "every weekday"
     from_monday = mask >> 1 | (mask & 1) << 6
     if from_monday.bit_count() > MAX_LISTED_DAYS - 1:
-        return f"every day except {_joined([WEEKDAYS[n] for n in _values(_ALL_WEEKDAYS & ~from_monday)])}"
-    days = _values(from_monday)
+        return f"every day except {_joined([WEEKDAYS[n] for n in values_of(_ALL_WEEKDAYS & ~from_monday)])}"
+    days = values_of(from_monday)
     if len(days) >= MIN_RANGE_LENGTH and _distance(days) == 1:
         return f"every day from {WEEKDAYS[days[0]]} to {WEEKDAYS[days[-1]]}"
     return f"every {_joined([WEEKDAYS[day] for day in days])}"
@@ -218,7 +207,7 @@ def _named_days(fields: CronFields) -> str | None:
         return None
     if named.nearest in (1, _LONGEST_MONTH):
         return f"on the {'first' if named.nearest == 1 else 'last'} weekday of {of_months}"
-    shortest = min(days_in_month(_COMMON_YEAR, month) for month in _values(fields.months))
+    shortest = min(days_in_month(_COMMON_YEAR, month) for month in values_of(fields.months))
     missing = " (or to its last day, if the month is shorter)" if named.nearest > shortest else ""
     return f"on the weekday nearest to the {_ordinal(named.nearest)} of {of_months}{missing}"
 
@@ -234,14 +223,14 @@ def _in_order(nth: Sequence[NthWeekday]) -> list[NthWeekday]:
 
 def _month_days(days: int, months: int, last: bool) -> str:
     """Return `on the 1st and 15th of every month`, `every year on 24 December`; `last` adds the last day."""
-    values = _values(days)
+    values = values_of(days)
     if not values:
         return f"on the last day of {_of_months(months)}"
     if len(values) == 1 and months.bit_count() == 1 and not last:
-        month = _values(months)[0]
+        month = values_of(months)[0]
         leap = "leap " if (month, values[0]) == (_FEBRUARY, 29) else ""
         return f"every {leap}year on {values[0]} {MONTHS[month - 1]}"
-    shortest = min(days_in_month(_COMMON_YEAR, month) for month in _values(months))
+    shortest = min(days_in_month(_COMMON_YEAR, month) for month in values_of(months))
     missing = " (if the month has that day)" if values[-1] > shortest else ""
     step = _distance(values)
     if step is not None and step > 1 and len(values) > MAX_LISTED_DAYS:
@@ -266,7 +255,7 @@ def _in_months(months: int) -> str:
 
 
 def _month_names(months: int) -> list[str]:
-    return _ranges([month - 1 for month in _values(months)], MONTHS)
+    return _ranges([month - 1 for month in values_of(months)], MONTHS)
 
 
 def _ordinal(number: int) -> str:
@@ -275,11 +264,6 @@ def _ordinal(number: int) -> str:
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------
-
-
-def _values(mask: int) -> list[int]:
-    """Return the numbers of the bits that are set."""
-    return [value for value in range(mask.bit_length()) if mask >> value & 1]
 
 
 def _distance(values: Sequence[int]) -> int | None:
