@@ -336,7 +336,7 @@ def _schedule_fault(subject: str) -> Rejection | None:
 
 def _target_fault(target: str, subject: str, fields: Mapping[bytes, str], dialect: Dialect) -> Rejection | None:
     """Check the subject of the target (check 7)."""
-    fault = _subject_fault(target, subject)
+    fault = subject_fault(target, subject)
     if not fault:
         return None
     advice = "" if target else missing_target_advice(fields, dialect)
@@ -347,19 +347,22 @@ def _source_fault(source: str, target: str, subject: str, dialect: Dialect) -> R
     """Check the subject of the source (check 8)."""
     if not source:
         return None
-    fault = "is also the target: sample another subject" if source == target else ""
-    if fault := fault or _subject_fault(source, subject):
-        return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, fault)
-    return None
+    fault = "is also the target: sample another subject" if source == target else subject_fault(source, subject)
+    return rejection.SOURCE_INVALID.rejection(dialect.source.decode(), source, fault) if fault else None
 
 
-def _subject_fault(named: str, subject: str) -> str:
-    """Return the reason why `named` cannot be the target or source of a schedule on `subject`; "" if it can."""
+def subject_fault(
+    named: str,
+    subject: str,
+    expected: str = "a subject such as 'orders.due'",
+    itself: str = "the schedule itself: expected another one",
+) -> str:
+    """Return why `named` cannot be a subject that a message on `subject` names; "" if it can."""
     if not named:
-        return "is missing or empty: expected a subject such as 'orders.due'"
+        return f"is missing or empty: expected {expected}"
     if not is_literal_subject(named):
         return "is not a literal subject such as 'orders.due': no wildcards, blanks or empty tokens"
-    return "is the subject of the schedule itself: expected another one" if named == subject else ""
+    return f"is the subject of {itself}" if named == subject else ""
 
 
 def _coverage_fault(error: ServerError, header: bytes, named: str, rules: StreamRules) -> Rejection | None:

@@ -21,6 +21,7 @@ from nats_scheduler.message.definition import (
     definition_of,
     read_ttl,
     schedules_disabled,
+    subject_fault,
     ttls_disabled,
 )
 from nats_scheduler.message.dialect import DIALECTS, Dialect, schedule_fields
@@ -30,7 +31,6 @@ from nats_scheduler.message.policies import PAUSED, extension_prefix
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.durations import parse_ttl
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
@@ -91,36 +91,19 @@ def _read_cancel(
     """Read the atomic cancel (checks 12 to 14 and 16): the subject of the schedule that ends."""
     following = fields.get(dialect.next)
     scheduler = fields.get(dialect.scheduler, "")
+    header, value, fault = dialect.scheduler, scheduler, ""
     if not following:
-        return _lone_scheduler(scheduler, dialect) if scheduler else None
-    if following != "purge":
-        return _cancel_fault(dialect.next, following, "is not 'purge', the only value that a client may set")
-    if fault := _scheduler_fault(scheduler, subject):
-        return _cancel_fault(dialect.scheduler, scheduler, fault)
-    if not rules.schedules_enabled:
-        return schedules_disabled(dialect.scheduler, scheduler, rules)
-    return scheduler
-
-
-def _scheduler_fault(scheduler: str, subject: str) -> str:
-    """Return the reason why `scheduler` cannot be the subject of a schedule that this message ends; "" if it can."""
-    if not scheduler:
-        return "is missing or empty: expected the subject of the schedule that ends"
-    if not is_literal_subject(scheduler):
-        return "is not a literal subject such as 'orders.due': no wildcards, blanks or empty tokens"
-    return "is the subject of the message itself: a schedule ends another one" if scheduler == subject else ""
-
-
-def _lone_scheduler(scheduler: str, dialect: Dialect) -> Rejection:
-    return _cancel_fault(
-        dialect.scheduler,
-        scheduler,
-        f"is without {dialect.next.decode()}: expected 'purge' there, or neither",
-    )
-
-
-def _cancel_fault(header: bytes, value: str, reason: str) -> Rejection:
-    return rejection.SCHEDULER_INVALID.rejection(header.decode(), value, reason)
+        if not scheduler:
+            return None
+        fault = f"is without {dialect.next.decode()}: expected 'purge' there, or neither"
+    elif following != "purge":
+        header, value, fault = dialect.next, following, "is not 'purge', the only value that a client may set"
+    else:
+        itself = "the message itself: a schedule ends another one"
+        fault = subject_fault(scheduler, subject, "the subject of the schedule that ends", itself)
+    if fault:
+        return rejection.SCHEDULER_INVALID.rejection(header.decode(), value, fault)
+    return scheduler if rules.schedules_enabled else schedules_disabled(dialect.scheduler, scheduler, rules)
 
 
 # Paused schedules: the header of the pattern has another name, and the rest of the message is the same.
