@@ -33,11 +33,10 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition import Terms, defined, definition_block, definition_headers
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.message.rejection import PATTERN_INVALID
-from nats_scheduler.message.writing import defined, definition_block, definition_headers
 from nats_scheduler.schedule.instants import MINUTE, SECOND, floor_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 

@@ -21,11 +21,10 @@ from nats_scheduler.control.spelling import spelling_of
 from nats_scheduler.control.store import ScheduleStore, opened
 from nats_scheduler.control.storing import check_subject, recorded
 from nats_scheduler.control.words import Edit, is_same_pattern, named_header
-from nats_scheduler.message.definition import X_TARGET
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.generated import PURGE, guard_headers
 from nats_scheduler.message.headers import Header, one_line, with_effective_headers, with_headers
-from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.policies import X_TARGET, extension_prefix
 from nats_scheduler.message.rejection import TTL_INVALID
 from nats_scheduler.message.rights import lent_header
 from nats_scheduler.schedule.durations import format_duration

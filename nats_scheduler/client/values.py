@@ -15,11 +15,10 @@ from nats_scheduler.client.when import When
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.changes import Change as ControlChange
 from nats_scheduler.control.current import Current
-from nats_scheduler.message.definition import X_TARGET
 from nats_scheduler.message.dialect import PORTABLE, schedule_fields
 from nats_scheduler.message.fires import FiredBy, PastFire
 from nats_scheduler.message.headers import header_items
-from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.policies import X_TARGET, extension_prefix
 
 Spelling = Literal["adr51", "portable"]
 

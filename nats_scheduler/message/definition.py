@@ -1,4 +1,4 @@
-"""Read the definition of a schedule from a stored message, or return why a newer server would reject it.
+"""Read the definition of a schedule from a stored message, or return why a newer server would reject it; and write it.
 
 Rule: checks 1 to 11 of `docs/reference/headers.md` ("Order of checks"), in the server's order, with its codes; the
 first check that fails decides.
@@ -9,101 +9,40 @@ Limit: subjects are compared as stored; a stream's subject transform has already
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from nats_scheduler.message import rejection
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
-from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
+from nats_scheduler.message.headers import (
+    CRLF,
+    HEADER_LINE,
+    MSG_ROLLUP,
+    Header,
+    decoded,
+    header_value,
+    with_headers,
+)
 from nats_scheduler.message.policies import (
     NO_POLICIES,
+    X_TARGET,
     Policies,
     extension_prefix,
     ignored_policies,
+    is_target_elsewhere,
+    portable_advice,
     read_policies,
     read_syntax,
-    syntax_advice,
     with_policies,
 )
-from nats_scheduler.message.rejection import POLICY_INVALID, Rejection, ServerError
+from nats_scheduler.message.rejection import Rejection, ServerError
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.subjects import is_api_subject, is_covered, is_literal_subject
+from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable, never_fires
 from nats_scheduler.schedule.durations import parse_ttl
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import InvalidPattern, InvalidTimeZone, Pattern, parse_pattern
-
-# Targets in another stream: `X-Nats-Schedule-X-Target` in place of `X-Nats-Schedule-Target`.
-#
-# The rules:
-#
-# - Such a schedule names a subject of any other stream of the account that the operator allows for the stream of the
-#   schedule (`allowed_targets_elsewhere`); by default there is none.
-# - It is portable only: beside `Nats-Schedule` a server from 2.12 on refuses a schedule without a target in its
-#   stream.
-# - A subject of the schedule's own stream is refused. `X-Nats-Schedule-Target` names that, and promises more.
-# - Whether the other stream accepts message TTLs and roll-ups is not known here; it refuses the fire if it does not.
-#
-# Why a policy and not a value of the target header: a program that reads schedules, and does not know the policy,
-# finds no target, and not one that it takes for a subject of the stream. Cost: one look-up in the headers of a
-# schedule. Limit: whether any stream has the subject is known when it fires.
-
-X_TARGET = extension_prefix(PORTABLE) + b"Target"
-"""The header that names a target in another stream."""
-
-_X_OVERLAP = extension_prefix(PORTABLE) + b"Overlap"
-_X_TARGET_OF_ADR51 = extension_prefix(ADR51) + b"Target"
-
-_PORTABLE_ONLY = (
-    f"a target in another stream is read beside {PORTABLE.schedule.decode()} only, as {X_TARGET.decode()}: "
-    "servers refuse a schedule of ADR-51 without a target in its own stream"
-)
-
-
-def target_elsewhere(fields: Mapping[bytes, str], dialect: Dialect) -> str | None:
-    """Return the target in another stream that takes the place of the target; None if there is none."""
-    return fields.get(X_TARGET) if dialect is PORTABLE and not fields.get(dialect.target) else None
-
-
-def elsewhere_fault(fields: Mapping[bytes, str], target: str, subject: str, rules: StreamRules) -> Rejection | None:
-    """Return why a schedule on `subject` cannot have this target in another stream; None if it can."""
-    fault = _subject_elsewhere_fault(target, subject, rules) or rules.restrictions.elsewhere_fault(target)
-    if not fault and _X_OVERLAP in fields:
-        fault = "is beside X-Overlap, which asks about messages in the schedule's own stream: expected one of them"
-    return POLICY_INVALID.rejection(X_TARGET.decode(), target, fault) if fault else None
-
-
-def misplaced_fault(fields: Mapping[bytes, str], dialect: Dialect) -> Rejection | None:
-    """Reject an `X-Target` that takes no effect: beside another target, or beside the headers of ADR-51."""
-    name = X_TARGET if dialect is PORTABLE else _X_TARGET_OF_ADR51
-    if (value := fields.get(name)) is None:
-        return None
-    reason = f"has no effect: {_PORTABLE_ONLY}"
-    if dialect is PORTABLE:
-        reason = f"is beside {dialect.target.decode()}: a schedule has one target"
-    return POLICY_INVALID.rejection(name.decode(), value, reason)
-
-
-def missing_target_advice(fields: Mapping[bytes, str], dialect: Dialect) -> str:
-    """Return what to add to the reason that a schedule has no target: that its `X-Target` is not read."""
-    is_unread = dialect is not PORTABLE and _X_TARGET_OF_ADR51 in fields
-    return f"; {_PORTABLE_ONLY}" if is_unread else ""
-
-
-def _subject_elsewhere_fault(target: str, subject: str, rules: StreamRules) -> str:
-    if not target:
-        return "is empty: expected a subject of another stream, such as 'jobs.run'"
-    if not is_literal_subject(target):
-        return "is not a literal subject such as 'jobs.run': no wildcards, blanks or empty tokens"
-    if not target.isprintable():
-        return "has characters that cannot be looked for: expected printable UTF-8"
-    if is_api_subject(target):
-        return "is one of the server's own subjects, on which it takes requests"
-    if target == subject or (not rules.is_any and is_covered(target, rules.subjects)):
-        return f"is a subject of stream {rules.name!r} itself: name it in {PORTABLE.target.decode()}"
-    return ""
-
 
 NO_TTL = "is not a duration such as '5m' or 'never'"
 """The reason for an invalid TTL; it follows the header and its value in a sentence."""
@@ -167,13 +106,12 @@ def definition_of(
     pattern = _read_pattern(fields, rules, dialect, stored_at)
     if pattern is None or isinstance(pattern, Rejection):
         return pattern
-    elsewhere = target_elsewhere(fields, dialect) if rules.has_policies else None
-    fault = _fault(fields, block, subject, rules, dialect, elsewhere)
+    is_elsewhere = rules.has_policies and is_target_elsewhere(fields, dialect)
+    fault = _fault(fields, block, subject, rules, dialect, is_elsewhere=is_elsewhere)
     if fault is not None:
         return fault
-    keeps = rules.keeps_acknowledged
     policies = (
-        read_policies(fields, dialect, pattern, keeps_acknowledged=keeps)
+        read_policies(fields, dialect, pattern, subject, rules)
         if rules.has_policies
         else ignored_policies(fields, dialect)
     )
@@ -183,7 +121,7 @@ def definition_of(
     if bounded is not pattern and Timetable(bounded, stored_at).first_fire() is None:
         reason = "never fires between its X-Start and X-End, on days that X-Except leaves"
         return rejection.POLICY_INVALID.rejection(dialect.schedule.decode(), pattern.text, reason)
-    target = fields[dialect.target] if elsewhere is None else elsewhere
+    target = fields[dialect.target] if policies.target_elsewhere is None else policies.target_elsewhere
     source, ttl = fields.get(dialect.source) or None, fields.get(dialect.ttl, "")
     return Definition(bounded, Terms(dialect, target, source, ttl, bool(fields.get(dialect.rollup)), policies))
 
@@ -194,30 +132,25 @@ def _fault(
     subject: str,
     rules: StreamRules,
     dialect: Dialect,
-    elsewhere: str | None,
+    *,
+    is_elsewhere: bool,
 ) -> Rejection | None:
-    """Check all but the pattern and the policies (checks 4 to 11), then the operator's restrictions."""
+    """Check all but the pattern and the policies (checks 4 to 11), then the operator's restrictions.
+
+    Of a target in another stream nothing is checked here (`message.policies`), nor whether that stream has TTLs.
+    """
     ttl, rollup = fields.get(dialect.ttl, ""), fields.get(dialect.rollup, "")
-    source = fields.get(dialect.source, "")
-    target = fields.get(dialect.target, "") if elsewhere is None else elsewhere
-    # Whether the stream of a target elsewhere has TTLs is not known here.
-    allow_msg_ttl = rules.allow_msg_ttl or elsewhere is not None
-    fault = _ttl_fault(ttl, rollup, rules, dialect, allow_msg_ttl=allow_msg_ttl) or _schedule_fault(subject)
-    if fault is not None:
-        return fault
-    if elsewhere is None:
-        fault = _target_fault(target, subject, fields, dialect)
-    else:
-        fault = elsewhere_fault(fields, target, subject, rules)
+    source, target = fields.get(dialect.source, ""), fields.get(dialect.target, "")
     return (
-        fault
+        _ttl_fault(ttl, rollup, rules, dialect, allow_msg_ttl=rules.allow_msg_ttl or is_elsewhere)
+        or _schedule_fault(subject)
+        or (None if is_elsewhere else _target_fault(target, subject, fields, dialect))
         or _source_fault(source, target, subject, dialect)
-        or (_coverage_fault(rejection.TARGET_INVALID, dialect.target, target, rules) if elsewhere is None else None)
+        or _coverage_fault(rejection.TARGET_INVALID, dialect.target, target, rules)
         or _coverage_fault(rejection.SOURCE_INVALID, dialect.source, source, rules)
         or _storage_rollup_fault(block)
-        or (rules.restrictions.target_fault(dialect.target, target) if elsewhere is None else None)
+        or (None if is_elsewhere else rules.restrictions.target_fault(dialect.target, target))
         or rules.restrictions.source_fault(dialect.source, source)
-        or (misplaced_fault(fields, dialect) if rules.has_policies and elsewhere is None else None)
     )
 
 
@@ -260,7 +193,7 @@ def _read_pattern(
     if pattern is None:
         return None
     if isinstance(pattern, Invalid):
-        if isinstance(pattern, InvalidPattern) and (advice := syntax_advice(fields, dialect)):
+        if isinstance(pattern, InvalidPattern) and (advice := portable_advice("X-Syntax", fields, dialect)):
             pattern = InvalidPattern(text, pattern.reason + advice)
         return _pattern_fault(pattern, text, zone, rules, dialect)
     if not rules.schedules_enabled:
@@ -339,7 +272,7 @@ def _target_fault(target: str, subject: str, fields: Mapping[bytes, str], dialec
     fault = subject_fault(target, subject)
     if not fault:
         return None
-    advice = "" if target else missing_target_advice(fields, dialect)
+    advice = "" if target else portable_advice("X-Target", fields, dialect)
     return rejection.TARGET_INVALID.rejection(dialect.target.decode(), target, fault + advice)
 
 
@@ -380,3 +313,83 @@ def _storage_rollup_fault(block: bytes) -> Rejection | None:
         return None
     reason = "is not 'sub': a schedule rolls up its own subject only"
     return rejection.ROLLUP_INVALID.rejection(MSG_ROLLUP.decode(), decoded(value), reason)
+
+
+# Write the headers of a definition: the inverse of reading them.
+#
+# The rule: the block that is written reads to the same definition, on every stream that accepts that definition. What
+# the publisher's message holds besides it (other headers, its own TTL and roll-up) is no part of a definition. Values
+# are written as they were read, byte for byte: a pattern may end in a blank, and a subject may not be UTF-8.
+#
+# As the server does when it searches a header: a value that contains the name of a header can hide that header if it
+# comes later (`test_a_subject_that_hides_a_header_is_written_behind_it`). So the block is read again, and the headers
+# are put into another order if that is needed. For every definition that was read there is such an order.
+#
+# Cost: some microseconds. Limit: 64 KiB, the server's limit for a block, is not checked here.
+
+
+def defined(text: str, terms: Terms, time_zone: str | None = None) -> Definition:
+    """Return the definition with a pattern as it is written in its header, and with the time zone of that pattern.
+
+    The policies of the terms, which contain their written form, apply to the pattern.
+
+    Raises `ValueError` if the pattern or the time zone is invalid; the subjects are not checked.
+    """
+    pattern = parse_pattern(text, time_zone, terms.policies.syntax)
+    if pattern is None or isinstance(pattern, Invalid):
+        raise ValueError(f"{text!r} with the time zone {time_zone!r} is no pattern: {pattern or 'it never fires'}")
+    return Definition(with_policies(pattern, terms.policies), terms)
+
+
+def definition_headers(definition: Definition) -> list[Header]:
+    """Return the names and values of the headers of a definition, in the spelling of its dialect.
+
+    Raises `ValueError` if no message can have this definition: a value contains a line break, or begins with a blank.
+    """
+    headers = _in_usual_order(definition)
+    for order in _orders(headers, definition.terms.dialect):
+        if _reads_to(_block(order), definition, headers):
+            return order
+    shown = ", ".join(f"{name.decode()}: {value.decode('utf-8', 'replace')!r}" for name, value in headers)
+    raise ValueError(f"no message can have the headers {shown}; expected values of one line without leading blanks")
+
+
+def definition_block(definition: Definition) -> bytes:
+    """Return the header block of a message that has this definition and nothing else.
+
+    Raises `ValueError` if no message can have this definition.
+    """
+    return _block(definition_headers(definition))
+
+
+def _in_usual_order(definition: Definition) -> list[Header]:
+    pattern, (dialect, target, source, ttl, rollup, policies) = definition
+    values = [
+        (dialect.schedule, pattern.text),
+        (dialect.time_zone, pattern.time_zone),
+        (dialect.target, target if policies.target_elsewhere is None else None),
+        (dialect.source, source),
+        (dialect.ttl, ttl or None),
+        (dialect.rollup, "sub" if rollup else None),
+    ]
+    values += [(dialect.schedule + b"-" + name.encode(), value) for name, value in policies.written]
+    return [(name, value.encode("utf-8", "surrogateescape")) for name, value in values if value is not None]
+
+
+def _orders(headers: list[Header], dialect: Dialect) -> Iterable[list[Header]]:
+    """Yield the usual order, and two that end in the target and the source: only these can hide other headers."""
+    yield headers
+    subjects = [header for header in headers if header[0] in (dialect.target, dialect.source, X_TARGET)]
+    others = [header for header in headers if header not in subjects]
+    yield others + subjects
+    yield others + subjects[::-1]
+
+
+def _reads_to(block: bytes, definition: Definition, headers: Sequence[Header]) -> bool:
+    read = schedule_fields(block, definition.terms.dialect)
+    return read == {name: value.decode("utf-8", "surrogateescape") for name, value in headers}
+
+
+def _block(headers: Iterable[Header]) -> bytes:
+    lines = [b"%b: %b%b" % (name, value, CRLF) for name, value in headers]
+    return b"".join((HEADER_LINE, *lines, CRLF))

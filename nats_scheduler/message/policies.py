@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.rejection import POLICY_INVALID, Rejection
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.subjects import is_api_subject, is_covered, is_literal_subject
 from nats_scheduler.schedule.bounds import MAX_LIMIT, NO_BOUNDS, Bounded, Bounds
 from nats_scheduler.schedule.calendars import (
     MAX_NAME_CHARS,
@@ -252,7 +254,7 @@ class Policies:
     syntax: Syntax | None = None
     """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
     target_elsewhere: str | None = None
-    """The target if it is in another stream (`message.definition`)."""
+    """The target if it is in another stream."""
     timeout: int | None = None
     """How long (ns) after it was stored an unfinished fire counts as finished; None for never."""
 
@@ -268,24 +270,35 @@ class Policies:
 NO_POLICIES = Policies()
 
 
-def read_policies(
-    fields: Mapping[bytes, str], dialect: Dialect, pattern: Pattern, *, keeps_acknowledged: bool = False
-) -> Policies | Rejection:
-    """Read the policies among the headers of a schedule with this pattern; the first that is invalid rejects it.
+ANY_STREAM = StreamRules("any", (">",), is_any=True)
+"""The rules for policies of which it is not known in which stream they are."""
 
-    `keeps_acknowledged` if its stream is known to keep what was acknowledged (limits retention).
-    """
+
+class Beside(NamedTuple):
+    """What a policy is beside: the headers and the pattern of the schedule, and where it is stored."""
+
+    pattern: Pattern
+    fields: Mapping[bytes, str]
+    dialect: Dialect
+    subject: str
+    rules: StreamRules
+
+
+def read_policies(
+    fields: Mapping[bytes, str], dialect: Dialect, pattern: Pattern, subject: str = "", rules: StreamRules = ANY_STREAM
+) -> Policies | Rejection:
+    """Read the policies among the headers of a schedule with this pattern; the first that is invalid rejects it."""
     prefix = extension_prefix(dialect)
     names = sorted(name for name in fields if name.startswith(prefix))
     if not names:
         return NO_POLICIES
-    policies = Policies(_written(names, fields, dialect))
+    policies, beside = Policies(_written(names, fields, dialect)), Beside(pattern, fields, dialect, subject, rules)
     for name, written in zip(names, policies.written, strict=True):
         try:
-            policies = _policy(written.name, dialect).take(policies, written.value, pattern)
+            policies = _policy(written.name, dialect).take(policies, written.value, beside)
         except FaultError as fault:
             return POLICY_INVALID.rejection(name.decode("utf-8", "backslashreplace"), written.value, fault.reason)
-    if (misplaced := _misplaced(policies, keeps_acknowledged=keeps_acknowledged)) is not None:
+    if (misplaced := _misplaced(policies, keeps_acknowledged=rules.keeps_acknowledged)) is not None:
         short, reason = misplaced
         name = dialect.schedule + b"-" + short.encode()
         return POLICY_INVALID.rejection(name.decode(), fields[name], reason)
@@ -342,10 +355,15 @@ def syntax_of(written: Mapping[str, str]) -> Syntax | None:
     return Syntax(value) if value in list(Syntax) else None
 
 
-def syntax_advice(fields: Mapping[bytes, str], dialect: Dialect) -> str:
-    """Return what to add to the reason why a pattern is invalid: that its syntax is not read beside ADR-51."""
-    is_unread = dialect is not PORTABLE and extension_prefix(dialect) + b"Syntax" in fields
-    return f"; {_PORTABLE_ONLY}" if is_unread else ""
+def portable_advice(name: str, fields: Mapping[bytes, str], dialect: Dialect) -> str:
+    """Return what to add to the reason why a schedule is invalid: that a policy is not read beside ADR-51."""
+    is_unread = dialect is not PORTABLE and dialect.schedule + b"-" + name.encode() in fields
+    return f"; {_PORTABLE_ONLY[name]}" if is_unread else ""
+
+
+def is_target_elsewhere(fields: Mapping[bytes, str], dialect: Dialect) -> bool:
+    """Return whether a target in another stream takes the place of the target."""
+    return dialect is PORTABLE and X_TARGET in fields and not fields.get(dialect.target)
 
 
 def with_policies(pattern: Pattern, policies: Policies) -> Pattern:
@@ -372,8 +390,8 @@ def _short(name: bytes, dialect: Dialect) -> str:
 class Policy(NamedTuple):
     """One policy."""
 
-    take: Callable[[Policies, str, Pattern], Policies]
-    """Returns the policies with this one, from its value and the pattern beside it; raises `FaultError`."""
+    take: Callable[[Policies, str, Beside], Policies]
+    """Returns the policies with this one, from its value and what it is beside; raises `FaultError`."""
     words: Callable[[Policies], str] | None = None
     """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
     is_label: bool = False
@@ -393,24 +411,24 @@ def _policy(short: str, dialect: Dialect) -> Policy:
     raise FaultError(f"is an unknown policy, and names are case-sensitive: {known}")
 
 
-def _value(field: str, read: Callable[[str], Any]) -> Callable[[Policies, str, Pattern], Policies]:
+def _value(field: str, read: Callable[[str], Any]) -> Callable[[Policies, str, Beside], Policies]:
     """Return what takes a policy whose value does not depend on the pattern."""
-    return lambda policies, value, _pattern: replace(policies, **{field: read(value)})
+    return lambda policies, value, _beside: replace(policies, **{field: read(value)})
 
 
-def _bound(**read: Callable[[str], Any]) -> Callable[[Policies, str, Pattern], Policies]:
+def _bound(**read: Callable[[str], Any]) -> Callable[[Policies, str, Beside], Policies]:
     """Return what takes a policy that is one of the bounds, or several of them."""
-    return lambda policies, value, _pattern: _bounded(policies, **{field: of(value) for field, of in read.items()})
+    return lambda policies, value, _beside: _bounded(policies, **{field: of(value) for field, of in read.items()})
 
 
 def _bounded(policies: Policies, **bounds: Any) -> Policies:
     return replace(policies, bounds=replace(policies.bounds, **bounds))
 
 
-def _anchor(policies: Policies, value: str, pattern: Pattern) -> Policies:
+def _anchor(policies: Policies, value: str, beside: Beside) -> Policies:
     instant = _time(value)
-    if not isinstance(pattern, Every):
-        raise FaultError(f"is where the grid of '@every' begins, and {pattern.text!r} has none")
+    if not isinstance(beside.pattern, Every):
+        raise FaultError(f"is where the grid of '@every' begins, and {beside.pattern.text!r} has none")
     if instant % SECOND:
         raise FaultError("has a fraction of a second: the grid of '@every' begins at a whole one")
     return _bounded(policies, anchor=instant)
@@ -437,12 +455,58 @@ def _calendars(value: str) -> tuple[Calendar, ...]:
     return tuple(map(Calendar, sorted(names)))
 
 
-def _syntax(policies: Policies, value: str, pattern: Pattern) -> Policies:
+def _syntax(policies: Policies, _value: str, beside: Beside) -> Policies:
+    pattern = beside.pattern
     if isinstance(pattern, SyntaxCron):
         return replace(policies, syntax=pattern.syntax)
     if not isinstance(pattern, Cron):
         raise FaultError("is for patterns of fields, and this pattern has none")
-    raise FaultError(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {_PORTABLE_ONLY}")
+    advice = _PORTABLE_ONLY["X-Syntax"]
+    raise FaultError(f"has no effect on a server, which reads {pattern.text!r} by its own grammar: {advice}")
+
+
+# Targets in another stream: `X-Nats-Schedule-X-Target` in place of `X-Nats-Schedule-Target`.
+#
+# The rules:
+#
+# - Such a schedule names a subject of any other stream of the account that the operator allows for the stream of the
+#   schedule (`allowed_targets_elsewhere`); by default there is none.
+# - It is portable only: beside `Nats-Schedule` a server from 2.12 on refuses a schedule without a target in its
+#   stream.
+# - A subject of the schedule's own stream is refused. `X-Nats-Schedule-Target` names that, and promises more.
+# - Whether the other stream accepts message TTLs and roll-ups is not known here; it refuses the fire if it does not.
+#
+# Why a policy and not a value of the target header: a program that reads schedules, and does not know the policy,
+# finds no target, and not one that it takes for a subject of the stream. Cost: one look-up in the headers of a
+# schedule. Limit: whether any stream has the subject is known when it fires.
+
+X_TARGET = PORTABLE.schedule + b"-X-Target"
+"""The header that names a target in another stream."""
+
+
+def _target(policies: Policies, value: str, beside: Beside) -> Policies:
+    _pattern, fields, dialect, subject, rules = beside
+    if dialect is not PORTABLE:
+        raise FaultError(f"has no effect: {_PORTABLE_ONLY['X-Target']}")
+    if fields.get(dialect.target):
+        raise FaultError(f"is beside {dialect.target.decode()}: a schedule has one target")
+    if not value:
+        raise FaultError("is empty: expected a subject of another stream, such as 'jobs.run'")
+    if not is_literal_subject(value):
+        raise FaultError("is not a literal subject such as 'jobs.run': no wildcards, blanks or empty tokens")
+    if not value.isprintable():
+        raise FaultError("has characters that cannot be looked for: expected printable UTF-8")
+    if is_api_subject(value):
+        raise FaultError("is one of the server's own subjects, on which it takes requests")
+    if value == subject or (not rules.is_any and is_covered(value, rules.subjects)):
+        raise FaultError(f"is a subject of stream {rules.name!r} itself: name it in {PORTABLE.target.decode()}")
+    if fault := rules.restrictions.elsewhere_fault(value):
+        raise FaultError(fault)
+    if extension_prefix(dialect) + b"Overlap" in fields:
+        raise FaultError(
+            "is beside X-Overlap, which asks about messages in the schedule's own stream: expected one of them"
+        )
+    return replace(policies, target_elsewhere=value)
 
 
 def _jitter_words(policies: Policies) -> str:
@@ -487,7 +551,7 @@ POLICIES: Mapping[str, Policy] = {
     "X-Report": Policy(_value("report", _report)),
     "X-Start": Policy(_bound(start=_time)),
     "X-Syntax": Policy(_syntax),
-    "X-Target": Policy(_value("target_elsewhere", str)),  # its faults are found before: `message.definition`
+    "X-Target": Policy(_target),
     "X-Timeout": Policy(_value("timeout", _timeout)),
 }
 """By their names without the prefix, in the order in which the words of a schedule name them."""
@@ -505,4 +569,11 @@ def policy_words(policies: Policies) -> str:
 
 
 _SYNTAX = extension_prefix(PORTABLE) + b"Syntax"
-_PORTABLE_ONLY = f"X-Syntax is read beside {PORTABLE.schedule.decode()} only, as {_SYNTAX.decode()}"
+_PORTABLE_ONLY = {
+    "X-Syntax": f"X-Syntax is read beside {PORTABLE.schedule.decode()} only, as {_SYNTAX.decode()}",
+    "X-Target": (
+        f"a target in another stream is read beside {PORTABLE.schedule.decode()} only, as {X_TARGET.decode()}: "
+        "servers refuse a schedule of ADR-51 without a target in its own stream"
+    ),
+}
+"""Why these policies have no effect beside the headers of ADR-51."""

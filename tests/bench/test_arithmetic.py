@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.definition import Terms, defined, definition_block
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from nats_scheduler.message.writing import defined, definition_block
 from tests.bench import flatness
 from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from tests.bench.aims import AIMS, judge

@@ -10,9 +10,9 @@ import pytest
 
 from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, ScheduleRejected
 from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.message.definition import X_TARGET
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.policies import X_TARGET
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from nats_scheduler.message.definition import X_TARGET, Definition, read_definition
+from nats_scheduler.message.definition import Definition, definition_block, read_definition
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.policies import X_TARGET
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
-from nats_scheduler.message.writing import definition_block
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.instants import SECOND
 from tests.harness.blocks import block_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.message.definition import Definition, read_definition
+from nats_scheduler.message.definition import Definition, defined, definition_block, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.policies import (
     DEFAULT_GRACE_NS,
@@ -20,7 +20,6 @@ from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.writing import defined, definition_block
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil

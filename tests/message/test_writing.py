@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nats_scheduler.message.definition import Definition, Terms, read_definition
+from nats_scheduler.message.definition import (
+    Definition,
+    Terms,
+    defined,
+    definition_block,
+    definition_headers,
+    read_definition,
+)
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.writing import defined, definition_block, definition_headers
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern

@@ -44,9 +44,8 @@ from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.definition import Definition, definition_block
 from nats_scheduler.message.policies import Policies
-from nats_scheduler.message.writing import definition_block
 from nats_scheduler.schedule.patterns import At, Pattern
 
 # Columns of numbers as the bytes of a snapshot, with the least byte of each number first.
