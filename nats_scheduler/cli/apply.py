@@ -9,8 +9,6 @@ Cost: see `files.planning` and `control.plan`; `control.each.MAX_AT_ONCE` schedu
 Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\\udcXX`.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ cannot be read. `history`, `changes` and `failures` take `--since` and `--limit`
 Cost: none. Limit: a duration of `--since` counts back from this machine's clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ Comments in a calendar stay where days are added or removed.
 Cost: two or three requests. Limit: what is no calendar can only be replaced or deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple

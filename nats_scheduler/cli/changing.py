@@ -6,8 +6,6 @@ sidecars apply, so that what a sidecar would reject is refused here.
 Cost: the connection, and some requests for the settings of the sidecars.
 """
 
-from __future__ import annotations
-
 import getpass
 import os
 import socket

@@ -7,8 +7,6 @@ Cost: no server, no client. Limit: what depends on stored messages (the target o
 here. Values of headers are used as they are: the templates of `nats pub` are not filled in.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -9,8 +9,6 @@ of the message as it would be stored now.
 Cost: some requests. Limit: a value is one line, as every header is; the days of calendars are not known here.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -9,8 +9,6 @@ Limit: the first fires come within five seconds, sooner would be hard to read; e
 summary.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import shlex

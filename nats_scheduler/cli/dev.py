@@ -9,8 +9,6 @@ Limit: loopback, no passwords: it is for a laptop. While the server is not reach
 and no fires are shown; they are shown when it is back.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import json

@@ -5,8 +5,6 @@ report too, with notes on what could not be read, so it is best run as the sidec
 Cost: the headers of the streams are read once or twice. Limit: the report is about one moment.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby

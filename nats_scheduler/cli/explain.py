@@ -4,8 +4,6 @@ Rule: words and fires are those that a running sidecar answers (`observe.explana
 Cost: no server, no client. Limit: as for `next`: what a stream, a TTL or an outage does is not known here.
 """
 
-from __future__ import annotations
-
 import click
 
 from nats_scheduler.cli.check import no_schedule_error, one_line

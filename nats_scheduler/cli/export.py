@@ -6,8 +6,6 @@ What cannot be applied is left out and named: schedules that are rejected, and s
 Cost: the schedules of a stream are read once. Limit: a file is built in memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Rule: see `control.fires`; the schedule itself is not changed, and what is store
 Limit: fires that a consumer or a limit has removed from the stream are not known there.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import click

@@ -5,8 +5,6 @@ the time until each fire, of a pattern and of a stored schedule. A column withou
 Cost: some microseconds for each fire. Limit: a skipped time has no time in UTC, since it does not exist.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import date
 

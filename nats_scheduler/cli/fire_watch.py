@@ -8,8 +8,6 @@ Cost: every message of a served stream is delivered to this process twice. Limit
 interest retention, fires of a native server are not reported, since no consumer may be created on it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Protocol

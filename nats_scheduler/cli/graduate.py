@@ -5,8 +5,6 @@ finding was not accepted by name.
 Cost: the stream's headers are read once. Limit: it is for one stream, and cannot be undone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ same.
 Cost: the start of Python and click. Limit: a command that is not in the table does not exist.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -6,8 +6,6 @@ the others (`control.each`).
 Cost: as many requests as a change takes, for some schedules at a time; a wildcard reads the stream before.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence

@@ -6,8 +6,6 @@ Cost: no server, no client for a pattern. Limit: the fires are those of the patt
 is known of a stored schedule only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NoReturn
 

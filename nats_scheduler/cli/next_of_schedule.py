@@ -6,8 +6,6 @@ Cost: a request, or all of the stream, headers only. Limit: the next fire of a s
 pattern.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

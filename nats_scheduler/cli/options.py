@@ -8,8 +8,6 @@ Cost: pydantic is imported, some 100 ms; `next` and `check` do not need it. Limi
 command runs, not before.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from functools import wraps

@@ -9,8 +9,6 @@ left out and named; if it is too wide even then, each row becomes a few lines of
 Cost: some microseconds a cell. Limit: a word that is wider than the terminal is broken by the terminal.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

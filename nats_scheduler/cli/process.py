@@ -8,8 +8,6 @@ Limit: SIGKILL ends everything at once, and the next start repeats what was in f
 program's output is not drawn again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import sys

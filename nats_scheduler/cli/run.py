@@ -5,8 +5,6 @@ Rule: a sidecar does not start from a mixture of versions: `nats-scheduler-clien
 Cost: some milliseconds, to look for the two installations.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ Cost: some 200 ms, to import pydantic. Limit: a sidecar of another version may h
 accepts of a file is not in its schema; `diff` finds that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import click

@@ -5,8 +5,6 @@ Cost: some 200 ms, to import pydantic. Limit: it shows the settings of this proc
 they may differ.
 """
 
-from __future__ import annotations
-
 import click
 
 from nats_scheduler.cli.options import settings_options

@@ -6,8 +6,6 @@ Cost: three requests a stream. Limit: `unchanged` compares what the server retur
 another client at the same moment counts too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Rule: it only asks, so it can neither delay nor break a fire; it runs beside any
 Cost: the extra `web` (starlette, jinja2), some 60 MB of memory. Limit: one account, that of its user.
 """
 
-from __future__ import annotations
-
 import asyncio
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """What was done to a schedule, by whom, when and why: the result of an operation, and the content of an advisory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum

@@ -6,8 +6,6 @@ Cost: some microseconds.
 Limit: a fire or a cancel that landed on the subject leaves the schedule below it alive. It is not looked for there.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from nats_scheduler.control.errors import NotFoundError, NotPossibleError, ScheduleError

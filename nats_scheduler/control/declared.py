@@ -9,8 +9,6 @@ that a server adds where it fires itself: it adds that again.
 Cost: some microseconds a schedule. Limit: what a subject that is not UTF-8 names cannot be written into a file.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -13,8 +13,6 @@ The rules:
 Cost: three requests, and one to publish the advisory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace as _with
 

@@ -3,8 +3,6 @@
 The codes are those of the server's API, if the server has one for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -13,8 +13,6 @@ Limits: where the server fires, its own fires have no identity that could be com
 is not known. After the duplicate window only what is stored shows that a fire was.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple

@@ -15,8 +15,6 @@ between the plan and the step is not lost.
 Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` leaves no trace, and is added again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, StrEnum

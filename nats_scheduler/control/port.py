@@ -4,8 +4,6 @@ Rule: an adapter builds the request, sends it and translates the answer; what fo
 Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol

@@ -13,8 +13,6 @@ The rules:
 Cost: none. Limit: `Served` says which spellings fire; whether a sidecar runs at the moment is found out by the caller.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 

@@ -12,8 +12,6 @@ Cost: a publish is one request; a delete four, and two more for each version whe
 Limit: if a stream is created anew between the look and the delete, a message with the same sequence would be deleted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncIterator, Sequence
 

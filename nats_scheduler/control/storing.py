@@ -15,8 +15,6 @@ Limit: if an attempt was not answered, and another client has changed the schedu
 stored in between: that is an `UnknownOutcomeError`.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from nats_scheduler.control.changes import Change

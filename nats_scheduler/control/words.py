@@ -12,8 +12,6 @@ The rules:
 Cost: some microseconds. Limit: the size of a block is not checked here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ Cost: microseconds. Limit: what else the stream holds is not known. So if it rem
 full, the time of that is not known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS

@@ -5,8 +5,6 @@ command.
 Cost: a microsecond.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping
 from typing import Any

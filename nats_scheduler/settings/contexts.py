@@ -7,8 +7,6 @@ the selected one. Source: ADR-21, and the files that the CLI 0.4.0 writes.
 Cost: two small reads at start. Limit: `nsc://` look-ups and 1Password references (`op://`) need other programs.
 """
 
-from __future__ import annotations
-
 import json
 import pwd
 import re

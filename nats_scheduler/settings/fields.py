@@ -5,8 +5,6 @@ the names that cannot be derived, those of the `nats` CLI and of images, are lis
 Cost: one JSON Schema (a few milliseconds) the first time. Limit: one level of nesting (`connection`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache

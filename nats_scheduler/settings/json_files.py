@@ -4,8 +4,6 @@ Rule: every file that an operator names is read here or has a limit of its own b
 Cost: one read. Limit: a pipe that nobody writes to is waited for, as every program does.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ The file is read strictly (4096 is a number, "4096" is not); text from flags and
 Cost: some milliseconds, once. Limit: nothing is read again while the program runs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

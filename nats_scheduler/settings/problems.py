@@ -5,8 +5,6 @@ It is an exception and not a value, because settings are the edge of the program
 Cost: none. Limit: a secret in an unknown key is not recognised if its name does not look like that of a secret.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ There is only one level of nesting (`connection`), so that a flag, a variable an
 Cost: none after start. Limit: settings are read once; a change needs a restart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal

@@ -6,8 +6,6 @@ It is JSON and not TOML or YAML, because a command prints its schema, and editor
 Cost: one read. Limit: 1 MiB (`settings.json_files`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter
