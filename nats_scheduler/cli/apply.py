@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import click
 
 from nats_scheduler.cli.arguments import file_content
 from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
-from nats_scheduler.cli.many import change_each, counts_text, error_documents
+from nats_scheduler.cli.many import counts_text, error_documents
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
     EXIT_FAILED,
@@ -33,17 +33,14 @@ from nats_scheduler.cli.output import (
     print_json,
     print_warning,
 )
-from nats_scheduler.cli.process import ProgressBar, progress_bar
+from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.declared import is_owner
 from nats_scheduler.control.each import Done
-from nats_scheduler.control.plan import Action, Difference, Step, carrying_out
-from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.plan import Action, Difference, Step, carry_out_all
 from nats_scheduler.files.document import Problem
-from nats_scheduler.files.planning import StreamPlan, plan_files
+from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.message.policies import MAX_TEXT_CHARS
 from nats_scheduler.observe.documents import change_document, plan_document, step_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
@@ -154,11 +151,10 @@ def wanted_options(command: Command) -> Command:
 
     @wraps(command)
     def run(files: tuple[Path, ...], owner: str | None, prune: bool, take_over: bool, **arguments: Any) -> Any:
-        read = _with_owner(_read(files), owner)
-        if prune and any(one.owner is None for one in read):
-            raise click.UsageError(
-                "--prune removes what carries an owner's label: expected --owner, or owner in each file"
-            )
+        try:
+            read = with_owner(_read(files), owner, prune=prune)
+        except ValueError as error:
+            raise click.UsageError(f"--{error}") from None
         return command(wanted=Wanted(read, prune, take_over), **arguments)
 
     return decorated(
@@ -216,14 +212,6 @@ def _files_of(path: Path) -> list[Path]:
     return found
 
 
-def _with_owner(files: list[StreamFile], owner: str | None) -> list[StreamFile]:
-    if owner is None:
-        return files
-    if not is_owner(owner):
-        raise click.UsageError(f"--owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
-    return [one.owned_by(owner) for one in files]
-
-
 # -- the commands --------------------------------------------------------------------------------------------------
 
 MAX_STEPS_SHOWN = 200
@@ -263,14 +251,13 @@ def apply_command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: Ho
 
 
 async def _carry_out(access: Access, plans: Sequence[StreamPlan], author: Author) -> list[Done]:
+    done = []
     with progress_bar() as bar:
-        return [await _carry_out_one(access.store, one, author, bar) for one in plans]
-
-
-async def _carry_out_one(store: ScheduleStore, one: StreamPlan, author: Author, bar: ProgressBar) -> Done:
-    subjects = [step.subject for step in one.plan.steps]
-    operation = carrying_out(store, one.served, one.plan.steps, author)
-    return await change_each(subjects, operation, lambda number: bar.show(one.plan.stream, number, len(subjects)))
+        for one in plans:
+            stream, steps = one.plan.stream, one.plan.steps
+            notify = partial(bar.show, stream, total=len(steps))
+            done.append(await carry_out_all(access.store, one.served, steps, author, notify))
+    return done
 
 
 def _print(plans: Sequence[StreamPlan], done: Sequence[Done]) -> None:

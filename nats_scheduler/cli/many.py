@@ -8,7 +8,7 @@ Cost: as many requests as a change takes, for some schedules at a time; a wildca
 
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, wraps
 from pathlib import Path
@@ -22,12 +22,10 @@ from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, Command, CommandError, decorated, print_json
 from nats_scheduler.cli.process import progress_bar
-from nats_scheduler.control.changes import Change
 from nats_scheduler.control.current import Current
-from nats_scheduler.control.each import Done, Each
+from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import pause, remove, resume
 from nats_scheduler.control.store import ScheduleStore, matching
-from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable
@@ -98,19 +96,6 @@ def change_many(resolved: ResolvedSettings, chosen: Chosen, how: How, task: Task
         _print(done, chosen.stream, how)
     if done.failures:
         raise click.exceptions.Exit(EXIT_FAILED)
-
-
-async def change_each(
-    subjects: Sequence[str],
-    operation: Callable[[str], Awaitable[Change]],
-    notify: Callable[[int], None] = lambda _number: None,
-) -> Done:
-    """Change the schedules on these subjects, some at a time; `notify` is called with how many are done."""
-    each = Each(subjects, operation, notify)
-    async with TaskGroup() as group:
-        for _ in range(each.workers):
-            group.create_task(each.work())
-    return each.done
 
 
 # -- which ones ------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ distribution `nats-scheduler-client` installs them only if it is asked to.
 Cost: a text of 10,000 schedules is read in about 1 s, in which the loop does nothing else; see `files.planning`.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -16,10 +15,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nats_scheduler.client.values import Change, change_of
 from nats_scheduler.control.changes import Author
-from nats_scheduler.control.declared import LeftOut, check_owner, exported
-from nats_scheduler.control.each import Each
+from nats_scheduler.control.declared import LeftOut, exported
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.plan import Step, carrying_out
+from nats_scheduler.control.plan import Step, carry_out_all
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 
@@ -129,9 +127,7 @@ async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Diff:
 async def apply_text(store: ScheduleStore, stream: str, asked: Asked, author: Author) -> Applied:
     """Make the changes that a text asks for, some at a time; raises as `diff_text`, and `PartlyAppliedError`."""
     served, diff = await _planned(store, stream, asked)
-    each = Each([step.subject for step in diff.steps], carrying_out(store, served, diff.steps, author))
-    await _run(each)
-    done = each.done
+    done = await carry_out_all(store, served, diff.steps, author)
     applied = Applied(diff, tuple(change_of(one) for one in done.changes.values()))
     if done.failures:
         raise PartlyAppliedError(applied, done.failures)
@@ -144,17 +140,6 @@ def check_libraries() -> None:
     if missing:
         needed = "pip install 'nats-scheduler-client[files]'"
         raise ImportError(f"files of schedules need pydantic and PyYAML, and there is no {missing[0]}: {needed}")
-
-
-async def _run(each: Each) -> None:
-    """Run the workers; none is left running, whatever ends this."""
-    workers = [asyncio.ensure_future(each.work()) for _ in range(each.workers)]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
 
 
 async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Diff]:
@@ -181,7 +166,6 @@ def _read(stream: str, asked: Asked) -> "list[StreamFile]":
 
     if not isinstance(asked.text, str):
         raise TypeError(f"a text of {asked.text!r:.80}: the content of a file is expected, such as path.read_text()")
-    check_owner(asked.owner)
     files, problems = read_files([("", asked.text.encode("utf-8", "surrogatepass"))])
     for one in files:
         if one.stream != stream:

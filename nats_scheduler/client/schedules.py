@@ -38,11 +38,10 @@ from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, chan
 from nats_scheduler.client.when import PolicyArguments, When
 from nats_scheduler.client.wire import DEFAULT_PREFIX, Requests, wire_of
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
-from nats_scheduler.control.store import ScheduleStore, opened
+from nats_scheduler.control.store import ScheduleStore, opened, stored_schedules
 
 
 class Schedules:
@@ -194,10 +193,8 @@ class Schedules:
         schedules (`orders.schedules.>`) if the stream has many others.
         """
         served = await self._store.served(self._stream)
-        async for message in self._store.schedules(self._stream, subjects):
-            found = read_current(message, served)
-            if found is not None:
-                yield schedule_of(self._stream, found)
+        async for found in stored_schedules(self._store, served, subjects):
+            yield schedule_of(self._stream, found)
 
     async def history(self, subject: str, *, limit: int = 100) -> Sequence[Fire]:
         """Return the newest fires of the schedule on a subject that are stored, newest first, at most `limit`.

@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias
 
-from nats_scheduler.control.current import Current, read_current
+from nats_scheduler.control.current import Current
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import CRLF, HEADER_LINE, MSG_ROLLUP, Header, decoded, header_value, with_headers
-from nats_scheduler.message.policies import MAX_TEXT_CHARS, POLICY_NAMES, PolicyText, extension_prefix
+from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix
 from nats_scheduler.message.reading import paused_block
-from nats_scheduler.message.stored import StoredMessage
 
 OWNER = "X-Owner"
 AT, EVERY = "@at ", "@every "
@@ -135,17 +134,6 @@ def owner_of(content: Content) -> str | None:
         value = header_value(content, policy_header(OWNER, dialect_of(content)))
         return None if value is None else decoded(value)
     return next((value for name, value in content.policies if name == OWNER), None)
-
-
-def is_owner(text: str) -> bool:
-    """Return whether a text can be the label of an owner: 1 to 256 characters that can be printed, not only blanks."""
-    return bool(text.strip()) and len(text) <= MAX_TEXT_CHARS and text.isprintable()
-
-
-def check_owner(text: str | None) -> None:
-    """Raise `ValueError` unless a text can be the label of an owner, or there is none."""
-    if text is not None and not is_owner(text):
-        raise ValueError(f"owner of {text!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
 
 
 @cache
@@ -309,23 +297,14 @@ async def exported(store: ScheduleStore, stream: str, subjects: str = ">", *, ow
     served = await store.served(stream)
     found: list[Declared] = []
     left_out: list[LeftOut] = []
-    async for message in store.schedules(stream, subjects):
-        one = exportable(message, served, owner)
-        if isinstance(one, LeftOut):
-            left_out.append(one)
-        elif one is not None:
-            found.append(one)
+    async for one in stored_schedules(store, served, subjects):
+        if owner is not None and one.owner != owner:
+            continue
+        if (reason := _reason_to_leave_out(one)) is not None:
+            left_out.append(LeftOut(one.subject, reason))
+        else:
+            found.append(_declared(one, served, owner))
     return Exported(served, tuple(found), tuple(left_out))
-
-
-def exportable(message: StoredMessage, served: Served, owner: str | None) -> Declared | LeftOut | None:
-    """Return what a file says of the last message on a subject; None if it is no schedule, or not this owner's."""
-    current = read_current(message, served)
-    if current is None or (owner is not None and current.owner != owner):
-        return None
-    if (reason := _reason_to_leave_out(current)) is not None:
-        return LeftOut(current.subject, reason)
-    return _declared(current, served, owner)
 
 
 def is_subject_of_files(subject: str) -> bool:

@@ -196,7 +196,11 @@ def without_effect(wanted: Current) -> tuple[str, ...]:
     if not wanted.is_fired_by_server or definition is None:
         return ()
     names = with_effect([one.name for one in definition.terms.policies.written])
-    return (f"no effect, because the server fires this schedule: {', '.join(names)}",) if names else ()
+    if not names:
+        return ()
+    return (
+        f"no effect, because the server fires this schedule: {', '.join(names)}; with portable headers they have one",
+    )
 
 
 def _is_there(found: Current, wanted: Current) -> bool:
@@ -301,7 +305,7 @@ async def resume(
     if not found.is_paused:
         raise NotPossibleError(f"{subject} is not paused")
     now, sequence = store.now(), found.sequence
-    if drop and _has_passed(found, now):
+    if drop and has_passed(found, now):
         change = Change(Kind.REMOVED, stream, subject, sequence, None, author, now, notes=(DROPPED,))
         if dry_run:
             return change
@@ -313,7 +317,7 @@ async def resume(
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
 
-def _has_passed(found: Current, now: int) -> bool:
+def has_passed(found: Current, now: int) -> bool:
     """Return whether a schedule fires once, at a time that has passed."""
     definition = found.definition
     base = None if definition is None else definition.pattern.base
@@ -322,7 +326,7 @@ def _has_passed(found: Current, now: int) -> bool:
 
 def _notes(found: Current, resumed: Current, now: int) -> tuple[str, ...]:
     """Return what to say of a schedule that is resumed."""
-    if _has_passed(found, now):
+    if has_passed(found, now):
         return (FIRES_AT_ONCE,)
     notes = counted_anew(found)
     assert resumed.definition is not None, "a rejected schedule is not resumed"

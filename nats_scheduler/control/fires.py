@@ -14,7 +14,7 @@ is not known. After the duplicate window only what is stored shows that a fire w
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
@@ -165,18 +165,10 @@ GRACE_MARGIN_NS = 10 * SECOND
 """How much later than `X-Grace` a fire must be to be settled: clocks differ, and a fire may be in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What to store."""
-
-    times: tuple[int, ...]
-    """Fire times (ns), the oldest first."""
-    notes: tuple[str, ...]
-    """What is left out, and why."""
-
-
-def plan(found: Current, stored: StoredFires, since: int, until: int, now: int) -> Plan:
-    """Return which fire times (ns) of a range, both ends included, are missing and settled."""
+def missing_fires(
+    found: Current, stored: StoredFires, since: int, until: int, now: int
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return which fire times (ns) of a range, both ends included, are missing and settled; and what is left out."""
     if stored.known_from is None:
         raise NotPossibleError(f"{found.subject}: nothing shows which fires were stored, because they may be removed")
     times = _times(found, since, min(until, now))
@@ -198,7 +190,7 @@ def plan(found: Current, stored: StoredFires, since: int, until: int, now: int) 
         notes.append(
             f"{_fire_times(len(known) - len(settled))} left out, from {first} on: the {who} may still store them"
         )
-    return Plan(tuple(settled), tuple(notes))
+    return tuple(settled), tuple(notes)
 
 
 def _times(found: Current, since: int, until: int) -> list[int]:
@@ -328,14 +320,14 @@ async def backfill(
     definition_of(found)
     now = store.now()
     stored = await store.fires(stream, found.message, since_ns, min(until_ns, now))
-    planned = plan(found, stored, since_ns, until_ns, now)
-    if len(planned.times) > limit:
-        sentence = f"{subject}: {len(planned.times):,} fires are missing, and at most {limit:,} are stored at once"
+    times, notes = missing_fires(found, stored, since_ns, until_ns, now)
+    if len(times) > limit:
+        sentence = f"{subject}: {len(times):,} fires are missing, and at most {limit:,} are stored at once"
         raise NotPossibleError(f"{sentence}: name a shorter range, or a higher limit")
     sequence = found.sequence
-    change = Change(Kind.BACKFILLED, stream, subject, sequence, sequence, author, now, planned.times, planned.notes)
-    if not planned.times:
-        return replace(change, kind=Kind.UNCHANGED, notes=(NOTHING_MISSING, *planned.notes))
+    change = Change(Kind.BACKFILLED, stream, subject, sequence, sequence, author, now, times, notes)
+    if not times:
+        return replace(change, kind=Kind.UNCHANGED, notes=(NOTHING_MISSING, *notes))
     return change if dry_run else await _fill(store, served, found, change)
 
 

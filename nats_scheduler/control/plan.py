@@ -15,10 +15,10 @@ between the plan and the step is not lost.
 Cost: some 50 µs a schedule. Limit: a schedule that has ended by its `X-Limit` leaves no trace, and is added again.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum, StrEnum
-from typing import NamedTuple
+from enum import StrEnum
+from typing import Literal, NamedTuple
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current, is_marker, read_current
@@ -33,10 +33,10 @@ from nats_scheduler.control.declared import (
     usual_headers,
     written,
 )
-from nats_scheduler.control.edits import pause, remove, resume
+from nats_scheduler.control.each import Done, change_each
+from nats_scheduler.control.edits import has_passed, pause, remove, resume, without_effect
 from nats_scheduler.control.errors import ConflictError, RejectedError, ScheduleError
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.spelling import with_effect
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.storing import (
     anchor_name,
@@ -46,14 +46,11 @@ from nats_scheduler.control.storing import (
     store_schedule,
     with_phase,
 )
-from nats_scheduler.control.words import is_same, is_same_pattern, publishable_again
-from nats_scheduler.message.definition import Definition
+from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
-from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_items, header_value, with_headers
-from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
 from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.patterns import At
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 BODY, PAUSED = "body", "paused"
@@ -148,7 +145,7 @@ def planning(
             steps.append(found)
         elif isinstance(found, Fault):
             faults.append(found)
-        elif found is _Nothing.ENDED:
+        elif found == "ended":
             ended.append(one.subject)
         else:
             unchanged += 1
@@ -163,17 +160,10 @@ def planning(
     return Plan(served.name, tuple(steps), tuple(faults), unchanged, tuple(sorted(ended)), left)
 
 
-class _Nothing(Enum):
-    """Why nothing is to be done."""
-
-    UNCHANGED = "it says the same"
-    ENDED = "its time has passed"
-
-
 def _planned(
     one: Declared, message: StoredMessage | None, served: Served, owner: str | None, now: int, *, takes_over: bool
-) -> Step | Fault | _Nothing:
-    """Decide what to do for one schedule."""
+) -> Step | Fault | Literal["unchanged", "ended"]:
+    """Decide what to do for one schedule: nothing if it is unchanged, or if its time has passed."""
     block, dialect = written(one.content, owner), dialect_of(one.content)
     current = None if message is None else read_current(message, served)
     if current is None and message is not None and not is_marker(message.block):
@@ -182,17 +172,17 @@ def _planned(
     if fault := _owner_fault(one, owner, current, takes_over=takes_over):
         return fault
     if current is not None and _is_there(current, one, block, dialect):
-        return _Nothing.UNCHANGED
+        return "unchanged"
     if current is None and _end_has_passed(block, served, dialect, now):
-        return _Nothing.ENDED
-    read = _read(one, block, served, dialect, now)
+        return "ended"
+    read = _read(one, block, served, now)
     if isinstance(read, Fault):
         return read
-    expected, notes = 0 if message is None else message.sequence, _notes(block, served, dialect)
+    expected, notes = 0 if message is None else message.sequence, without_effect(read)
     if current is not None:
         return _changed(one, block, current, notes)
-    if _has_fired(read, now) and not one.paused:
-        return _Nothing.ENDED
+    if has_passed(read, now) and not one.paused:
+        return "ended"
     to_store = paused_block(block, dialect) if one.paused else block
     return Step(Action.ADD, one.subject, expected, to_store, one.body, notes=notes)
 
@@ -236,12 +226,12 @@ def _owner_fault(one: Declared, owner: str | None, current: Current | None, *, t
     return None
 
 
-def _read(one: Declared, block: bytes, served: Served, dialect: Dialect, now: int) -> Definition | Fault:
+def _read(one: Declared, block: bytes, served: Served, now: int) -> Current | Fault:
     """Read what would be stored, as whatever fires it will."""
     subject = one.subject
     if isinstance(one.content, Readable):
         for name, value in usual_headers(one.content):
-            if name in reserved_names(dialect) and header_value(block, name) != value.lstrip(b" "):
+            if name in reserved_names(one.content.dialect) and header_value(block, name) != value.lstrip(b" "):
                 text = f"{decoded(name)} is hidden from the server by the value of another header"
                 return Fault(subject, decoded(name), text)
     try:
@@ -252,7 +242,7 @@ def _read(one: Declared, block: bytes, served: Served, dialect: Dialect, now: in
         return Fault(subject, "", str(error), error.code)
     if found.definition is None or found.is_paused:
         return Fault(subject, "", "its headers are those of a paused schedule: expected them with paused: true")
-    return found.definition
+    return found
 
 
 def _end_has_passed(block: bytes, served: Served, dialect: Dialect, now: int) -> bool:
@@ -262,22 +252,6 @@ def _end_has_passed(block: bytes, served: Served, dialect: Dialect, now: int) ->
     value = header_value(block, policy_header("X-End", dialect))
     end = None if value is None else parse_rfc3339(decoded(value))
     return isinstance(end, int) and end <= now
-
-
-def _has_fired(definition: Definition, now: int) -> bool:
-    """Return whether an `@at` is past: it would fire at once."""
-    base = definition.pattern.base
-    return isinstance(base, At) and base.instant <= now
-
-
-def _notes(block: bytes, served: Served, dialect: Dialect) -> tuple[str, ...]:
-    """Warn of policies that have no effect because the server itself fires the schedule."""
-    if not served.is_fired_by_server(dialect):
-        return ()
-    names = with_effect([name for name in POLICY_NAMES if header_value(block, policy_header(name, dialect))])
-    if not names:
-        return ()
-    return (f"no effect where the server itself fires: {', '.join(names)}; with the portable spelling they have one",)
 
 
 def _with_grid(current: Current, block: bytes, dialect: Dialect) -> tuple[bytes, tuple[str, ...]]:
@@ -297,7 +271,7 @@ def _with_grid(current: Current, block: bytes, dialect: Dialect) -> tuple[bytes,
 
 def _differences(current: Current, block: bytes, body: bytes, *, is_paused: bool) -> Iterator[Difference]:
     """Yield what differs, header by header, in the order of the new block; not what operations or a server add."""
-    old, new = _values(current.active_block), _values(block)
+    old, new = words_of(current.active_block), words_of(block)
     for name in (*new, *(name for name in old if name not in new)):
         is_added = name not in new and (name == anchor_name(current) or (name == MSG_ROLLUP and old[name] == [b"sub"]))
         if old.get(name) != new.get(name) and not is_added:
@@ -311,13 +285,6 @@ def _differences(current: Current, block: bytes, body: bytes, *, is_paused: bool
 def _pause_difference(current: Current, *, is_paused: bool) -> Difference:
     old, new = (b"true" if one else b"false" for one in (current.is_paused, is_paused))
     return Difference(PAUSED, (old,), (new,))
-
-
-def _values(block: bytes) -> dict[bytes, list[bytes]]:
-    values: dict[bytes, list[bytes]] = {}
-    for name, value in header_items(publishable_again(block)):
-        values.setdefault(name, []).append(value)
-    return values
 
 
 def _unlisted(
@@ -342,16 +309,18 @@ def _unlisted(
 # remove; and one to publish the advisory.
 
 
-def carrying_out(
-    store: ScheduleStore, served: Served, steps: Iterable[Step], author: Author
-) -> Callable[[str], Awaitable[Change]]:
-    """Return what carries out the step on a subject, as `control.each.Each` does with all of them."""
+async def carry_out_all(
+    store: ScheduleStore,
+    served: Served,
+    steps: Iterable[Step],
+    author: Author,
+    notify: Callable[[int], None] = lambda _number: None,
+) -> Done:
+    """Carry out steps, some at a time; `notify` is called with how many are done."""
     by_subject = {step.subject: step for step in steps}
-
-    async def change(subject: str) -> Change:
-        return await carry_out(store, served, by_subject[subject], author)
-
-    return change
+    return await change_each(
+        list(by_subject), lambda subject: carry_out(store, served, by_subject[subject], author), notify
+    )
 
 
 async def carry_out(store: ScheduleStore, served: Served, step: Step, author: Author = NOBODY) -> Change:

@@ -244,6 +244,13 @@ MAX_MATCHING = 100_000
 """Most schedules that are found at once, unless the caller sets another number."""
 
 
+async def stored_schedules(store: ScheduleStore, served: Served, subjects: str) -> AsyncIterator[Current]:
+    """Yield the schedules on the subjects that match, active, paused or rejected, in no order."""
+    async for message in store.schedules(served.name, subjects):
+        if (found := read_current(message, served)) is not None:
+            yield found
+
+
 async def matching(
     store: ScheduleStore, stream: str, subjects: str = ">", *, most: int = MAX_MATCHING
 ) -> list[Current]:
@@ -251,12 +258,8 @@ async def matching(
 
     Raises `NotPossibleError` if there are more than `most`.
     """
-    served = await store.served(stream)
     found: list[Current] = []
-    async for message in store.schedules(stream, subjects):
-        schedule = read_current(message, served)
-        if schedule is None:
-            continue
+    async for schedule in stored_schedules(store, await store.served(stream), subjects):
         if len(found) == most:
             raise NotPossibleError(f"more than {most:,} schedules of stream {stream} match {subjects}: name fewer")
         found.append(schedule)

@@ -85,7 +85,7 @@ def is_same(stored: StoredMessage, block: bytes, body: bytes, but_for: Collectio
     """
     if (stored.body or b"") != body:
         return False
-    ours, theirs = _words(block), _words(stored.block)
+    ours, theirs = words_of(block), words_of(stored.block)
     for name in but_for:
         if name not in ours:
             theirs.pop(name, None)
@@ -127,7 +127,8 @@ def edited(block: bytes, edit: Edit) -> bytes:
     return changed
 
 
-def _words(block: bytes) -> dict[bytes, list[bytes]]:
+def words_of(block: bytes) -> dict[bytes, list[bytes]]:
+    """Return what a block says of its schedule: the values of each header in their order."""
     words: dict[bytes, list[bytes]] = {}
     for name, value in header_items(publishable_again(block)):
         words.setdefault(name, []).append(value)

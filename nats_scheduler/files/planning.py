@@ -19,6 +19,7 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.reading import StreamFile
+from nats_scheduler.message.policies import MAX_TEXT_CHARS
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_SUBJECTS_READ_ALONE = 64
@@ -72,7 +73,9 @@ async def _stored(
 
 
 def with_owner(files: Sequence[StreamFile], owner: str | None, *, prune: bool) -> list[StreamFile]:
-    """Return files with the owner that was given beside them; raises `ValueError` to prune without an owner."""
+    """Return files with the owner that was given beside them; raises `ValueError` for one that is no label."""
+    if owner is not None and not (owner.strip() and len(owner) <= MAX_TEXT_CHARS and owner.isprintable()):
+        raise ValueError(f"owner of {owner!r}: expected a text of 1 to {MAX_TEXT_CHARS} characters")
     owned = [one if owner is None else one.owned_by(owner) for one in files]
     if prune and any(one.owner is None for one in owned):
         raise ValueError("prune removes what carries an owner's label: expected owner, or owner in each document")

@@ -339,7 +339,7 @@ async def test_what_cannot_be_applied_is_left_out_and_named(orders: Site) -> Non
         (("diff",), "stream: S\nschedules: 5\n", ":2: schedules of 5: expected a list of schedules"),
         (("apply", "--yes"), "stream: [", ": is no YAML"),
         (("apply",), "stream: S\nschedules: []\n", "--yes is needed where nobody can be asked"),
-        (("diff", "--prune"), "stream: S\nschedules: []\n", "expected --owner, or owner in each file"),
+        (("diff", "--prune"), "stream: S\nschedules: []\n", "expected owner, or owner in each document"),
         (("diff", "--owner", " "), "stream: S\nschedules: []\n", "--owner of ' ': expected a text"),
     ],
 )

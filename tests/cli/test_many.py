@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.cli.changing import error_about
-from nats_scheduler.cli.many import change_each
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED
+from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, change_each
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
 from nats_scheduler.control.store import ScheduleStore

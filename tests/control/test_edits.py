@@ -79,7 +79,9 @@ async def test_an_addition_replaces_only_the_version_that_is_expected(replace: b
 async def test_policies_that_have_no_effect_are_named() -> None:
     policies = {"Nats_Schedule_X_Owner": "team", "Nats_Schedule_X_Missed": "skip"}
     change = await add(World(is_native=True).store, "S", SUBJECT, block(**policies), b"body")
-    assert change.notes == ("no effect, because the server fires this schedule: X-Missed",)
+    assert change.notes == (
+        "no effect, because the server fires this schedule: X-Missed; with portable headers they have one",
+    )
     assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).notes == ()
 
 
