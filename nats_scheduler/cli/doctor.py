@@ -148,7 +148,7 @@ def _print(facts: AccountFacts, report: Report, *, wide: bool) -> None:
 
 def _rows(report: Report) -> Iterator[tuple[str, ...]]:
     """Yield the findings, and after those of one code and stream how many more there are."""
-    more = {(one.code, one.stream): one.number for one in report.unlisted}
+    more = report.unlisted
     for (code, stream), group in groupby(report.findings, key=lambda finding: (finding.code, finding.stream)):
         yield from map(_row, group)
         if (code, stream) in more:
@@ -160,7 +160,7 @@ def _row(finding: Finding) -> tuple[str, ...]:
 
 
 def _summary(facts: AccountFacts, report: Report) -> str:
-    counts = [(severity, report.count(severity)) for severity in Severity]
+    counts = [(severity, report.number_of(severity)) for severity in Severity]
     found = ", ".join(f"{number} {severity}{'' if number == 1 else 's'}" for severity, number in counts if number)
     served = sum(stream.mode is not None for stream in facts.streams)
     streams = f"{served} of {len(facts.streams)} streams carry schedules"

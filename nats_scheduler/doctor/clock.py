@@ -7,7 +7,7 @@ offset that no delay of the network explains is reported.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from nats_scheduler.doctor.facts import AccountFacts, ClockReading, StreamFacts, ZoneData
 from nats_scheduler.doctor.finding import Code, Finding
@@ -82,11 +82,11 @@ def _update_of(place: str) -> str:
 def check_zones(facts: AccountFacts) -> Iterator[Finding]:
     """Find zones in use that are different in the sidecar's data and in that of this machine."""
     users = _users_of_zones(facts)
-    for name, data in sorted(facts.zones.items()):
-        at = None if data.ours is None or data.hosts is None else first_difference(data.ours, data.hosts, facts.at)
-        if data.ours is not None and data.hosts is None:
+    for name, (ours, hosts) in sorted(facts.zones.items()):
+        at = None if ours is None or hosts is None else first_difference(ours, hosts, facts.at)
+        if ours is not None and hosts is None:
             how = "is missing in the zone data of this machine"
-        elif data.ours is None and data.hosts is not None:
+        elif ours is None and hosts is not None:
             how = "is missing in the sidecar's zone data"
         elif at is not None:
             how = f"has another offset in the sidecar's zone data than on this machine from {format_rfc3339(at)} on"
@@ -133,29 +133,22 @@ ATTEMPTS = 3
 """Streams and consumers that are asked, one after the other, until the node that leads them answers."""
 
 
-class _Led(NamedTuple):
-    """What a node leads: a stream, or one of its consumers."""
-
-    stream: str
-    consumer: str | None = None
-
-
 async def read_clocks(
     api: JetStreamApi, infos: Iterable[Mapping[str, Any]], streams: Sequence[StreamFacts], now: Callable[[], int]
 ) -> list[ClockReading]:
     """Read the clock of each node; `infos` are of STREAM.LIST, and `now` returns the time of this machine (ns)."""
-    led: dict[str, list[_Led]] = {}
+    led: dict[str, list[tuple[str, str | None]]] = {}
     for info in infos:
-        led.setdefault(leader_of(info), []).append(_Led(str(inner(info.get("config")).get("name"))))
+        led.setdefault(leader_of(info), []).append((str(inner(info.get("config")).get("name")), None))
     for stream in streams:
         for node, consumer in stream.consumer_leaders.items():
-            led.setdefault(node, []).append(_Led(stream.name, consumer))
+            led.setdefault(node, []).append((stream.name, consumer))
     readings: dict[str, ClockReading] = {}
     for node, candidates in islice(led.items(), MAX_CLOCKS_READ):
-        for one in candidates[:ATTEMPTS]:
+        for stream_led, consumer_led in candidates[:ATTEMPTS]:
             if node in readings:
                 break
-            reading = await _read(api, one, now)
+            reading = await _read(api, stream_led, consumer_led, now)
             if reading is not None:
                 readings[reading.node] = reading
     return list(readings.values())
@@ -166,14 +159,14 @@ def leader_of(info: Mapping[str, Any]) -> str:
     return str(inner(info.get("cluster")).get("leader") or "")
 
 
-async def _read(api: JetStreamApi, led: _Led, now: Callable[[], int]) -> ClockReading | None:
+async def _read(api: JetStreamApi, stream: str, consumer: str | None, now: Callable[[], int]) -> ClockReading | None:
     asked_at = now()
     try:
-        info = await (api.stream(led.stream) if led.consumer is None else api.consumer(led.stream, led.consumer))
+        info = await (api.stream(stream) if consumer is None else api.consumer(stream, consumer))
     except JetStreamError:
         return None  # it has no leader, or is gone
     answered_at, shown = now(), server_time(info)
-    where = led.stream if led.consumer is None else f"{led.stream} > {led.consumer}"
+    where = stream if consumer is None else f"{stream} > {consumer}"
     return None if shown is None else ClockReading(where, shown, asked_at, answered_at, leader_of(info))
 
 
@@ -195,4 +188,4 @@ def zones_in(streams: Sequence[StreamFacts]) -> list[str]:
 
 def zone_data_of(name: str) -> ZoneData:
     """Read one zone."""
-    return ZoneData(read_tzif(package_zone_data(name) or b""), read_tzif(host_zone_data(name) or b""))
+    return read_tzif(package_zone_data(name) or b""), read_tzif(host_zone_data(name) or b"")

@@ -65,7 +65,7 @@ def _in_units(facts: AccountFacts) -> Generator[None, None, Report]:
         for check_stream in OF_STREAM:
             found += check_stream(facts, stream)
         yield
-    more = [Unlisted(code, one.name, number) for one in facts.read for code, number in one.more.items()]
+    more: Unlisted = {(code, one.name): number for one in facts.read for code, number in one.more.items()}
     return report_of(found, more)
 
 
@@ -78,8 +78,11 @@ def report_document(report: Report) -> ReportDocument:
     return {
         "worst": None if worst is None else worst.value,
         "findings": [_finding_document(finding) for finding in report.findings],
-        "unlisted": [{"code": one.code.value, "stream": one.stream, "number": one.number} for one in report.unlisted],
-        "counts": {severity.value: report.count(severity) for severity in Severity},
+        "unlisted": [
+            {"code": code.value, "stream": stream, "number": number}
+            for (code, stream), number in report.unlisted.items()
+        ],
+        "counts": {severity.value: report.number_of(severity) for severity in Severity},
     }
 
 

@@ -60,11 +60,8 @@ class ClockReading(NamedTuple):
     """The node that answered, "" for a server without a cluster."""
 
 
-class ZoneData(NamedTuple):
-    """The offsets of one time zone, as the sidecar reads it and as a server on this machine does."""
-
-    ours: OffsetTable | None
-    hosts: OffsetTable | None
+ZoneData = tuple[OffsetTable | None, OffsetTable | None]
+"""The offsets of one time zone, as the sidecar reads it and as a server on this machine does."""
 
 
 class ConsumerFacts(NamedTuple):
@@ -93,6 +90,11 @@ class Unexamined(NamedTuple):
     stream: str | None = None
     has_failed: bool = False
     """Whether a request failed that a sidecar sends too, and not because of a missing permission or of a limit."""
+
+
+def without_leaders(streams: Iterable[str]) -> list[Unexamined]:
+    """Return that these streams could not be read, because their leaders do not answer."""
+    return [Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True) for name in streams]
 
 
 def unexamined(what: str, error: JetStreamError, stream: str | None = None) -> Unexamined:

@@ -5,8 +5,8 @@ stream of a million invalid schedules has one cause.
 Cost: one sort of what was found.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Self
 
@@ -151,47 +151,41 @@ class Finding(NamedTuple):
         return self.code.why
 
 
-class Unlisted(NamedTuple):
-    """How many more findings there are of one code on one stream."""
+Unlisted = Mapping[tuple[Code, str | None], int]
+"""How many more findings there are, by their code and stream."""
 
-    code: Code
-    stream: str | None
-    number: int
+NONE_UNLISTED: Unlisted = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What the doctor found."""
 
-    findings: Sequence[Finding] = ()
+    findings: Sequence[Finding]
     """Worst first, then by code and stream."""
-    unlisted: Sequence[Unlisted] = ()
+    unlisted: Unlisted
 
     @property
     def worst(self) -> Severity | None:
         """The severity of the worst finding, None if nothing was found."""
         return self.findings[0].severity if self.findings else None
 
-    def count(self, severity: Severity) -> int:
+    def number_of(self, severity: Severity) -> int:
         """Return how many findings have a severity, those that are not listed too."""
         listed = sum(finding.severity is severity for finding in self.findings)
-        return listed + sum(more.number for more in self.unlisted if more.code.severity is severity)
+        return listed + sum(number for (code, _stream), number in self.unlisted.items() if code.severity is severity)
 
 
-def report_of(findings: Iterable[Finding], more: Iterable[Unlisted] = ()) -> Report:
+def report_of(findings: Iterable[Finding], more: Unlisted = NONE_UNLISTED) -> Report:
     """Sort findings, and leave out those beyond `MAX_LISTED` of one code and stream; `more` are left out already."""
-    counts: dict[tuple[Code, str | None], int] = {}
+    counts: Counter[tuple[Code, str | None]] = Counter()
     listed = []
     for finding in sorted(findings, key=_place):
         key = finding.code, finding.stream
-        counts[key] = counts.get(key, 0) + 1
+        counts[key] += 1
         if counts[key] <= MAX_LISTED:
             listed.append(finding)
-    unlisted = {key: count - MAX_LISTED for key, count in counts.items() if count > MAX_LISTED}
-    for code, stream, number in more:
-        if number > 0:
-            unlisted[code, stream] = unlisted.get((code, stream), 0) + number
-    return Report(listed, [Unlisted(code, stream, number) for (code, stream), number in unlisted.items()])
+    unlisted = Counter({key: count - MAX_LISTED for key, count in counts.items()})
+    return Report(listed, +unlisted + Counter(more))
 
 
 def _place(finding: Finding) -> tuple[int, int, str, str]:

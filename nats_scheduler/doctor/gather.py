@@ -1,7 +1,7 @@
 """Gather the facts of one account: each is read once, and nothing is written.
 
 Rule: what a user may not read is noted and left out, so that a user with few permissions gets a report too.
-Cost: the sum of the streams (`gather_stream`), one after the other, so that an account of many streams costs the server
+Cost: the sum of the streams, one after the other, so that an account of many streams costs the server
 no more than a sidecar that starts.
 """
 
@@ -11,28 +11,53 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nats_scheduler.doctor.clock import read_clocks, zone_data_of, zones_in
+from nats_scheduler.doctor.clock import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
     AccountFacts,
+    ConsumerFacts,
     Need,
     ServerReach,
     Sidecar,
     StreamFacts,
     Unexamined,
-    ZoneData,
     subjects_of,
     unexamined,
+    without_leaders,
 )
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
-from nats_scheduler.doctor.streams import Reading, outline_of, read_stream
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
-from nats_scheduler.jetstream.streams import Progress
+from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object, server_time
+from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
+from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.continuity import removes_expired
+from nats_scheduler.runtime.graduation import Graduation
+from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
+from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
+from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.zones import zone_data_versions
+
+TO_FIRE = frozenset({State.WAITING, State.OVERDUE, State.FAILING, State.UNFINISHED})
+"""The states of schedules that fire, now or later."""
+
+MAX_SEARCHED_MESSAGES = 100_000
+"""Newest messages of a stream that is not served in which schedule headers are searched."""
+
+MAX_BODIES_COMPARED = 1_000
+"""Schedules of one stream whose bodies are read to find equal ones."""
+
+MAX_REQUESTS_IN_FLIGHT = 256
+
+OURS = "nats-scheduler-"
+"""The consumers of sidecars and commands have names that begin like this."""
 
 # Which subjects the clients of the account subscribe to.
 #
@@ -108,6 +133,7 @@ class Gathering:
         self._now = now
         self._progress = progress
         self._unexamined: list[Unexamined] = []
+        self._note = self._unexamined.append
         self._knows_all_streams = False
         self._place = place_of(account)
 
@@ -118,11 +144,10 @@ class Gathering:
 
         Raises `ConnectionLostError` if the connection did not last, since then most of the facts are missing.
         """
-        note = self._unexamined.append
         if sidecars is None:
-            note(Unexamined("which sidecars run", "the user may not read their bucket"))
+            self._note(Unexamined("which sidecars run", "the user may not read their bucket"))
         infos = await self._infos()
-        outlines = [await outline_of(self._account, info, note) for info in infos]
+        outlines = [await self._outline(info) for info in infos]
         outlines = [one if only in (None, one.name) else replace(one, mode=None, is_read=False) for one in outlines]
         has_canary = self._place.has_canary or any(one.name == CANARY_STREAM for one in outlines)
         self._place = self._place._replace(has_canary=has_canary)
@@ -149,7 +174,7 @@ class Gathering:
             unclear=[*unclear, *untried],
             clocks=clocks,
             zone_versions=zone_data_versions(),
-            zones=_zones(streams),
+            zones={name: zone_data_of(name) for name in zones_in(streams)},
             sidecars=sidecars,
             streams=streams,
             stored_subjects=subjects_of(infos) if self._knows_all_streams else None,
@@ -157,34 +182,24 @@ class Gathering:
             unexamined=self._unexamined,
         )
 
+    # -- the account ---------------------------------------------------------------------------------------------
+
     async def _infos(self) -> list[Mapping[str, Any]]:
         try:
             infos, unanswered = await self._account.api.listed_streams()
-            self._knows_all_streams = not unanswered
         except JetStreamError as error:
-            self._unexamined.append(unexamined("the streams of the account", error))
+            self._note(unexamined("the streams of the account", error))
             return []
-        for name in unanswered:
-            self._unexamined.append(Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True))
+        self._knows_all_streams = not unanswered
+        self._unexamined += without_leaders(unanswered)
         return sorted(infos, key=lambda info: str(info["config"]["name"]))
 
     async def _failures(self, alive: set[str]) -> Failures:
         try:
             return read_failures(await self._account.registry.get(FAILING), alive)
         except JetStreamError as error:
-            self._unexamined.append(unexamined("which fires the server refuses", error))
+            self._note(unexamined("which fires the server refuses", error))
             return Failures()
-
-    async def _stream(self, outline: StreamFacts, failures: Failures, missing: Sequence[Need]) -> StreamFacts:
-        if not outline.is_read:
-            return outline
-        lacking = next((need for need in missing if _is_for_reading(need, outline)), None)
-        if lacking is not None:
-            why = f"the user may not {lacking.act}: {lacking.subject}"
-            self._unexamined.append(Unexamined(f"{outline.name}: what it holds", why, outline.name))
-            return outline
-        reading = Reading(self._account, self._now, self._unexamined.append, self._progress)
-        return await read_stream(reading, outline, failures)
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
         return needs_of(self._place, self._account.server, streams)
@@ -194,22 +209,166 @@ class Gathering:
         try:
             return await read_permissions(account.connection, account.api, self._place, needs)
         except JetStreamError as error:
-            self._unexamined.append(unexamined("the permissions of the user", error))
+            self._note(unexamined("the permissions of the user", error))
             return [], []
 
     async def _subscriptions(self) -> Sequence[str] | None:
         try:
             return await read_subscriptions(self._account.connection)
         except JetStreamError as error:
-            self._unexamined.append(Unexamined("which subjects are subscribed to", str(error)))
+            self._note(Unexamined("which subjects are subscribed to", str(error)))
             return None
+
+    # -- one stream: up to two passes over its headers, and a request for each body that is compared ---------------
+
+    async def _outline(self, info: Mapping[str, Any]) -> StreamFacts:
+        """Return what STREAM.LIST and the bucket say of a stream."""
+        state = StreamState.from_info(info)
+        mode: Mode | None = None
+        try:
+            state, mode = await self._account.carrying.with_mode(state)
+        except JetStreamError as error:
+            self._note(unexamined(f"whether {state.name} carries the flag", error, state.name))
+        stored = inner(info.get("state"))
+        return StreamFacts(state, mode, messages=integer(stored.get("messages")), bytes=integer(stored.get("bytes")))
+
+    async def _stream(self, outline: StreamFacts, failures: Failures, missing: Sequence[Need]) -> StreamFacts:
+        """Read what a stream holds, as far as it can be read."""
+        if not outline.is_read:
+            return outline
+        lacking = next((need for need in missing if _is_for_reading(need, outline)), None)
+        if lacking is not None:
+            why = f"the user may not {lacking.act}: {lacking.subject}"
+            self._note(Unexamined(f"{outline.name}: what it holds", why, outline.name))
+            return outline
+        facts = replace(outline, at=self._now())
+        for what, read in (
+            ("its consumers", self._with_consumers),
+            ("schedule headers that are not fired", self._with_unserved),
+            ("its schedules", self._with_schedules),
+            ("what a graduation would refuse", self._with_graduation),
+        ):
+            try:
+                facts = await read(facts)
+            except JetStreamError as error:
+                self._note(unexamined(f"{facts.name}: {what}", error, facts.name))
+        key = f"{facts.mode}.{facts.name}"
+        return replace(facts, failing=failures.schedules.get(key, {}), failing_unlisted=failures.more.get(key, 0))
+
+    async def _with_consumers(self, facts: StreamFacts) -> StreamFacts:
+        if facts.mode is None:
+            return facts
+        infos = [info async for info in self._account.api.consumers(facts.name)]
+        leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
+        consumers = [one for one in map(_consumer, infos) if not one.name.startswith(OURS)]
+        return replace(facts, consumers=consumers, consumer_leaders=leaders)
+
+    async def _with_unserved(self, facts: StreamFacts) -> StreamFacts:
+        """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
+        account = self._account
+        served = () if facts.mode is None else dialects_of(facts.mode)
+        is_ours = facts.name in (account.registry.stream, CANARY_STREAM)
+        by_nobody = facts.mode in (None, Mode.PORTABLE)
+        if not by_nobody or is_ours or facts.state.excludes_schedules or not facts.messages:
+            return facts
+        after = max(facts.state.last_sequence - MAX_SEARCHED_MESSAGES, 0) if reads_all(facts.state.config) else 0
+        if not reads_all(facts.state.config) and facts.messages > MAX_SEARCHED_MESSAGES:
+            why = f"it has more than {MAX_SEARCHED_MESSAGES} messages, and no consumer may be attached"
+            self._note(Unexamined(f"{facts.name}: schedule headers that are not fired", why, facts.name))
+            return facts
+        if after >= facts.state.first_sequence:
+            why = f"only the newest {MAX_SEARCHED_MESSAGES} messages are searched"
+            self._note(
+                Unexamined(f"{facts.name}: schedule headers that are not fired, in older messages", why, facts.name)
+            )
+        searched = SearchedHeaders([dialect for dialect in DIALECTS if dialect not in served])
+        show = reading_progress(self._progress, f"search in {facts.name}", facts.state, after)
+
+        def take(messages: Sequence[StoredMessage]) -> None:
+            show(messages)
+            searched.take(messages)
+
+        await read_stored(account.connection, account.api, facts.state.config, take, after)
+        return replace(facts, unserved=searched.subjects)
+
+    async def _with_schedules(self, facts: StreamFacts) -> StreamFacts:
+        if facts.mode is None:
+            return facts
+        account, now, name = self._account, self._now, facts.name
+        at = server_time(await account.api.stream(name)) or now()
+        checkpoints = await read_checkpoint(account.registry, account.api, name, facts.mode, at)
+        ahead = at - now()
+        read = await read_stream_listing(
+            account.connection,
+            account.api,
+            facts.state,
+            facts.mode,
+            checkpoints or (),
+            lambda: now() + ahead,
+            restrictions=account.settings.restrictions_on(name),
+            removes_expired=removes_expired(facts.state, account.server),
+            notify_read=reading_progress(self._progress, f"schedules of {name}", facts.state),
+            calendars=account.calendars,
+        )
+        equal = await self._equal(name, read.schedules)
+        return replace(
+            facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal
+        )
+
+    async def _equal(self, stream: str, schedules: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+        """Return the groups of schedules that fire the same message at the same times."""
+        alike: dict[tuple[object, ...], list[ListedSchedule]] = {}
+        for one in schedules:
+            if one.fired_by is not FiredBy.NONE and one.state in TO_FIRE:
+                terms = one.terms
+                pattern = one.pattern.text, one.pattern.time_zone, terms.policies.written
+                key = terms.target, terms.source, terms.ttl, terms.rollup, pattern
+                alike.setdefault(key, []).append(one)
+        left = MAX_BODIES_COMPARED
+        found: list[list[ListedSchedule]] = []
+        for group in alike.values():
+            if len(group) < 2:
+                continue
+            if len(group) > left:
+                why = f"only {MAX_BODIES_COMPARED} bodies are compared"
+                self._note(
+                    Unexamined(f"{stream}: equal schedules among those with equal target and pattern", why, stream)
+                )
+            found += [same for same in await self._by_body(stream, group[:left]) if len(same) > 1]
+            left -= len(group)
+            if left <= 0:
+                break
+        return found
+
+    async def _by_body(self, stream: str, group: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
+        same: dict[bytes, list[ListedSchedule]] = {}
+        for start in range(0, len(group), MAX_REQUESTS_IN_FLIGHT):
+            part = group[start : start + MAX_REQUESTS_IN_FLIGHT]
+            stored = await asyncio.gather(*(self._account.api.message(stream, seq=one.sequence) for one in part))
+            for one, message in zip(part, stored, strict=True):
+                if message is not None:
+                    same.setdefault(message.body or b"", []).append(one)
+        return list(same.values())
+
+    async def _with_graduation(self, facts: StreamFacts) -> StreamFacts:
+        """Find what a graduation would find: to the server that is there, or to a 2.14 if it has no scheduler."""
+        if facts.mode not in (Mode.EMULATED, Mode.DORMANT):
+            return facts
+        account = self._account
+        graduation = Graduation(account.connection, account.api, account.server.upgraded, facts.state, self._now)
+        show = reading_progress(self._progress, f"graduation of {facts.name}", facts.state)
+        await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
+        return replace(facts, graduation=list(graduation.findings))
+
+
+def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:
+    config = inner(info.get("config"))
+    several = config.get("filter_subjects")
+    filters = [str(one) for one in several] if isinstance(several, list) and several else []
+    return ConsumerFacts(str(info.get("name", "")), filters or [str(config.get("filter_subject") or ">")])
 
 
 def _is_for_reading(need: Need, stream: StreamFacts) -> bool:
     """Return whether a stream cannot be read without a permission: the reading would wait for answers in vain."""
     acts = ("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.CREATE.{}.", "CONSUMER.MSG.NEXT.{}.")
     return any(f".{act.format(stream.name)}" in f"{need.subject}." for act in acts)
-
-
-def _zones(streams: Sequence[StreamFacts]) -> dict[str, ZoneData]:
-    return {name: zone_data_of(name) for name in zones_in(streams)}

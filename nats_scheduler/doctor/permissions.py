@@ -13,7 +13,7 @@ from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.buckets import snapshots_bucket_of
-from nats_scheduler.jetstream.connection import Connection, Reply
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.foreign_json import Object, inner
 from nats_scheduler.message.capabilities import Capabilities
@@ -326,15 +326,12 @@ class _Probe:
 
     async def _is_permitted(self, subject: str, body: bytes = b"", block: bytes = b"") -> bool | None:
         try:
-            await self._request(subject, body, block)
+            await self._connection.request(subject, body, block, PROBE_DEADLINE_SECONDS)
         except NotPermittedError:
             return False
         except JetStreamError:
             pass  # it was permitted: the server refused it, or nothing subscribes to the subject
         return True
-
-    async def _request(self, subject: str, body: bytes, block: bytes) -> Reply:
-        return await self._connection.request(subject, body, block, PROBE_DEADLINE_SECONDS)
 
 
 def _ignore(_subject: bytes, _reply: bytes, _block: bytes, _body: bytes) -> None:

@@ -26,6 +26,7 @@ from nats_scheduler.doctor.facts import (
     ZoneData,
     copies_in,
     subjects_of,
+    without_leaders,
 )
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
@@ -106,9 +107,7 @@ class _Gathering:
             sidecars=sidecars,
             streams=streams,
             stored_subjects=None if unanswered else subjects_of(infos),
-            unexamined=[
-                Unexamined(f"stream {name}", "its leader does not answer", name, has_failed=True) for name in unanswered
-            ],
+            unexamined=without_leaders(unanswered),
         )
 
     async def _sidecars(self) -> list[Sidecar]:
