@@ -1,10 +1,11 @@
-"""`nats-scheduler apply` and `diff`: make the schedules of streams those of files, or show what that would do.
+"""`nats-scheduler apply`, `diff` and `export`: make the schedules of streams those of files, and the other way round.
 
 Rule: what will be done is shown before, and is confirmed; what was shown is what is done, and what `diff` shows is the
 plan that `apply` carries out. Nothing is planned from files with a problem: the command names all that the files have
 by themselves, or else all that their streams have with them. Of each schedule that is changed, each header is shown
 before and after. A schedule that another client has changed since is left as it is and reported, and the others are
 done; so an apply that failed or was killed is finished by running it again.
+What is exported gives the same schedules, byte for byte, when it is applied; what cannot be applied is named.
 Cost: see `files.planning` and `control.plan`; `control.each.MAX_AT_ONCE` schedules are changed at a time.
 Limit: values are cut for people; the document has them whole, with bytes that are not UTF-8 as `\\udcXX`.
 """
@@ -19,8 +20,9 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import file_content
+from nats_scheduler.cli.arguments import check_filter, check_stream, file_content
 from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
+from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.many import counts_text, error_documents
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import (
@@ -35,11 +37,13 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.changes import Author
+from nats_scheduler.control.declared import exported
 from nats_scheduler.control.each import Done
 from nats_scheduler.control.plan import Action, Difference, Step, carry_out_all
 from nats_scheduler.files.document import Problem
 from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.reading import StreamFile, read_files
+from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.headers import decoded, header_value
 from nats_scheduler.observe.documents import change_document, plan_document, step_document
 from nats_scheduler.observe.texts import printable
@@ -310,3 +314,72 @@ def _planned(resolved: ResolvedSettings, wanted: Wanted) -> list[StreamPlan]:
         return in_store(resolved, lambda access: plan_all(access, wanted))
     except CommandError as error:
         raise CommandError(error.message, EXIT_WRONG_USE) from None
+
+
+# -- export ---------------------------------------------------------------------------------------------------------
+
+FORMATS: tuple[Format, ...] = ("yaml", "json")
+
+Document = dict[str, Any]
+"""The schedules of a stream, as a file has them."""
+
+
+@click.command("export")
+@click.argument("streams", metavar="STREAM…", nargs=-1, required=True, shell_complete=complete_stream)
+@connection_options
+@click.option("--filter", "subjects", metavar="SUBJECT", help="Only schedules on subjects that match, as 'orders.>'.")
+@click.option("--owner", metavar="NAME", help="Only schedules with this label (X-Owner); the file names the owner.")
+@click.option("--format", "form", type=click.Choice(FORMATS), help="Unless --output ends in .json: yaml.")
+@click.option(
+    "--output",
+    metavar="FILE|DIR",
+    type=click.Path(),
+    help="Write into a file, or into a directory (DIR/), one file for each stream.",
+)
+def export_command(
+    resolved: ResolvedSettings,
+    streams: tuple[str, ...],
+    subjects: str | None,
+    owner: str | None,
+    form: Format | None,
+    output: str | None,
+) -> None:
+    """Write the schedules of streams as files for version control.
+
+    Exit codes: 0 done, 1 a stream does not exist or is not served, or the server refuses or is not reached, 2 wrong use
+    or settings.
+    """
+    for stream in streams:
+        check_stream(stream)
+    check_filter("--filter", subjects)
+    names = list(dict.fromkeys(streams))
+
+    async def read(access: Access) -> list[Document]:
+        return [await _exported(access, name, subjects or ">", owner) for name in names]
+
+    _write(in_store(resolved, read), form, output)
+
+
+async def _exported(access: Access, stream: str, subjects: str, owner: str | None) -> Document:
+    found = await exported(access.store, stream, subjects, owner=owner)
+    for one in found.left_out:
+        print_warning(printable(f"stream {stream}: {one.subject} is left out: {one.reason}"))
+    return stream_document(stream, found.declared, owner=owner, spelling=found.served.dialects[0])
+
+
+def _write(documents: Sequence[Document], form: Format | None, output: str | None) -> None:
+    if output is None:
+        click.echo(written_file(documents, form or "yaml"), nl=False)
+        return
+    path, is_folder = Path(output), output.endswith("/") or Path(output).is_dir()
+    form = form or ("json" if path.suffix == ".json" and not is_folder else "yaml")
+    files = {path / f"{one['stream']}.{form}": [one] for one in documents} if is_folder else {path: documents}
+    try:
+        if is_folder:
+            path.mkdir(parents=True, exist_ok=True)
+        for file, some in files.items():
+            file.write_bytes(written_file(some, form).encode())
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    number = sum(len(one["schedules"]) for one in documents)
+    click.echo(f"{number:,} schedule{'' if number == 1 else 's'} written to {output}", err=True)

@@ -8,7 +8,6 @@ Cost: two or three requests. Limit: what is no calendar can only be replaced or 
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import click
 
@@ -44,14 +43,8 @@ MAX_SHOWN_RANGES = 6
 Change = Callable[[str], str]
 
 
-class Edited(NamedTuple):
-    """What became of a calendar."""
-
-    name: str
-    outcome: str
-    """`created`, `changed`, `unchanged` or `deleted`."""
-    days: tuple[Days, ...]
-
+Edited = tuple[str, tuple[Days, ...]]
+"""What became of a calendar (`created`, `changed`, `unchanged` or `deleted`), and its days."""
 
 name_argument = click.argument("name", shell_complete=complete_calendar)
 days_argument = click.argument("days", metavar="DAY…", nargs=-1)
@@ -209,12 +202,13 @@ def _days_of(text: str) -> tuple[Days, ...]:
 def _finish(
     resolved: ResolvedSettings, name: str, edit: Callable[[CalendarBucket], Awaitable[Edited]], *, as_json: bool
 ) -> None:
-    done = in_session(resolved, lambda session: edit(session.calendars))
+    outcome, days = in_session(resolved, lambda session: edit(session.calendars))
     if as_json:
-        print_json({"calendar": name, "outcome": done.outcome, **_days_document(done.days)})
-    else:
-        of_days = "" if done.outcome == "deleted" else f", {_count(done.days)}"
-        click.echo(f"calendar {name} {done.outcome}{of_days}")
+        print_json({"calendar": name, "outcome": outcome, **_days_document(days)})
+        return
+    number = _number(days)
+    of_days = "" if outcome == "deleted" else f", {number:,} day{'' if number == 1 else 's'}"
+    click.echo(f"calendar {name} {outcome}{of_days}")
 
 
 async def _existing(bucket: CalendarBucket, name: str) -> CalendarText:
@@ -228,10 +222,10 @@ async def _replaced(bucket: CalendarBucket, name: str, text: str) -> Edited:
     await bucket.open()
     found, revision = await bucket.revised_text(name)
     if found is not None and found.text == text.encode():
-        return Edited(name, "unchanged", _days_of(text))
+        return "unchanged", _days_of(text)
     if not await bucket.write(name, text.encode(), revision):
         raise _written_meanwhile(name)
-    return Edited(name, "created" if found is None else "changed", _days_of(text))
+    return "created" if found is None else "changed", _days_of(text)
 
 
 async def _edited(bucket: CalendarBucket, name: str, change: Change) -> Edited:
@@ -247,9 +241,9 @@ async def _edited(bucket: CalendarBucket, name: str, change: Change) -> Edited:
         if not isinstance(days, Calendar):
             raise CommandError(f"calendar {name} would be invalid: {days.reason}")
         if days == read:
-            return Edited(name, "unchanged", days.days or ())
+            return "unchanged", days.days or ()
         if await bucket.write(name, after.encode(), found.revision):
-            return Edited(name, "changed", days.days or ())
+            return "changed", days.days or ()
     raise _written_meanwhile(name)
 
 
@@ -257,7 +251,7 @@ async def _deleted(bucket: CalendarBucket, name: str) -> Edited:
     found = await _existing(bucket, name)
     if not await bucket.write(name, None, found.revision):
         raise _written_meanwhile(name)
-    return Edited(name, "deleted", ())
+    return "deleted", ()
 
 
 def _written_meanwhile(name: str) -> CommandError:
@@ -291,11 +285,6 @@ def _cells(found: CalendarText) -> tuple[str, str]:
     more = len(days) - MAX_SHOWN_RANGES
     shown = ", ".join(days_text(one) for one in days[:MAX_SHOWN_RANGES])
     return f"{_number(days):,}", shown + (f" and {more:,} more" if more > 0 else "")
-
-
-def _count(days: Sequence[Days]) -> str:
-    number = _number(days)
-    return f"{number:,} day{'' if number == 1 else 's'}"
 
 
 def _number(days: Sequence[Days]) -> int:

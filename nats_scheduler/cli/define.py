@@ -25,6 +25,7 @@ from nats_scheduler.cli.check import one_line, split_header
 from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
+from nats_scheduler.control.declared import policy_header
 from nats_scheduler.control.edits import add, edit_latest
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.port import Served
@@ -88,15 +89,10 @@ class Given:
             (dialect.rollup, "sub" if self.rollup else None),
             (dialect.target, self.target),
             (dialect.source, self.source),
-            *((policy_header(dialect, name), value) for name, value in sorted(self.policies.items())),
+            *((policy_header(name, dialect), value) for name, value in sorted(self.policies.items())),
         ]
         ours = [(name, _encoded(value)) for name, value in values if value is not None]
         return [*ours, *self.headers]
-
-
-def policy_header(dialect: Dialect, name: str) -> bytes:
-    """Return the header of a policy such as `X-Jitter`."""
-    return dialect.schedule + b"-" + name.encode()
 
 
 def definition_options(command: Command) -> Command:
@@ -326,7 +322,8 @@ async def _add(
 ) -> StoredSchedule:
     served = await access.store.served(stream)
     now = access.store.now()
-    has_sidecar = await _has_sidecar(access, served)
+    # Where the server fires nothing, it does not matter whether a sidecar serves the stream at the moment.
+    has_sidecar = not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
     dialect, notes = spelling_of(served, given.written(ADR51, now), now, portable=portable, has_sidecar=has_sidecar)
     block = with_headers(EMPTY_BLOCK, given.written(dialect, now))
     body = given.body or b""
@@ -334,18 +331,10 @@ async def _add(
         access.store, stream, subject, block, body, replace=replace, author=how.author, dry_run=how.dry_run
     )
     change = replace_fields(change, notes=(*change.notes, *notes))
-    wanted = _wanted_add(served, subject, block, body, access.store.now()) if how.dry_run else None
+    wanted = None
+    if how.dry_run:
+        wanted = read_current(StoredMessage(subject, 1, access.store.now(), block, body), served)
     return await stored_schedule(access, served, change, wanted)
-
-
-async def _has_sidecar(access: Access, served: Served) -> bool:
-    """Return whether a sidecar serves the stream at the moment; where the server fires nothing, it does not matter."""
-    return not served.is_native or bool(access.sidecars.serving(await access.session.served_stream(served.name)))
-
-
-def _wanted_add(served: Served, subject: str, block: bytes, body: bytes, now: int) -> Current | None:
-    """Return the schedule as it would be stored now."""
-    return read_current(StoredMessage(subject, 1, now, block, body), served)
 
 
 @click.command("edit")

@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 
+from nats_scheduler.cli.arguments import duration_of
 from nats_scheduler.cli.demo import (
     Screen,
     Tally,
@@ -32,7 +33,7 @@ from nats_scheduler.cli.demo import (
 from nats_scheduler.cli.fire_watch import FireWatch, WatchedStream, stream_line
 from nats_scheduler.cli.options import sidecar_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.process import log_as_set, stop_on_signals
 from nats_scheduler.cli.run import pages_of
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.doctor.sidecar import examine_sidecar
@@ -41,14 +42,12 @@ from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.fires import StoredFire
 from nats_scheduler.observe.address import ListenError
-from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.embedded import LOG_TAIL_LINES, EmbeddedServer, EmbeddedServerError, find_server
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
-from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.json_files import StreamFileError
@@ -218,17 +217,9 @@ ORDERS_STREAM: dict[str, Any] = {
 """The stream of the commands to paste."""
 
 
-def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
-    """Parse an option as a Go duration above zero; return nanoseconds."""
-    parsed = None if text is None else parse_duration(text)
-    if text is not None and (not isinstance(parsed, int) or parsed <= 0):
-        raise click.BadParameter(f"{text!r}: expected a duration above zero, such as '20s'")
-    return parsed if isinstance(parsed, int) else None
-
-
 @click.command("dev")
 @click.option("--demo", is_flag=True, help="Create a stream and publish one schedule of each kind.")
-@click.option("--for", "length", callback=_duration, metavar="DURATION", help="End after this time, such as 20s.")
+@click.option("--for", "length", metavar="DURATION", help="End after this time, such as 20s.")
 @click.option("--server-version", metavar="VERSION", help="Fetch and start this nats-server, such as 2.10.26.")
 @click.option("--server-path", metavar="FILE", help="Start this nats-server binary.")
 @click.option(
@@ -239,7 +230,7 @@ def _duration(_ctx: click.Context, _param: click.Parameter, text: str | None) ->
 def command(
     resolved: ResolvedSettings,
     demo: bool,
-    length: int | None,
+    length: str | None,
     server_version: str | None,
     server_path: str | None,
     data: str | None,
@@ -252,15 +243,14 @@ def command(
     """
     if server_version and server_path:
         raise click.UsageError("give either --server-version or --server-path")
+    ends_after = None if length is None else duration_of("--for", length)
     binary = _binary(server_version, server_path)
     # Info lines would appear between the fires, unless the user asks for a level.
     level = "warning" if resolved.sources["log_level"] == "default" else resolved.settings.log_level
-    configure_logging(resolved.settings.log_format, level)
-    for warning in resolved.warnings:
-        logger().warning("settings_warning", reason=warning)
+    log_as_set(resolved, level)
     with _data_folder(data) as folder:
         stream_file = _written_once(folder / STREAM_FILE_NAME)
-        plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=length)
+        plan = TrialPlan(folder, stream_file, keeps_data=data is not None, demo=demo, length=ends_after)
         try:
             clean = run_punctually(_run(EmbeddedServer(binary, folder, port=port or 0), resolved.settings, plan))
         except (StreamFileError, ListenError) as error:

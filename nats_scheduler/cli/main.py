@@ -23,7 +23,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "stream": ("nats_scheduler.cli.stream:command", "Add streams that carry schedules, and list them."),
     "graduate": ("nats_scheduler.cli.graduate:command", "Hand a stream's schedules over to an upgraded server."),
     "export": (
-        "nats_scheduler.cli.export:command",
+        "nats_scheduler.cli.apply:export_command",
         "Write the schedules of streams as files for version control.",
     ),
     "diff": ("nats_scheduler.cli.apply:diff_command", "Show what `apply` would do with files of schedules."),
@@ -40,8 +40,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "pause": ("nats_scheduler.cli.many:pause_command", "Pause schedules: they stay stored, and nothing fires them."),
     "resume": ("nats_scheduler.cli.many:resume_command", "Resume schedules that are paused."),
     "rm": ("nats_scheduler.cli.many:rm_command", "Remove schedules."),
-    "fire": ("nats_scheduler.cli.fire:fire_command", "Fire a schedule once, now."),
-    "backfill": ("nats_scheduler.cli.fire:backfill_command", "Store past fires of a schedule that are not stored."),
+    "fire": ("nats_scheduler.cli.many:fire_command", "Fire a schedule once, now."),
+    "backfill": ("nats_scheduler.cli.many:backfill_command", "Store past fires of a schedule that are not stored."),
     "changes": (
         "nats_scheduler.cli.kept_advisories:changes_command",
         "Show who changed schedules, when and why, newest first.",
@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "web": ("nats_scheduler.cli.web:command", "Serve a status page for browsers."),
     "next": ("nats_scheduler.cli.next:command", "Show when a pattern fires, or a schedule that is stored."),
-    "explain": ("nats_scheduler.cli.explain:command", "Say in plain words when a pattern fires; needs no server."),
+    "explain": ("nats_scheduler.cli.next:explain_command", "Say in plain words when a pattern fires; needs no server."),
     "check": ("nats_scheduler.cli.check:command", "Check a pattern or headers as the server would; needs no server."),
     "settings": ("nats_scheduler.cli.settings:command", "Show the settings in force, or the schema of their file."),
     "completion": (

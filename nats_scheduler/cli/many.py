@@ -1,8 +1,8 @@
-"""`nats-scheduler pause`, `resume` and `rm`: one change to many schedules.
+"""`nats-scheduler pause`, `resume` and `rm`: one change to many schedules; `fire` and `backfill`: fires of one.
 
-Rule: what is done to each schedule is in `control.edits`. A wildcard is resolved and counted first, and what was
-counted is what is changed: schedules that are added meanwhile are not. A schedule that cannot be changed does not stop
-the others (`control.each`).
+Rule: what is done to a schedule is in `control.edits` and `control.fires`. A wildcard is resolved and counted first,
+and what was counted is what is changed: schedules that are added meanwhile are not. A schedule that cannot be changed
+does not stop the others (`control.each`).
 Cost: as many requests as a change takes, for some schedules at a time; a wildcard reads the stream before.
 """
 
@@ -16,8 +16,17 @@ from typing import Any
 
 import click
 
-from nats_scheduler.cli.arguments import check_stream, file_content
-from nats_scheduler.cli.changing import How, Operation, change_options, error_about, in_store, print_change
+from nats_scheduler.cli.arguments import check_stream, file_content, instant_of
+from nats_scheduler.cli.changing import (
+    How,
+    Operation,
+    change_one,
+    change_options,
+    error_about,
+    in_store,
+    one_options,
+    print_change,
+)
 from nats_scheduler.cli.completion import complete_stream, complete_subject
 from nats_scheduler.cli.options import connection_options
 from nats_scheduler.cli.output import EXIT_FAILED, Command, CommandError, decorated, print_json
@@ -25,6 +34,7 @@ from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.each import Done, change_each
 from nats_scheduler.control.edits import pause, remove, resume
+from nats_scheduler.control.fires import DEFAULT_BACKFILL, MAX_BACKFILL, backfill, fire
 from nats_scheduler.control.store import ScheduleStore, matching
 from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject
 from nats_scheduler.observe.documents import change_document
@@ -233,3 +243,42 @@ def rm_command(resolved: ResolvedSettings, chosen: Chosen, how: How) -> None:
     Exit codes: 0 done, 1 one could not be removed, or the server refuses or is not reached, 2 wrong use or settings.
     """
     change_many(resolved, chosen, how, Task("remove", "removed", lambda _found: True, remove))
+
+
+@click.command("fire")
+@one_options
+@change_options
+def fire_command(resolved: ResolvedSettings, stream: str, subject: str, how: How) -> None:
+    """Fire a schedule once, now.
+
+    It is the schedule on SUBJECT, in STREAM. The fire has the current time as its fire time; the schedule goes on.
+    Exit codes: 0 done, 1 there is none, or the server refuses or is not reached, 2 wrong use or settings.
+    """
+    change_one(resolved, stream, subject, how, fire)
+
+
+@click.command("backfill")
+@one_options
+@click.option("--from", "since", metavar="TIME", required=True, help="The first fire time, RFC 3339 with an offset.")
+@click.option("--to", "until", metavar="TIME", required=True, help="The last fire time, RFC 3339 with an offset.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(1, MAX_BACKFILL),
+    default=DEFAULT_BACKFILL,
+    help=f"Store nothing if more fires are missing: 1 to {MAX_BACKFILL:,}, {DEFAULT_BACKFILL} unless given.",
+)
+@change_options
+def backfill_command(
+    resolved: ResolvedSettings, stream: str, subject: str, since: str, until: str, limit: int, how: How
+) -> None:
+    """Store past fires of a schedule that are not stored.
+
+    It is the schedule on SUBJECT, in STREAM; its fire times between --from and --to count, both included.
+    Exit codes: 0 done, also if none is missing, 1 there is no schedule, or the server refuses or is not reached,
+    2 wrong use or settings.
+    """
+    first, last = instant_of("--from", since), instant_of("--to", until)
+    if first > last:
+        raise click.UsageError(f"--from of {since!r} is later than --to of {until!r}")
+    change_one(resolved, stream, subject, how, partial(backfill, since_ns=first, until_ns=last, limit=limit))

@@ -1,4 +1,4 @@
-"""`nats-scheduler next`: when does a pattern fire, or a schedule that is stored?
+"""`nats-scheduler next` and `explain`: when a pattern fires, or a schedule that is stored, and what a pattern means.
 
 Rule: the answer is what the scheduler would do with a message stored at `--after`, computed by the same code; a stored
 schedule is looked up by `cli.next_of_schedule`.
@@ -12,16 +12,20 @@ from typing import Any, NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from nats_scheduler.cli.arguments import instant_of
 from nats_scheduler.cli.check import no_schedule_error, one_line
-from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times
+from nats_scheduler.cli.fire_table import ending_text, next_document, print_fire_times, print_next_fires
 from nats_scheduler.cli.output import EXIT_FAILED, json_option, print_json, rejection_error, wide_option
 from nats_scheduler.message.definition import read_pattern
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.documents import error_document
+from nats_scheduler.observe.explanations import explanation_document
+from nats_scheduler.observe.texts import moment_text
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.schedule.patterns import Syntax
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.clock_changes import with_clock_changes
+from nats_scheduler.schedule.explain import explain_pattern
+from nats_scheduler.schedule.patterns import Pattern, Syntax
 
 MAX_FIRES_SHOWN = 10_000
 """The most fires that one call shows."""
@@ -138,7 +142,7 @@ def command(
 def _show_pattern(
     pattern: str, tz: str | None, syntax: str | None, after: str, count: int, *, wide: bool, as_json: bool
 ) -> None:
-    stored_at = instant_of(after)
+    stored_at = _stored_at(after)
     one_line(pattern + (tz or ""))
     read = read_pattern(pattern, tz, stored_at, syntax)
     if read is None or isinstance(read, Rejection):
@@ -163,11 +167,50 @@ def _refuse(pattern: str, zone: str | None, rejection: Rejection | None, as_json
     raise no_schedule_error(f"the pattern was {pattern!r}") if rejection is None else rejection_error(rejection)
 
 
-def instant_of(text: str) -> int:
+def _stored_at(after: str) -> int:
     """Return the time of `--after` (ns); end the command with 2 if it is none."""
-    if text == "now":
-        return SystemClock().now()
-    instant = parse_rfc3339(text)
-    if not isinstance(instant, int):
-        raise click.UsageError(f"--after of {instant}; expected `now` or a time such as 2026-01-31T09:00:00Z")
-    return instant
+    return SystemClock().now() if after == "now" else instant_of("--after", after)
+
+
+@click.command("explain")
+@click.argument("pattern")
+@click.option("--tz", "--time-zone", "tz", metavar="ZONE", help="Time zone of a cron pattern, as Europe/Berlin.")
+@syntax_option
+@after_option
+@fire_count_option(MAX_FIRES_SHOWN)
+@wide_option
+@json_option
+def explain_command(
+    pattern: str, tz: str | None, syntax: str | None, after: str, count: int, wide: bool, as_json: bool
+) -> None:
+    """Say in plain words when a pattern fires; needs no server.
+
+    PATTERN is what goes into Nats-Schedule, such as '@every 5m' or '0 30 9 * * mon-fri'.
+    No sidecar is asked; `info` explains a schedule that is stored.
+    Exit codes: 0 explained, 1 invalid pattern or time zone, 2 wrong use.
+    """
+    stored_at = _stored_at(after)
+    one_line(pattern + (tz or ""))
+    read = read_pattern(pattern, tz, stored_at, syntax)
+    if as_json:
+        print_json(explanation_document(pattern, tz, stored_at, count, syntax))
+        if read is None or isinstance(read, Rejection):
+            raise click.exceptions.Exit(EXIT_FAILED)
+        return
+    if read is None:
+        raise no_schedule_error(f"the pattern was {pattern!r}")
+    if isinstance(read, Rejection):
+        raise rejection_error(read)
+    _print_explanation(read, stored_at, count, wide=wide)
+
+
+def _print_explanation(pattern: Pattern, stored_at: int, count: int, *, wide: bool) -> None:
+    timetable = Timetable(pattern, stored_at)
+    fires = timetable.fires(count + 1)
+    click.echo(f"{explain_pattern(pattern)}\n\nIts next fires, if it is stored at {moment_text(stored_at)}:\n")
+    print_next_fires(timetable, with_clock_changes(pattern, stored_at, fires[:count]), wide=wide)
+    if not timetable.repeats:
+        passed = fires[0] <= stored_at
+        click.echo(f"\n{'its time has passed: it fires at once' if passed else 'it fires once'}")
+    elif len(fires) <= count:
+        click.echo(f"\nthen it ends: {ending_text(timetable)}")

@@ -15,8 +15,17 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import MILLISECOND
+from nats_scheduler.settings.load import ResolvedSettings
+
+
+def log_as_set(resolved: ResolvedSettings, level: str | None = None) -> None:
+    """Write log lines as the settings say, or from another level on, and begin with the warnings about the settings."""
+    configure_logging(resolved.settings.log_format, level or resolved.settings.log_level)
+    for warning in resolved.warnings:
+        logger().warning("settings_warning", reason=warning)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:

@@ -15,13 +15,13 @@ import click
 
 from nats_scheduler.cli.options import settings_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import ProgressBar, progress_bar, stop_on_signals
+from nats_scheduler.cli.process import ProgressBar, log_as_set, progress_bar, stop_on_signals
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.address import ListenError
-from nats_scheduler.observe.log import configure_logging, logger
+from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.pages import Pages, listening
 from nats_scheduler.observe.reporter import Reporter
@@ -67,10 +67,8 @@ def command(resolved: ResolvedSettings) -> None:
     """
     settings = resolved.settings
     check_installation()
-    configure_logging(settings.log_format, settings.log_level)
+    log_as_set(resolved)
     collect_only_what_is_new()
-    for warning in resolved.warnings:
-        logger().warning("settings_warning", reason=warning)
     try:
         check_credentials(settings.connection)
         clean = run_punctually(_run(settings))

@@ -11,10 +11,9 @@ import click
 
 from nats_scheduler.cli.options import web_options
 from nats_scheduler.cli.output import EXIT_WRONG_USE, CommandError
-from nats_scheduler.cli.process import stop_on_signals
+from nats_scheduler.cli.process import log_as_set, stop_on_signals
 from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -37,11 +36,8 @@ def command(resolved: ResolvedSettings) -> None:
         raise CommandError(
             f"the status page needs {', '.join(missing)}: pip install 'nats-scheduler[web]'", EXIT_WRONG_USE
         )
-    settings = resolved.settings
-    configure_logging(settings.log_format, settings.log_level)
-    for warning in resolved.warnings:
-        logger().warning("settings_warning", reason=warning)
-    asyncio.run(_run(settings))
+    log_as_set(resolved)
+    asyncio.run(_run(resolved.settings))
 
 
 async def _run(settings: SidecarSettings) -> None:

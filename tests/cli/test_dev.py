@@ -199,7 +199,7 @@ async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
 def test_wrong_use_ends_with_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for arguments, message in (
-        (("--for", "20"), "expected a duration above zero, such as '20s'"),
+        (("--for", "20"), "expected a duration above zero, such as 20s"),
         (("--for", "0s"), "expected a duration above zero"),
         (("--server-version", V2_10, "--server-path", "x"), "either --server-version or --server-path"),
         (("--server-path", "no-such-file"), "no-such-file"),
