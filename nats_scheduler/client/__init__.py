@@ -9,12 +9,11 @@ is spelled so that it fires there.
 Reference: `docs/reference/client.md`. Nothing of the sidecar is imported.
 """
 
-from nats_scheduler.client.delivered import Delivered, delivered
-from nats_scheduler.client.files import Applied, Diff, Exported, FileProblem, InvalidFileError, PartlyAppliedError
+from nats_scheduler.client.files import Applied, Exported, FileProblem, InvalidFileError, PartlyAppliedError
 from nats_scheduler.client.schedules import Schedules
 from nats_scheduler.client.serving import Serving, Sidecar
 from nats_scheduler.client.spelling import Cancelled
-from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, elsewhere
+from nats_scheduler.client.values import Change, Delivered, Elsewhere, Fire, Schedule, delivered, elsewhere
 from nats_scheduler.client.when import (
     InvalidScheduleError,
     PolicyArguments,
@@ -45,6 +44,7 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.plan import Action, Difference, Step
+from nats_scheduler.control.plan import Plan as Diff
 
 __all__ = [
     "Action",

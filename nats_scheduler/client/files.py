@@ -17,7 +17,7 @@ from nats_scheduler.client.values import Change, change_of
 from nats_scheduler.control.changes import Author
 from nats_scheduler.control.declared import LeftOut, exported
 from nats_scheduler.control.errors import ScheduleError
-from nats_scheduler.control.plan import Step, carry_out_all
+from nats_scheduler.control.plan import Plan, carry_out_all
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 
@@ -36,24 +36,10 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
-    """What a text would change in a stream."""
-
-    stream: str
-    steps: tuple[Step, ...]
-    """One for each schedule that is changed, by subject; empty if the stream is like the text."""
-    unchanged: int
-    ended: tuple[str, ...]
-    """The subjects of schedules that are not added because their time has passed."""
-    unlisted: int
-    """Schedules with the label of the owner that are not in the text, and stay because nothing is pruned."""
-
-
-@dataclass(frozen=True, slots=True)
 class Applied:
     """What was changed because of a text."""
 
-    diff: Diff
+    diff: Plan
     """What was planned."""
     changes: tuple[Change, ...]
     """What was done, by subject; empty after a dry run."""
@@ -119,7 +105,7 @@ async def export_text(
     return Exported(written_file([document], form), found.left_out)
 
 
-async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Diff:
+async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Plan:
     """Return what a text would change in a stream; raises `InvalidFileError`, and `ValueError` for wrong use."""
     return (await _planned(store, stream, asked))[1]
 
@@ -142,7 +128,7 @@ def check_libraries() -> None:
         raise ImportError(f"files of schedules need pydantic and PyYAML, and there is no {missing[0]}: {needed}")
 
 
-async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Diff]:
+async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Plan]:
     check_libraries()
     from nats_scheduler.files.planning import plan_files
 
@@ -155,7 +141,7 @@ async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Ser
     steps = sorted((step for plan in found for step in plan.steps), key=lambda step: step.subject)
     ended = sorted(subject for plan in found for subject in plan.ended)
     unchanged, unlisted = sum(plan.unchanged for plan in found), sum(plan.unlisted for plan in found)
-    return plans[0].served, Diff(stream, tuple(steps), unchanged, tuple(ended), unlisted)
+    return plans[0].served, Plan(stream, tuple(steps), (), unchanged, tuple(ended), unlisted)
 
 
 def _read(stream: str, asked: Asked) -> "list[StreamFile]":

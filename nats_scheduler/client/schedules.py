@@ -21,12 +21,11 @@ from typing import Literal, Self
 
 from nats.aio.client import Client
 
-from nats_scheduler.client.files import Applied, Asked, Diff, Exported, apply_text, diff_text, export_text
+from nats_scheduler.client.files import Applied, Asked, Exported, apply_text, diff_text, export_text
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
 from nats_scheduler.client.spelling import (
     Cancelled,
     Headers,
-    Spelled,
     Wanted,
     Wish,
     edit_of,
@@ -41,6 +40,7 @@ from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
+from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.store import ScheduleStore, opened, stored_schedules
 
 
@@ -319,7 +319,7 @@ class Schedules:
         """
         return await export_text(self._store, self._stream, subjects, owner, form)
 
-    async def diff(self, text: str, *, owner: str | None = None, prune: bool = False, take_over: bool = False) -> Diff:
+    async def diff(self, text: str, *, owner: str | None = None, prune: bool = False, take_over: bool = False) -> Plan:
         """Return what `apply` would do with the text of a file, with the same parameters."""
         return await diff_text(self._store, self._stream, Asked(text, owner, prune, take_over))
 
@@ -349,12 +349,12 @@ class Schedules:
     # -- how it is done -------------------------------------------------------------------------------------------
 
     async def _add(self, subject: str, wanted: Wanted, body: bytes, reason: str, *, is_replacing: bool) -> Change:
-        one = await self._spelled(wanted)
+        block, notes = await self._spelled(wanted)
         author = self._by(reason)
-        change = await add(self._store, self._stream, subject, one.block, body, replace=is_replacing, author=author)
-        return change_of(change, *one.notes)
+        change = await add(self._store, self._stream, subject, block, body, replace=is_replacing, author=author)
+        return change_of(change, *notes)
 
-    async def _spelled(self, wanted: Wanted) -> Spelled:
+    async def _spelled(self, wanted: Wanted) -> tuple[bytes, tuple[str, ...]]:
         try:
             return spelled(wanted, await self.serving(), self._store.now())
         except NotServedError:  # a sidecar may have been started since it was asked

@@ -124,7 +124,8 @@ class Servings:
         dialects = dialects_of(config, server, sidecar, is_remembered=is_remembered)
         has_ttl = config.get(TTL_FLAG) is True or metadata.get(METADATA_TTL_FLAG) == "true"
         if not server.has_message_ttl and not has_ttl:  # not kept there; what no entry says is left to the sidecar
-            has_ttl = _allows_ttl(await self._entry(stream))
+            entry = await self._entry(stream)
+            has_ttl = not entry or entry.get("allow_msg_ttl") is True
         rules = StreamRules.from_config({**config, TTL_FLAG: has_ttl})
         return Serving(Served(rules, dialects, is_echoed, server), sidecar)
 
@@ -245,10 +246,6 @@ def _found(modes: Mapping[str, str] | Sidecar, stream: str) -> Sidecar:
     if mode is None:
         return Sidecar.NOT_HERE
     return Sidecar.FIRES_ALL if mode == "emulated" else Sidecar.FIRES_PORTABLE
-
-
-def _allows_ttl(entry: Object | None) -> bool:
-    return not entry or entry.get("allow_msg_ttl") is True
 
 
 def _server(metadata: Object, connected_version: str) -> Capabilities:

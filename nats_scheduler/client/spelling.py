@@ -48,19 +48,13 @@ class Wanted:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Spelled:
-    """A schedule as it is written."""
+def spelled(wanted: Wanted, serving: Serving, now: int) -> tuple[bytes, tuple[str, ...]]:
+    """Return the header block of a schedule that is stored now (ns) on a stream, and what to know of it.
 
-    dialect: Dialect
-    block: bytes
-    notes: tuple[str, ...] = ()
-
-
-def spelled(wanted: Wanted, serving: Serving, now: int) -> Spelled:
-    """Write a schedule that is stored now (ns) on a stream; raises `NotServedError` if nothing would fire it."""
+    Raises `NotServedError` if nothing would fire it.
+    """
     dialect, notes = spelling_of(serving.served, _headers(wanted, ADR51, now), now, missing=_missing(serving))
-    return Spelled(dialect, _block(wanted, dialect, now), notes)
+    return _block(wanted, dialect, now), notes
 
 
 def _missing(serving: Serving) -> str:

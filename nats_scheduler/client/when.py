@@ -11,7 +11,7 @@ The rules:
 Cost: some ten microseconds.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import islice
@@ -78,23 +78,12 @@ def policy_texts(before: Mapping[str, str], given: PolicyArguments) -> tuple[tup
 
 def _texts(before: Mapping[str, str], given: PolicyArguments) -> Iterator[tuple[str, str | None]]:
     values: Mapping[str, Any] = given
-    for name in values:
-        if name in ("start", "end", "anchor"):
-            yield _header(name), _optional(values[name], _time_text, name)
-        elif name in ("jitter", "grace", "timeout"):
-            yield _header(name), _optional(values[name], _duration_text, name)
-        elif name not in ("except_days", "except_calendars"):
-            yield _header(name), _optional(values[name], _plain_text, name)
+    for name, value in values.items():
+        if name not in ("except_days", "except_calendars"):
+            text = None if value is None or value is False else _WRITERS.get(name, _plain_text)(value, name)
+            yield f"X-{name.capitalize()}", text
     if "except_days" in given or "except_calendars" in given:
         yield "X-Except", _except_text(before.get("X-Except", ""), given)
-
-
-def _header(name: str) -> str:
-    return f"X-{name.capitalize()}"
-
-
-def _optional(value: Any, write: Any, name: str) -> str | None:
-    return None if value is None or value is False else str(write(value, name))
 
 
 def _time_text(value: datetime, name: str) -> str:
@@ -103,6 +92,13 @@ def _time_text(value: datetime, name: str) -> str:
 
 def _duration_text(value: timedelta, name: str) -> str:
     return format_duration(nanoseconds_of(value, name))
+
+
+_WRITERS: Mapping[str, Callable[[Any, str], str]] = {
+    **dict.fromkeys(("start", "end", "anchor"), _time_text),
+    **dict.fromkeys(("jitter", "grace", "timeout"), _duration_text),
+}
+"""What writes the value of a policy that is no text or number."""
 
 
 def _plain_text(value: Any, name: str) -> str:

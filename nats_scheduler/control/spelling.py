@@ -14,7 +14,6 @@ Cost: none. Limit: `Served` says which spellings fire; whether a sidecar runs at
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from nats_scheduler.control.errors import NotPossibleError, NotServedError
 from nats_scheduler.control.port import Served
@@ -36,13 +35,6 @@ _QUIRKS = {
 """What a server gets a little wrong. A time that is `Quirk.FAR` it gets so wrong that it counts as not possible."""
 
 
-class Spelling(NamedTuple):
-    """How a schedule is written, and what to know of that."""
-
-    dialect: Dialect
-    notes: tuple[str, ...] = ()
-
-
 def spelling_of(
     served: Served,
     headers: Sequence[Header],
@@ -51,8 +43,10 @@ def spelling_of(
     portable: bool = False,
     has_sidecar: bool = True,
     missing: str = NOT_FIRED,
-) -> Spelling:
-    """Return the spelling of a schedule that is stored now (ns) with these headers, given in the names of ADR-51.
+) -> tuple[Dialect, tuple[str, ...]]:
+    """Return the spelling of a schedule that is stored now (ns) with these headers, and what to know of that.
+
+    The headers are given in the names of ADR-51.
 
     `portable` asks for the portable one. Without `has_sidecar` none runs at the moment: then what the server can fire
     is left to it, even if it gets it a little wrong.
@@ -65,8 +59,8 @@ def spelling_of(
         raise NotServedError(f"nothing would fire this schedule on stream {served.name}: {why}, and {missing}")
     notes = _inexact(served, fields, now)
     if why or (notes and has_sidecar and PORTABLE in served.dialects):
-        return Spelling(PORTABLE)
-    return Spelling(served.dialects[0], notes)
+        return PORTABLE, ()
+    return served.dialects[0], notes
 
 
 def judged_edit(served: Served, block: bytes, edit: Edit, now: int) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 A mistake of a publisher is one warning and one advisory; an event that occurs a thousand times a second is only
 counted, and logged at the level debug.
-The number of warnings is limited (`observe.allowance`), and not more advisories are published; counters have no limit.
+The number of warnings is limited (`observe.log.Allowance`), and not more advisories are published; counters have no
+limit.
 Listeners get every event unchanged; `nats-scheduler dev` prints its fires in this way.
 """
 
@@ -42,10 +43,9 @@ from nats_scheduler.message.advisory_messages import Publish, advisory_message, 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.observe.activity import Activity
-from nats_scheduler.observe.allowance import Allowance
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.gauges import Readings
-from nats_scheduler.observe.log import logger
+from nats_scheduler.observe.log import Allowance, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.overload import Overload
 from nats_scheduler.schedule.durations import format_duration

@@ -12,8 +12,8 @@ from nats_scheduler.client.values import elsewhere
 from nats_scheduler.client.when import after, at, cron, daily, every, monthly
 from nats_scheduler.control.port import Served
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
-from nats_scheduler.message.headers import header_items
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, schedule_fields
+from nats_scheduler.message.headers import header_items, header_value
 from nats_scheduler.message.stream_rules import StreamRules
 
 NOW = instant_of(datetime(2026, 11, 20, 12, tzinfo=UTC), "now")
@@ -61,7 +61,8 @@ A, P, NONE = "adr51", "portable", "none"
 def test_each_schedule_is_spelled_so_that_it_fires_as_it_says(wanted: Wanted, spellings: tuple[str, ...]) -> None:
     def spelling(scene: Serving) -> str:
         try:
-            return spelled(wanted, scene, NOW).dialect.name
+            block = spelled(wanted, scene, NOW)[0]
+            return next(one.name for one in DIALECTS if header_value(block, one.schedule))
         except NotServedError:
             return NONE
 
@@ -69,11 +70,11 @@ def test_each_schedule_is_spelled_so_that_it_fires_as_it_says(wanted: Wanted, sp
 
 
 def test_what_the_server_gets_wrong_is_noted_where_nothing_else_fires() -> None:
-    (rounded,) = spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), ALONE_2_14, NOW).notes
-    (gap,) = spelled(Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), ALONE_2_14, NOW).notes
+    (rounded,) = spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), ALONE_2_14, NOW)[1]
+    (gap,) = spelled(Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), ALONE_2_14, NOW)[1]
     assert "rounds each fire time" in rounded
     assert "skips a midnight" in gap
-    assert spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), BOTH_2_14, NOW).notes == ()
+    assert spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), BOTH_2_14, NOW)[1] == ()
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_all_that_is_said_is_in_the_block() -> None:
         rollup=True,
         headers=[("Trace", "a"), ("Trace", "b")],
     )
-    block = spelled(wanted, EMULATED, NOW).block
+    block = spelled(wanted, EMULATED, NOW)[0]
     assert schedule_fields(block, PORTABLE) == {
         b"X-Nats-Schedule": "0 9 * * 1-5",
         b"X-Nats-Schedule-Time-Zone": "Europe/Berlin",
@@ -119,7 +120,7 @@ def test_all_that_is_said_is_in_the_block() -> None:
 
 @pytest.mark.parametrize("target", ["orders.Nats-Schedule-TTL", "orders.Nats-Schedule-Source"])
 def test_a_subject_that_names_a_header_hides_none(target: str) -> None:
-    block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW).block
+    block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW)[0]
     found = schedule_fields(block, ADR51)
     assert (found[ADR51.target], found[ADR51.source], found[ADR51.ttl]) == (target, "orders.in", "never")
 

@@ -32,7 +32,7 @@ def stored(block: bytes) -> Schedule:
 
 def test_a_schedule_is_read_back_as_it_was_said() -> None:
     wanted = Wanted(EVERY, elsewhere("jobs.run"), source="orders.in", headers={"A": "ü"})
-    schedule = stored(spelled(wanted, EMULATED, STORED_AT).block)
+    schedule = stored(spelled(wanted, EMULATED, STORED_AT)[0])
     assert (schedule.stored_at_ns, schedule.stored_at) == (STORED_AT, NOON)
     assert (schedule.when, schedule.target, schedule.source) == (EVERY, "jobs.run", "orders.in")
     assert (schedule.spelling, schedule.is_fired_by_server, schedule.rollup) == ("portable", False, False)
@@ -43,7 +43,7 @@ def test_a_schedule_is_read_back_as_it_was_said() -> None:
 
 
 def test_the_next_fires_are_those_after_a_time() -> None:
-    schedule = stored(spelled(Wanted(EVERY, "orders.out"), EMULATED, STORED_AT).block)
+    schedule = stored(spelled(Wanted(EVERY, "orders.out"), EMULATED, STORED_AT)[0])
     first = datetime(2026, 11, 20, 13, tzinfo=UTC)
     assert schedule.next(2, after=schedule.stored_at) == [first, first + timedelta(hours=1)]
     assert schedule.next(after=first) == [first + timedelta(hours=1)]
@@ -51,7 +51,7 @@ def test_the_next_fires_are_those_after_a_time() -> None:
 
 
 def test_a_paused_schedule_says_what_it_would_be() -> None:
-    block = spelled(Wanted(EVERY, "orders.out"), BOTH_2_14, STORED_AT).block
+    block = spelled(Wanted(EVERY, "orders.out"), BOTH_2_14, STORED_AT)[0]
     schedule = stored(paused_block(block, PORTABLE))
     assert (schedule.is_paused, schedule.pattern, schedule.when) == (True, "@every 1h0m0s", EVERY)
     assert schedule.next(after=schedule.stored_at) == [datetime(2026, 11, 20, 13, tzinfo=UTC)]
@@ -80,5 +80,5 @@ def test_a_fire_and_a_change_have_their_times() -> None:
 
 def test_the_words_of_a_stored_schedule_can_be_stored_again() -> None:
     when = daily(datetime(2026, 1, 1, 9, tzinfo=UTC).time(), "Europe/Berlin")
-    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT).block
-    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT).block == block
+    block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT)[0]
+    assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT)[0] == block

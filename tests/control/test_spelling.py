@@ -55,7 +55,7 @@ def test_the_spelling_is_the_one_that_gives_what_is_asked_for(
 
 @pytest.mark.parametrize("served", [EMULATED, NATIVE, AT_ONLY, PORTABLE_ONLY])
 def test_the_portable_spelling_can_be_asked_for_everywhere(served: Served) -> None:
-    assert spelling_of(served, headers(AT), NOW, portable=True).dialect is PORTABLE
+    assert spelling_of(served, headers(AT), NOW, portable=True)[0] is PORTABLE
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_what_the_server_gets_a_little_wrong_a_sidecar_fires_if_one_runs(
     assert spelling_of(NATIVE, written, NOW) == (PORTABLE, ())
     assert spelling_of(EMULATED, written, NOW) == (ADR51, ())
     alone = spelling_of(NATIVE, written, NOW, has_sidecar=False)
-    assert (alone.dialect, [one[: len(note)] for one in alone.notes]) == (ADR51, [note])
+    assert (alone[0], [one[: len(note)] for one in alone[1]]) == (ADR51, [note])
     assert spelling_of(replace(NATIVE, dialects=(ADR51,)), written, NOW) == alone
 
 
 def test_a_time_that_the_server_would_take_for_the_past_is_portable_even_without_a_sidecar() -> None:
-    assert spelling_of(NATIVE, headers("@at 2300-01-01T00:00:00Z"), NOW, has_sidecar=False).dialect is PORTABLE
+    assert spelling_of(NATIVE, headers("@at 2300-01-01T00:00:00Z"), NOW, has_sidecar=False)[0] is PORTABLE
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_portable_headers_that_are_asked_for_and_that_nothing_fires_are_refused(
 
 @pytest.mark.parametrize("pattern", ["@every soon", "@daily nonsense", "@at tomorrow", ""])
 def test_a_pattern_that_is_invalid_is_left_to_what_checks_it(pattern: str) -> None:
-    assert spelling_of(AT_ONLY, headers(pattern), NOW).dialect is ADR51
+    assert spelling_of(AT_ONLY, headers(pattern), NOW)[0] is ADR51
 
 
 def edit_of(*headers: str, unset: tuple[str, ...] = ()) -> Edit:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.doctor import streams as gather_stream
+from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.finding import Code
 from tests.conftest import SharedServer
 from tests.doctor.examined import findings_on, of
@@ -107,8 +107,8 @@ async def test_a_target_that_no_consumer_of_an_interest_stream_receives_is_repor
 async def test_what_is_not_read_because_there_is_too_much_is_noted(
     shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather_stream, "MAX_BODIES_COMPARED", 2)
-    monkeypatch.setattr(gather_stream, "MAX_SEARCHED_MESSAGES", 3)
+    monkeypatch.setattr(gather, "MAX_BODIES_COMPARED", 2)
+    monkeypatch.setattr(gather, "MAX_SEARCHED_MESSAGES", 3)
     server = await shared_server(V2_11)
     plain = f"{stream_name}-plain"
     async with account_on(server.url) as account:

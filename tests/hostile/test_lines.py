@@ -8,8 +8,7 @@ import pytest
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, PATTERN_INVALID
-from nats_scheduler.observe.allowance import MAX_LINES, Allowance
-from nats_scheduler.observe.log import configure_logging, logger
+from nats_scheduler.observe.log import MAX_LINES, Allowance, configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.discovery import LastRequests
