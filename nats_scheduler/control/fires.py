@@ -15,7 +15,7 @@ is not known. After the duplicate window only what is stored shows that a fire w
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
 from nats_scheduler.control.current import Current
@@ -67,14 +67,6 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 # Cost: some microseconds. Limit: nothing is published here.
 
 
-class RequestedFire(NamedTuple):
-    """What is published."""
-
-    target: str
-    block: bytes
-    body: bytes
-
-
 def requested_fire(
     found: Current,
     served: Served,
@@ -83,9 +75,10 @@ def requested_fire(
     by: Literal["fire", "backfill"],
     *,
     is_missed: bool = False,
-) -> RequestedFire:
-    """Return the fire of a schedule for a fire time (ns); `is_missed` if that is one of its timetable.
+) -> tuple[bytes, bytes]:
+    """Return the header block and the body of the fire of a schedule for a fire time (ns).
 
+    `is_missed` if that is a fire time of its timetable.
     `source` is the last message of the schedule's source. Raises `RejectedError` if the schedule never fires, and
     `NotPossibleError` if the server would not store the fire.
     """
@@ -111,7 +104,7 @@ def requested_fire(
             block = None
     if block is None:
         raise NotPossibleError(f"{found.subject}: header names in the values of the message hide those of the fire")
-    return RequestedFire(terms.target, block, content.body or b"")
+    return block, content.body or b""
 
 
 def definition_of(found: Current) -> Definition:
@@ -283,13 +276,13 @@ async def fire(
     fire_time = now if at is None else at
     if fire_time > now:
         raise NotPossibleError("the fire time is in the future: expected the time of the request, or an earlier one")
-    requested = requested_fire(found, served, await _sample(store, stream, found), fire_time, "fire")
+    block, body = requested_fire(found, served, await _sample(store, stream, found), fire_time, "fire")
     notes = (PORTABLE_NAMES,) if found.is_fired_by_server else ()
     sequence = found.sequence
     change = Change(Kind.FIRED, stream, subject, sequence, sequence, author, now, (fire_time,), notes)
     if dry_run:
         return change
-    published = await _stored(store, stream, found, await _stream_of(store, stream, found), requested)
+    published = await _stored(store, stream, found, await _stream_of(store, stream, found), block, body)
     if published.is_duplicate:
         return replace(change, kind=Kind.UNCHANGED, fires=(), notes=(STORED_ALREADY,))
     return await recorded(store, change)
@@ -341,8 +334,8 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
     try:
         for time in change.fires:
             is_missed = is_own and time > stored_at
-            requested = requested_fire(found, served, source, time, "backfill", is_missed=is_missed)
-            if (await _stored(store, stream, found, target_stream, requested)).is_duplicate:
+            block, body = requested_fire(found, served, source, time, "backfill", is_missed=is_missed)
+            if (await _stored(store, stream, found, target_stream, block, body)).is_duplicate:
                 known += 1
             else:
                 done.append(time)
@@ -357,17 +350,18 @@ async def _fill(store: ScheduleStore, served: Served, found: Current, change: Ch
     return await recorded(store, change) if done else replace(change, kind=Kind.UNCHANGED)
 
 
-async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, fire: RequestedFire) -> Published:
+async def _stored(store: ScheduleStore, home: str, found: Current, stream: str, block: bytes, body: bytes) -> Published:
     """Store a fire once; one that was stored by an attempt that was not answered counts as stored now.
 
     `home` is the stream of the schedule, `stream` that of the target. A leader that is behind may
     refuse the guard although nobody changed the schedule.
     """
+    target = definition_of(found).terms.target
     unanswered: UnknownOutcomeError | None = None
     behind: ScheduleError | None = None
     for _ in range(MAX_ATTEMPTS):
         try:
-            published = await store.publish(stream, fire.target, fire.block, fire.body, expected=None)
+            published = await store.publish(stream, target, block, body, expected=None)
             return published if unanswered is None else Published(published.sequence)
         except UnknownOutcomeError as error:
             unanswered = error

@@ -64,14 +64,6 @@ ZoneData = tuple[OffsetTable | None, OffsetTable | None]
 """The offsets of one time zone, as the sidecar reads it and as a server on this machine does."""
 
 
-class ConsumerFacts(NamedTuple):
-    """A consumer of a stream, other than those of sidecars."""
-
-    name: str
-    filters: Sequence[str]
-    """The subjects that it receives; `>` for all."""
-
-
 class Sidecar(NamedTuple):
     """A sidecar that is alive."""
 
@@ -121,8 +113,8 @@ class StreamFacts:
     failing: Mapping[int, Failing] = field(default_factory=dict)
     """Why the server refuses fires, by the sequence of the schedule."""
     failing_unlisted: int = 0
-    consumers: Sequence[ConsumerFacts] | None = None
-    """None if they could not be listed."""
+    consumers: Mapping[str, Sequence[str]] | None = None
+    """Its consumers, other than those of sidecars, with the subjects that each receives; None if not listed."""
     consumer_leaders: Mapping[str, str] = field(default_factory=dict)
     """For each node that leads a consumer the name of one."""
     unserved: Sequence[str] = ()
@@ -161,14 +153,8 @@ def targets_here(stream: StreamFacts) -> Sequence[str]:
     return sorted({one.target for one in terms if one.policies.target_elsewhere is None})
 
 
-class Copy(NamedTuple):
-    """A stream that takes messages from another one."""
-
-    kind: str
-    """`mirror` or `source`."""
-    name: str
-    filters: Sequence[str]
-    """The subjects that it takes; `>` for all."""
+Copy = tuple[str, str, Sequence[str]]
+"""A stream that takes messages from another one: `mirror` or `source`, its name, and the subjects that it takes."""
 
 
 def subjects_of(infos: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -184,7 +170,7 @@ def copies_in(streams: Iterable[StreamFacts]) -> dict[str, list[Copy]]:
         origins = [("mirror", mirror), *(("source", one) for one in (sources if isinstance(sources, list) else []))]
         for kind, origin in ((kind, inner(one)) for kind, one in origins):
             if origin.get("name") and not origin.get("external"):
-                copies.setdefault(str(origin["name"]), []).append(Copy(kind, stream.name, _filters(origin)))
+                copies.setdefault(str(origin["name"]), []).append((kind, stream.name, _filters(origin)))
     return copies
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from nats_scheduler.doctor.clock import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
     AccountFacts,
-    ConsumerFacts,
     Need,
     ServerReach,
     Sidecar,
@@ -260,7 +259,8 @@ class Gathering:
             return facts
         infos = [info async for info in self._account.api.consumers(facts.name)]
         leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
-        consumers = [one for one in map(_consumer, infos) if not one.name.startswith(OURS)]
+        consumers = {str(info.get("name", "")): _filters(inner(info.get("config"))) for info in infos}
+        consumers = {name: filters for name, filters in consumers.items() if not name.startswith(OURS)}
         return replace(facts, consumers=consumers, consumer_leaders=leaders)
 
     async def _with_unserved(self, facts: StreamFacts) -> StreamFacts:
@@ -361,11 +361,11 @@ class Gathering:
         return replace(facts, graduation=list(graduation.findings))
 
 
-def _consumer(info: Mapping[str, Any]) -> ConsumerFacts:
-    config = inner(info.get("config"))
+def _filters(config: Mapping[str, Any]) -> list[str]:
+    """Return the subjects that a consumer receives; `>` for all."""
     several = config.get("filter_subjects")
     filters = [str(one) for one in several] if isinstance(several, list) and several else []
-    return ConsumerFacts(str(info.get("name", "")), filters or [str(config.get("filter_subject") or ">")])
+    return filters or [str(config.get("filter_subject") or ">")]
 
 
 def _is_for_reading(need: Need, stream: StreamFacts) -> bool:

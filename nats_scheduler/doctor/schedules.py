@@ -77,8 +77,8 @@ def check_targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
     """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
     if stream.consumers is None or facts.subscriptions is None or _republishes(stream):
         return
-    copied = [one for copy in facts.copies.get(stream.name, ()) for one in copy.filters]
-    filters = {*(f for consumer in stream.consumers for f in consumer.filters), *facts.subscriptions, *copied}
+    copied = [one for _kind, _name, taken in facts.copies.get(stream.name, ()) for one in taken]
+    filters = {*(one for received in stream.consumers.values() for one in received), *facts.subscriptions, *copied}
     # Of many clients most subscribe to literal subjects, and a stream may have many targets.
     wide = tuple(sorted(one for one in filters if not is_literal_subject(one)))
     sampled = {listed.terms.source for listed in stream.schedules}

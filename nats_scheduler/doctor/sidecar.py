@@ -94,7 +94,7 @@ class _Gathering:
         copies = copies_in(outlines)
         streams = []
         for outline in outlines:
-            filters = [one for copy in copies.get(outline.name, ()) for one in copy.filters]
+            filters = [one for _kind, _name, taken in copies.get(outline.name, ()) for one in taken]
             streams.append(await self._stream(outline, failures, filters))
         clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
         return AccountFacts(

@@ -80,7 +80,7 @@ def check_interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
         what = f"{stream.name} has interest retention and no consumer: what is published to it is not stored"
         yield Finding(Code.NO_INTEREST, what, f"nats consumer add {stream.name}", stream.name)
         return
-    filters = [subject for consumer in stream.consumers for subject in consumer.filters]
+    filters = [subject for one in stream.consumers.values() for subject in one]
     for target in targets_here(stream):
         if not _matches_any(target, filters):
             what = f"no consumer of {stream.name} receives the target {target}: its fires are not stored"
@@ -92,11 +92,11 @@ def check_consumers(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findi
     """Find consumers that take schedules from a work queue."""
     if stream.mode is None or stream.retention != "workqueue":
         return
-    for consumer in stream.consumers or ():
-        taken = _taken(stream, consumer.filters)
+    for consumer, filters in (stream.consumers or {}).items():
+        taken = _taken(stream, filters)
         if taken is not None:
-            what = f"consumer {consumer.name} receives what {stream.name} stores on {taken}, schedules too"
-            command = f"nats consumer add {stream.name} --filter TARGET, in place of {consumer.name}"
+            what = f"consumer {consumer} receives what {stream.name} stores on {taken}, schedules too"
+            command = f"nats consumer add {stream.name} --filter TARGET, in place of {consumer}"
             yield Finding(Code.CONSUMER_TAKES_SCHEDULES, what, command, stream.name, taken)
 
 
@@ -133,7 +133,7 @@ def check_copies(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 def _is_removed_by_copies(stream: StreamFacts, subject: str) -> bool:
     """Return whether a message is removed once it is copied; on an interest stream, other consumers keep it."""
     if stream.retention == "interest":
-        return not any(_matches_any(subject, consumer.filters) for consumer in stream.consumers or ())
+        return not any(_matches_any(subject, filters) for filters in (stream.consumers or {}).values())
     return stream.retention == "workqueue"
 
 
