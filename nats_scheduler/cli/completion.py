@@ -3,26 +3,22 @@
 Rule: the script asks this program at each press of the key, by click's own mechanism, so that it never is out of date.
 Commands are completed from the table in `cli.main`, without importing any.
 Names of streams and of calendars, and the subjects of schedules, are asked of the server that the flags, variables and
-contexts name, within `STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, none are
-offered, and of the subjects those that were read until then.
+contexts name, within `STREAMS_DEADLINE_SECONDS`; if it does not answer in time, or for any other reason, those are
+offered that were read until then.
 Cost: the start of Python at each press; for those also the client and one connection.
 Limit: the first page of the server's list of streams is offered, and `MAX_SUBJECTS` subjects.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
-    from nats_scheduler.jetstream.api import JetStreamApi
-    from nats_scheduler.jetstream.connection import Connection
-    from nats_scheduler.settings.sidecar import SidecarSettings
+    from nats_scheduler.cli.session import Session
 
 PROGRAM = "nats-scheduler"
 COMPLETE_VARIABLE = "_NATS_SCHEDULER_COMPLETE"
@@ -51,85 +47,61 @@ def command(shell: str) -> None:
     click.echo((script.source_template % script.source_vars()).replace(*FISH_SPLIT))
 
 
-def complete_stream(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the names of the account's streams that begin with what was typed."""
-    return _offered(_stream_names, context, incomplete)
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+Read = Callable[["Session", dict[str, Any], str], AsyncIterator[str]]
+"""Yields names, given the parameters that were typed before, and what was typed of the name."""
 
 
-def complete_calendar(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the names of calendars that begin with what was typed."""
-    return _offered(_calendar_names, context, incomplete)
+async def _streams(session: "Session", _parameters: dict[str, Any], _incomplete: str) -> AsyncIterator[str]:
+    found = (await session.api.call("STREAM.NAMES")).get("streams")
+    for name in found if isinstance(found, list) else ():
+        yield str(name)
 
 
-def complete_subject(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the subjects of the schedules in the stream that was typed, paused and invalid ones too."""
-    found: set[str] = set()
-    with suppress(Exception):  # as for names; what was found until the deadline is offered
-        asyncio.run(_find_subjects(context.params, incomplete, found))
-    return [CompletionItem(subject) for subject in sorted(found)]
+async def _calendars(session: "Session", _parameters: dict[str, Any], _incomplete: str) -> AsyncIterator[str]:
+    async for name in session.calendars.keys_within(">"):
+        yield name
 
 
-def _offered(
-    read: Callable[[dict[str, Any]], Coroutine[Any, Any, list[str]]], context: click.Context, incomplete: str
-) -> list[CompletionItem]:
-    """Return the names that begin with what was typed; none if they cannot be read."""
-    try:
-        names = asyncio.run(read(context.params))
-    except Exception:  # a prompt is no place for an error, whatever it is
-        return []
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
-
-
-async def _find_subjects(parameters: dict[str, Any], incomplete: str, found: set[str]) -> None:
-    """Add to `found` the subjects of schedules that begin with what was typed; those that were typed are left out."""
-    from nats_scheduler.cli.session import open_session
-
-    stream, typed = parameters["stream"], set(parameters.get("subjects") or ())
+async def _subjects(session: "Session", parameters: dict[str, Any], incomplete: str) -> AsyncIterator[str]:
+    """Yield the subjects of the schedules in the stream that was typed, but for those that were typed too."""
+    typed, offered = set(parameters.get("subjects") or ()), 0
     folder = incomplete.rpartition(".")[0]
-    async with asyncio.timeout(STREAMS_DEADLINE_SECONDS), open_session(_resolved(parameters)) as session:
-        async for message in session.store.schedules(stream, f"{folder}.>" if folder else ">"):
-            if message.subject.startswith(incomplete) and message.subject not in typed:
-                found.add(message.subject)
-            if len(found) == MAX_SUBJECTS:
-                return
+    async for message in session.store.schedules(parameters["stream"], f"{folder}.>" if folder else ">"):
+        if message.subject.startswith(incomplete) and message.subject not in typed:
+            yield message.subject
+            offered += 1
+        if offered == MAX_SUBJECTS:
+            return
 
 
-async def _calendar_names(parameters: dict[str, Any]) -> list[str]:
-    from nats_scheduler.jetstream.buckets import CalendarBucket
+def _completion(read: Read) -> Complete:
+    """Return what offers the names that begin with what was typed, as far as they are read in time."""
 
-    resolved = _resolved(parameters)
-    async with _asked(resolved) as (connection, api):
-        bucket = CalendarBucket(connection, api, resolved.calendars_bucket)
-        return [key async for key in bucket.keys_within(">")]
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found: set[str] = set()
+        with suppress(Exception):  # a prompt is no place for an error, whatever it is
+            asyncio.run(_find(read, context.params, incomplete, found))
+        return [CompletionItem(name) for name in sorted(found) if name.startswith(incomplete)]
 
-
-async def _stream_names(parameters: dict[str, Any]) -> list[str]:
-    """Ask the server that the flags typed so far, the variables and the contexts name."""
-    async with _asked(_resolved(parameters)) as (_connection, api):
-        found = (await api.call("STREAM.NAMES")).get("streams")
-    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    return complete
 
 
-def _resolved(parameters: dict[str, Any]) -> SidecarSettings:
-    """Return the settings by the flags typed so far, the variables and the contexts."""
+complete_stream = _completion(_streams)
+complete_calendar = _completion(_calendars)
+complete_subject = _completion(_subjects)
+"""The subjects of schedules, paused and invalid ones too."""
+
+
+async def _find(read: Read, parameters: dict[str, Any], incomplete: str, found: set[str]) -> None:
+    """Add the names to `found`, as they are read, with the flags typed so far, the variables and the contexts."""
     from nats_scheduler.cli.options import resolve
+    from nats_scheduler.cli.session import open_session
     from nats_scheduler.settings.fields import setting_fields
 
     names = {field.name for key, field in setting_fields().items() if "." in key} | {"context", "no_context"}
     flags = {name: value for name, value in parameters.items() if name in names}
-    return resolve(flags, parameters.get("settings_file")).settings
-
-
-@asynccontextmanager
-async def _asked(settings: SidecarSettings) -> AsyncIterator[tuple[Connection, JetStreamApi]]:
-    """Connect to the server that the settings name, for a moment."""
-    from nats_scheduler.jetstream.api import JetStreamApi
-    from nats_scheduler.jetstream.dial import Dialer
-
-    chosen = settings.connection
-    async with asyncio.timeout(STREAMS_DEADLINE_SECONDS):
-        connection = await Dialer(chosen).dial()
-        try:
-            yield connection, JetStreamApi(connection, chosen.api_prefix, STREAMS_DEADLINE_SECONDS)
-        finally:
-            await connection.close()
+    settings = resolve(flags, parameters.get("settings_file")).settings
+    async with asyncio.timeout(STREAMS_DEADLINE_SECONDS), open_session(settings) as session:
+        async for name in read(session, parameters, incomplete):
+            found.add(name)
