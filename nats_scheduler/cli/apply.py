@@ -45,7 +45,7 @@ from nats_scheduler.files.planning import StreamPlan, plan_files, with_owner
 from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.observe.documents import change_document, plan_document, step_document
+from nats_scheduler.observe.documents import change_document
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.settings.load import ResolvedSettings
@@ -95,8 +95,31 @@ def summary(one: StreamPlan) -> str:
 def plans_document(plans: Sequence[StreamPlan]) -> dict[str, Any]:
     """Describe plans."""
     return {
-        "streams": [*map(plan_document, plans)],
-        "steps": [step_document(one.plan.stream, step) for one in plans for step in one.plan.steps],
+        "streams": [
+            {
+                "stream": one.plan.stream,
+                "owner": one.owner,
+                "unchanged": one.plan.unchanged,
+                "ended": list(one.plan.ended),
+                "unlisted": one.plan.unlisted,
+            }
+            for one in plans
+        ],
+        "steps": [_step_document(one.plan.stream, step) for one in plans for step in one.plan.steps],
+    }
+
+
+def _step_document(stream: str, step: Step) -> dict[str, Any]:
+    """Describe a step; bytes that are not UTF-8 are shown as `\\udcXX`."""
+    return {
+        "stream": stream,
+        "subject": step.subject,
+        "action": step.action,
+        "differences": [
+            {"name": one.name, "old": list(map(decoded, one.old)), "new": list(map(decoded, one.new))}
+            for one in step.differences
+        ],
+        "notes": list(step.notes),
     }
 
 

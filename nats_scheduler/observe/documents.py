@@ -8,12 +8,11 @@ Cost: some microseconds for each schedule.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from typing_extensions import TypedDict
 
 from nats_scheduler.control.changes import Change, Kind
-from nats_scheduler.control.plan import Action, Step
 from nats_scheduler.engine.events import FireReadBack, HeadersMisnamed
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.held import Held
@@ -22,14 +21,11 @@ from nats_scheduler.engine.views.figures import kind_of
 from nats_scheduler.engine.views.view import Counts, ListedSchedule
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.fires import PastFire
-from nats_scheduler.message.headers import decoded
 from nats_scheduler.message.reading import Reading
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.schedule.patterns import Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
-if TYPE_CHECKING:  # it imports what reads files, which `next` and `explain` do not need
-    from nats_scheduler.files.planning import StreamPlan
 T = TypeVar("T")
 
 
@@ -537,65 +533,3 @@ class ReportDocument(TypedDict):
     """Findings beyond ten of one code on one stream."""
     counts: dict[str, Number]
     """How many findings have each severity, those that are not listed too."""
-
-
-# What applying files would do, as JSON objects.
-
-
-class PlanDocument(TypedDict):
-    """What does not change of a stream that documents name, with their owner."""
-
-    stream: str
-    owner: str | None
-    unchanged: Number
-    """Schedules that say the same already."""
-    ended: Rows[str]
-    """The subjects of schedules that are not added because their time has passed."""
-    unlisted: Number
-    """Schedules of the owner that are in no document, and stay because nothing is pruned."""
-
-
-class DifferenceDocument(TypedDict):
-    """What a step changes."""
-
-    name: str
-    """A header, `body` or `paused`."""
-    old: Rows[str]
-    """The values before; empty if there is none."""
-    new: Rows[str]
-
-
-class StepDocument(TypedDict):
-    """What is done to one schedule."""
-
-    stream: str
-    subject: str
-    action: Action
-    differences: Rows[DifferenceDocument]
-    notes: Rows[str]
-
-
-def plan_document(one: "StreamPlan") -> PlanDocument:
-    """Describe a plan without its steps."""
-    plan = one.plan
-    return {
-        "stream": plan.stream,
-        "owner": one.owner,
-        "unchanged": plan.unchanged,
-        "ended": list(plan.ended),
-        "unlisted": plan.unlisted,
-    }
-
-
-def step_document(stream: str, step: Step) -> StepDocument:
-    """Describe a step; bytes that are not UTF-8 are shown as `\\udcXX`."""
-    return {
-        "stream": stream,
-        "subject": step.subject,
-        "action": step.action,
-        "differences": [
-            {"name": one.name, "old": list(map(decoded, one.old)), "new": list(map(decoded, one.new))}
-            for one in step.differences
-        ],
-        "notes": list(step.notes),
-    }
