@@ -8,9 +8,8 @@ another client at the same moment counts too.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -38,49 +37,22 @@ from nats_scheduler.settings.load import ResolvedSettings
 NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
-    """A file whose stream now has its configuration."""
+class Outcome(NamedTuple):
+    """What became of a file: that its stream has its configuration, or why not."""
 
-    file: str
-    stream: str
-    outcome: str
-    """`created`, `updated` or `unchanged`."""
-    mode: Mode | None
-
-    @property
-    def served(self) -> str:
-        """What fires the schedules, as text."""
-        return NOT_SERVED if self.mode is None else EXPLANATIONS[self.mode]
-
-
-@dataclass(frozen=True, slots=True)
-class ListedStream:
-    """A stream that carries schedules."""
-
-    document: StreamModeDocument
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.document["stream"]
-
-    @property
-    def mode(self) -> Mode:
-        """Which side fires."""
-        return Mode(self.document["mode"])
-
-
-@dataclass(frozen=True, slots=True)
-class NotAdded:
-    """A file that could not be used (`exit_code` 2), or whose stream the server's rules forbid (1)."""
-
-    file: str
-    stream: str | None
-    error: Mapping[str, object]
-    """The fields of the error in JSON."""
+    document: Mapping[str, object]
+    """Its JSON object."""
     message: str
-    exit_code: int
+    exit_code: int = 0
+    """2 if the file could not be used, 1 if the stream could not be added."""
+
+
+class ListedStream(NamedTuple):
+    """A stream that carries schedules, who fires them, and what was answered of it."""
+
+    name: str
+    mode: Mode
+    document: StreamModeDocument
 
 
 @click.group("stream")
@@ -98,21 +70,24 @@ def add(resolved: ResolvedSettings, files: tuple[str, ...], as_json: bool) -> No
     FILE is what `nats stream add --config` takes, with "allow_msg_schedules": true.
     Exit codes: 0 all done, 1 a stream is refused or the server is not reached, 2 a file cannot be used.
     """
-    read = [(file, _read(file)) for file in files]
-    wanted = [(file, config) for file, config in read if not isinstance(config, NotAdded)]
-    failed = [config for _, config in read if isinstance(config, NotAdded)]
+    outcomes: list[Outcome] = []
+    wanted: list[tuple[str, Config]] = []
+    for file in files:
+        try:
+            wanted.append((file, read_stream_file(Path(file))))
+        except StreamFileError as error:
+            document = {"file": file, "stream": None, "reason": str(error)}
+            outcomes.append(Outcome(document, str(error), EXIT_WRONG_USE))
     if not as_json:
-        _print_errors(failed)
-    outcomes = in_session(resolved, lambda session: _add_all(session, wanted)) if wanted else []
-    added = [outcome for outcome in outcomes if isinstance(outcome, Added)]
-    refused = [outcome for outcome in outcomes if isinstance(outcome, NotAdded)]
+        _print_outcomes(outcomes)
+    added = in_session(resolved, lambda session: _add_all(session, wanted)) if wanted else []
+    outcomes += added
     if as_json:
-        print_json(_document(added, failed + refused))
+        streams = [one.document for one in outcomes if not one.exit_code]
+        print_json({"streams": streams, "errors": [one.document for one in outcomes if one.exit_code]})
     else:
-        for one in added:
-            click.echo(f"stream {one.stream} {one.outcome}, {one.mode or 'not served'}: {one.served}")
-        _print_errors(refused)
-    raise click.exceptions.Exit(max((one.exit_code for one in failed + refused), default=0))
+        _print_outcomes(added)
+    raise click.exceptions.Exit(max(one.exit_code for one in outcomes))
 
 
 @command.command("ls")
@@ -136,26 +111,22 @@ def ls(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
     _print_streams(found, sidecars, wide=wide)
 
 
-def _read(file: str) -> Config | NotAdded:
-    try:
-        return read_stream_file(Path(file))
-    except StreamFileError as error:
-        return NotAdded(file, None, {"reason": str(error)}, str(error), EXIT_WRONG_USE)
+def _print_outcomes(outcomes: Sequence[Outcome]) -> None:
+    for one in outcomes:
+        if one.exit_code:
+            CommandError(printable(one.message)).show()
+        else:
+            click.echo(one.message)
 
 
-def _print_errors(failures: list[NotAdded]) -> None:
-    for failure in failures:
-        CommandError(printable(failure.message)).show()
-
-
-async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[Added | NotAdded]:
+async def _add_all(session: Session, wanted: list[tuple[str, Config]]) -> list[Outcome]:
     """Create or update each stream in turn."""
     if not session.server.schedules_natively:
         await session.registry.open()
     return [await _add(session, file, config) for file, config in wanted]
 
 
-async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
+async def _add(session: Session, file: str, config: Config) -> Outcome:
     try:
         return await _added(session, file, config)
     except StreamRefusedError as error:
@@ -167,18 +138,21 @@ async def _add(session: Session, file: str, config: Config) -> Added | NotAdded:
         return _not_added(file, config, {"reason": str(error)}, error)
 
 
-async def _added(session: Session, file: str, config: Config) -> Added:
+async def _added(session: Session, file: str, config: Config) -> Outcome:
     before = await session.api.stream(config["name"])
     known = before is not None and (await session.flagged.recall(StreamState.from_info(before))).remembered is not None
     added, created = await session.flagged.add(config)
     state, mode = await session.with_mode(added)
     was_so = before is not None and _own(before["config"]) == _own(state.config)
     unchanged = was_so and (known or mode is not Mode.EMULATED)
-    return Added(file, state.name, "created" if created else "unchanged" if unchanged else "updated", mode)
+    outcome = "created" if created else "unchanged" if unchanged else "updated"
+    served = NOT_SERVED if mode is None else EXPLANATIONS[mode]
+    document = {"file": file, "stream": state.name, "outcome": outcome, "mode": mode, "served": served}
+    return Outcome(document, f"stream {state.name} {outcome}, {mode or 'not served'}: {served}")
 
 
-def _not_added(file: str, config: Config, error: Mapping[str, object], reason: Exception) -> NotAdded:
-    return NotAdded(file, config["name"], error, f"{file}: {reason}", EXIT_FAILED)
+def _not_added(file: str, config: Config, error: Mapping[str, object], reason: Exception) -> Outcome:
+    return Outcome({"file": file, "stream": config["name"], **error}, f"{file}: {reason}", EXIT_FAILED)
 
 
 def _own(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -187,20 +161,12 @@ def _own(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**config, "metadata": metadata}
 
 
-def _document(added: list[Added], failed: list[NotAdded]) -> dict[str, object]:
-    streams = [
-        {"file": one.file, "stream": one.stream, "outcome": one.outcome, "mode": one.mode, "served": one.served}
-        for one in added
-    ]
-    return {"streams": streams, "errors": [{"file": one.file, "stream": one.stream, **one.error} for one in failed]}
-
-
 async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[ListedStream], Sidecars]:
     session, sidecars = await with_sidecars(session, resolved)
     # With warnings, this command may have other settings than the sidecars.
     may_ask = bool(sidecars.alive) and not sidecars.warnings
     found = await session.known(lambda known: known.modes(), may_ask=may_ask)
-    return [ListedStream(one) for one in found], sidecars
+    return [ListedStream(one["stream"], Mode(one["mode"]), one) for one in found], sidecars
 
 
 def _print_streams(found: Sequence[ListedStream], sidecars: Sidecars, *, wide: bool) -> None:
