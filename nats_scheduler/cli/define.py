@@ -25,7 +25,6 @@ from nats_scheduler.cli.check import one_line, split_header
 from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.current import Current, read_current
-from nats_scheduler.control.declared import policy_header
 from nats_scheduler.control.edits import add, edit_latest
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.port import Served
@@ -34,7 +33,7 @@ from nats_scheduler.control.store import ScheduleStore, current
 from nats_scheduler.control.words import Edit, edited, named_header
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.headers import EMPTY_BLOCK, decoded, header_value, with_headers
-from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix
+from nats_scheduler.message.policies import POLICY_NAMES, extension_prefix, policy_header
 from nats_scheduler.message.reading import Reading, paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.documents import change_document, next_fire_document

@@ -24,7 +24,7 @@ from nats_scheduler.control.words import Edit, is_same_pattern, named_header
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.generated import PURGE, guard_headers
 from nats_scheduler.message.headers import Header, one_line, with_effective_headers, with_headers
-from nats_scheduler.message.policies import X_TARGET, extension_prefix
+from nats_scheduler.message.policies import X_TARGET, policy_header
 from nats_scheduler.message.rejection import TTL_INVALID
 from nats_scheduler.message.rights import lent_header
 from nats_scheduler.schedule.durations import format_duration
@@ -92,7 +92,7 @@ def _headers(wanted: Wanted, dialect: Dialect, now: int) -> list[Header]:
 def target_header(target: str | Elsewhere, dialect: Dialect) -> tuple[bytes, str]:
     """Return the header that names a target, and its value."""
     if isinstance(target, Elsewhere):
-        return extension_prefix(dialect) + b"Target", target.subject
+        return policy_header("X-Target", dialect), target.subject
     return dialect.target, target
 
 
@@ -196,13 +196,12 @@ def _target(target: str | Elsewhere | None, dialect: Dialect) -> dict[bytes, str
     if target is None:
         return {}
     name, subject = target_header(target, dialect)
-    return {dialect.target: None, extension_prefix(dialect) + b"Target": None} | {name: subject}
+    return {dialect.target: None, policy_header("X-Target", dialect): None} | {name: subject}
 
 
 def _when(wish: Wish, found: Current, now: int) -> dict[bytes, str | None]:
     """Return the headers of the pattern, if it is changed, and of the policies that are."""
     dialect, stored = found.dialect, dict(named_policies(found))
-    prefix = extension_prefix(dialect).removesuffix(b"X-")
     changes: dict[bytes, str | None] = {}
     written: dict[str, str] = {}
     if wish.when is not None:
@@ -210,14 +209,14 @@ def _when(wish: Wish, found: Current, now: int) -> dict[bytes, str | None]:
         changes = {
             dialect.schedule: pattern,
             dialect.time_zone: wish.when.time_zone,
-            prefix + b"X-Syntax": wish.when.syntax,
+            policy_header("X-Syntax", dialect): wish.when.syntax,
         }
         if is_same_pattern(pattern.encode(), found.pattern.encode("utf-8", "surrogateescape")):
             del changes[dialect.schedule]  # it says the same already, perhaps as `1h` for `1h0m0s`
         written = dict(wish.when.written_policies)
     texts = dict(policy_texts(stored | written, wish.policies))
     named = {name for name in stored | texts if stored.get(name) != texts.get(name)} | written.keys()
-    return changes | {prefix + name.encode(): texts.get(name) for name in sorted(named)}
+    return changes | {policy_header(name, dialect): texts.get(name) for name in sorted(named)}
 
 
 # Publish a message that ends a schedule: the atomic cancel of ADR-51.

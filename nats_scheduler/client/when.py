@@ -22,7 +22,7 @@ from nats_scheduler.client.times import datetime_of, instant_of, nanoseconds_of
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.message.dialect import PORTABLE, Dialect
 from nats_scheduler.message.headers import Header
-from nats_scheduler.message.policies import CALENDAR, extension_prefix, read_policies, with_policies
+from nats_scheduler.message.policies import CALENDAR, policy_header, read_policies, with_policies
 from nats_scheduler.message.rejection import PATTERN_INVALID, TIME_ZONE_INVALID, Rejection
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.cron_syntax import Syntax
@@ -210,8 +210,7 @@ class When:
         items = [(dialect.schedule, self.text(now))]
         if self.time_zone is not None:
             items.append((dialect.time_zone, self.time_zone))
-        prefix = extension_prefix(dialect).removesuffix(b"X-")
-        items += [(prefix + name.encode(), value) for name, value in self._named_policies()]
+        items += [(policy_header(name, dialect), value) for name, value in self._named_policies()]
         return [(name, value.encode("utf-8", "surrogateescape")) for name, value in items]
 
     def read(self, now: int) -> Pattern:
@@ -228,11 +227,10 @@ class When:
                 f"pattern of {pattern}" if pattern else f"pattern of {text!r} is that of no schedule",
                 PATTERN_INVALID.code,
             )
-        prefix = extension_prefix(PORTABLE).removesuffix(b"X-")
-        fields = {prefix + name.encode(): value for name, value in self._named_policies()}
+        fields = {policy_header(name, PORTABLE): value for name, value in self._named_policies()}
         policies = read_policies(fields, PORTABLE, pattern)
         if isinstance(policies, Rejection):
-            short = policies.header.removeprefix(prefix.decode())
+            short = policies.header.removeprefix(f"{PORTABLE.schedule.decode()}-")
             raise InvalidScheduleError(f"{short} of {policies.value!r} {policies.reason}", policies.code or None)
         return with_policies(pattern, policies)
 

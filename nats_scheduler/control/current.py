@@ -13,7 +13,7 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import decoded, header_value
-from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.reading import (
     paused_name,
     read_beside,
@@ -75,12 +75,12 @@ class Current:
     @property
     def owner(self) -> str | None:
         """The value of `X-Owner`."""
-        return self._policy(b"Owner")
+        return self._policy("X-Owner")
 
     @property
     def note(self) -> str | None:
         """The value of `X-Note`."""
-        return self._policy(b"Note")
+        return self._policy("X-Note")
 
     def timetable(self, stored_at: int | None = None) -> Timetable:
         """Return when it fires, or would fire if it was stored at `stored_at` (ns); it must be valid.
@@ -92,8 +92,8 @@ class Current:
         at = self.message.stored_at if stored_at is None else stored_at
         return stored_timetable(definition.pattern, definition.terms.policies, at, self.subject, self.sequence)
 
-    def _policy(self, name: bytes) -> str | None:
-        value = header_value(self.message.block, extension_prefix(self.dialect) + name)
+    def _policy(self, name: str) -> str | None:
+        value = header_value(self.message.block, policy_header(name, self.dialect))
         return None if value is None else decoded(value)
 
 

@@ -21,7 +21,7 @@ from nats_scheduler.control.store import ScheduleStore, stored_schedules
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.headers import CRLF, HEADER_LINE, MSG_ROLLUP, Header, decoded, header_value, with_headers
-from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix
+from nats_scheduler.message.policies import POLICY_NAMES, PolicyText, extension_prefix, policy_header
 from nats_scheduler.message.reading import paused_block
 
 OWNER = "X-Owner"
@@ -121,11 +121,6 @@ def usual_headers(content: Readable) -> list[Header]:
         *((policy_header(name, dialect), value) for name, value in content.policies),
     ]
     return [(name, value.encode()) for name, value in values if value is not None] + list(content.headers)
-
-
-def policy_header(name: str, dialect: Dialect) -> bytes:
-    """Return the header of a policy: `Nats-Schedule-X-End` for `X-End`."""
-    return dialect.schedule + b"-" + name.encode()
 
 
 def owner_of(content: Content) -> str | None:

@@ -28,7 +28,6 @@ from nats_scheduler.control.declared import (
     Readable,
     dialect_of,
     owner_of,
-    policy_header,
     reserved_names,
     usual_headers,
     written,
@@ -49,6 +48,7 @@ from nats_scheduler.control.storing import (
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
 from nats_scheduler.message.dialect import Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_headers
+from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339

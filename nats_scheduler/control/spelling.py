@@ -20,7 +20,7 @@ from nats_scheduler.control.port import Served
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.message.headers import Header, header_value, one_line
-from nats_scheduler.message.policies import LABELS, extension_prefix
+from nats_scheduler.message.policies import LABELS, extension_prefix, policy_header
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import Quirk, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
@@ -94,10 +94,9 @@ def _inexact(served: Served, fields: Mapping[bytes, str], now: int) -> tuple[str
 
 def _only_a_sidecar(fields: Mapping[bytes, str]) -> str:
     """Return what no server does, on no stream; "" if there is nothing."""
-    prefix = extension_prefix(ADR51)
-    if prefix + b"Target" in fields:
+    if policy_header("X-Target", ADR51) in fields:
         return "only a sidecar fires into another stream"
-    syntax = fields.get(prefix + b"Syntax")
+    syntax = fields.get(policy_header("X-Syntax", ADR51))
     return "" if syntax is None else f"only a sidecar reads a pattern of {syntax}"
 
 
@@ -105,8 +104,8 @@ def _beyond_server(served: Served, fields: Mapping[bytes, str], now: int) -> str
     """Return what the server that fires on this stream does not do; "" if it does all, or does not fire."""
     if not served.is_native:
         return ""
-    prefix = extension_prefix(ADR51).removesuffix(b"X-")
-    policies = [name[len(prefix) :].decode("utf-8", "replace") for name in fields if name.startswith(prefix + b"X-")]
+    short = len(ADR51.schedule) + 1
+    policies = [one[short:].decode("utf-8", "replace") for one in fields if one.startswith(extension_prefix(ADR51))]
     if effective := with_effect(policies):
         return f"only a sidecar heeds {', '.join(effective)}"
     server, pattern = served.server, _pattern(fields)

@@ -33,7 +33,7 @@ from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import Edit, edited, is_same
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_value
-from nats_scheduler.message.policies import extension_prefix
+from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.rejection import SCHEDULES_DISABLED
 from nats_scheduler.message.rights import lent_header, wide_rollup
 from nats_scheduler.message.stored import StoredMessage
@@ -207,7 +207,7 @@ BEGINS_ANEW = "the interval of @every begins anew: the server fires this schedul
 
 def anchor_name(found: Current) -> bytes:
     """Return the name of the header that keeps the grid of a schedule."""
-    return extension_prefix(found.dialect) + b"Anchor"
+    return policy_header("X-Anchor", found.dialect)
 
 
 def with_phase(found: Current, block: bytes) -> tuple[bytes, tuple[str, ...]]:
@@ -237,7 +237,7 @@ def _whole_second_of_grid(pattern: Pattern, stored_at: int) -> int:
 def counted_anew(found: Current) -> tuple[str, ...]:
     """Return what else begins anew when the message of a schedule is stored again."""
     notes = []
-    if not found.is_fired_by_server and header_value(found.message.block, extension_prefix(found.dialect) + b"Limit"):
+    if not found.is_fired_by_server and header_value(found.message.block, policy_header("X-Limit", found.dialect)):
         notes.append("X-Limit counts the fires from now on")
     if header_value(found.message.block, MSG_TTL):
         notes.append("the Nats-TTL of the schedule begins anew")

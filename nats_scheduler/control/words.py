@@ -29,7 +29,7 @@ from nats_scheduler.message.headers import (
     without_headers,
     without_status,
 )
-from nats_scheduler.message.policies import POLICY_NAMES
+from nats_scheduler.message.policies import POLICY_NAMES, policy_header
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import At, Every, parse_pattern
@@ -64,7 +64,7 @@ def named_header(dialect: Dialect, name: str) -> bytes:
     }
     policy = next((one for one in POLICY_NAMES if one.lower() == name.lower()), None)
     if policy is not None:
-        return dialect.schedule + b"-" + policy.encode()
+        return policy_header(policy, dialect)
     return shorts.get(name) or name.encode("utf-8", "surrogateescape")
 
 

@@ -376,6 +376,11 @@ def extension_prefix(dialect: Dialect) -> bytes:
     return dialect.schedule + b"-X-"
 
 
+def policy_header(name: str, dialect: Dialect) -> bytes:
+    """Return the header of a policy: `Nats-Schedule-X-End` for `X-End`."""
+    return dialect.schedule + b"-" + name.encode()
+
+
 def _written(names: Iterable[bytes], fields: Mapping[bytes, str], dialect: Dialect) -> tuple[PolicyText, ...]:
     return tuple(PolicyText(_short(name, dialect), fields[name]) for name in names)
 
