@@ -384,10 +384,10 @@ def export_command(
 
 
 async def _exported(access: Access, stream: str, subjects: str, owner: str | None) -> Document:
-    found = await exported(access.store, stream, subjects, owner=owner)
-    for one in found.left_out:
+    served, declared, left_out = await exported(access.store, stream, subjects, owner)
+    for one in left_out:
         print_warning(printable(f"stream {stream}: {one.subject} is left out: {one.reason}"))
-    return stream_document(stream, found.declared, owner=owner, spelling=found.served.dialects[0])
+    return stream_document(stream, declared, owner=owner, spelling=served.dialects[0])
 
 
 def _write(documents: Sequence[Document], form: Format | None, output: str | None) -> None:

@@ -100,9 +100,9 @@ async def export_text(
 
     if form not in ("yaml", "json"):
         raise ValueError(f"form of {form!r}: expected 'yaml' or 'json'")
-    found = await exported(store, stream, subjects, owner=owner)
-    document = stream_document(stream, found.declared, owner=owner, spelling=found.served.dialects[0])
-    return Exported(written_file([document], form), found.left_out)
+    served, declared, left_out = await exported(store, stream, subjects, owner)
+    document = stream_document(stream, declared, owner=owner, spelling=served.dialects[0])
+    return Exported(written_file([document], form), tuple(left_out))
 
 
 async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Plan:

@@ -278,17 +278,13 @@ class LeftOut(NamedTuple):
     """Why, as a sentence without its subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """The schedules of a stream, for a file."""
+async def exported(
+    store: ScheduleStore, stream: str, subjects: str, owner: str | None
+) -> tuple[Served, list[Declared], list[LeftOut]]:
+    """Return how a stream is served, its schedules on subjects that match, and those that no file can declare.
 
-    served: Served
-    declared: tuple[Declared, ...]
-    left_out: tuple[LeftOut, ...]
-
-
-async def exported(store: ScheduleStore, stream: str, subjects: str = ">", *, owner: str | None = None) -> Exported:
-    """Return the schedules on subjects that match; with an owner, only those with this label, which is left out."""
+    With an owner, only those with this label, which is left out.
+    """
     served = await store.served(stream)
     found: list[Declared] = []
     left_out: list[LeftOut] = []
@@ -299,7 +295,7 @@ async def exported(store: ScheduleStore, stream: str, subjects: str = ">", *, ow
             left_out.append(LeftOut(one.subject, reason))
         else:
             found.append(_declared(one, served, owner))
-    return Exported(served, tuple(found), tuple(left_out))
+    return served, found, left_out
 
 
 def is_subject_of_files(subject: str) -> bool:
