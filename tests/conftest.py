@@ -20,7 +20,16 @@ from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.second_attempts import write_failed_cases
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
-from tests.harness.tiers import SERVER_FOLDERS, is_fast, long_files_first, mark_servers, no_process_starts
+from tests.harness.tiers import (
+    folders_left_out,
+    is_fast,
+    long_files_first,
+    mark_deep,
+    mark_fast,
+    mark_servers,
+    no_process_starts,
+    select_the_usual_tier,
+)
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
@@ -33,10 +42,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the usual tier where nothing else is asked for."""
+    select_the_usual_tier(config)
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Import no folder of which nothing would be left: a third of the fast tier's start."""
-    wanted: str = config.option.markexpr
-    return True if "not server" in wanted and collection_path.name in SERVER_FOLDERS else None
+    unwanted = folders_left_out(config.option.markexpr)
+    return True if collection_path.parent.name == "tests" and collection_path.name in unwanted else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,6 +68,8 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what starts a server before `-m` selects, and begin with the files that take long."""
     mark_servers(items)
+    mark_deep(items)
+    mark_fast(items)
     long_files_first(items)
 
 

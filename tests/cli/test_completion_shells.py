@@ -19,7 +19,7 @@ from tests.harness.servers import V2_11
 from tests.harness.terminal import TERMINAL_SECONDS, Terminal, start_on_terminal
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 ZSH, FISH = shutil.which("zsh"), shutil.which("fish")
 needs_zsh = pytest.mark.skipif(ZSH is None, reason="there is no zsh on this machine")

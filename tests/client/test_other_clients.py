@@ -19,6 +19,8 @@ from tests.harness.servers import V2_11, V2_14, V2_15
 from tests.harness.toolchains import CLIENTS, PROGRAMS
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.deep
+
 PRINTED = """\
 orders.schedules.pulse fired: pulse, and fires again
 orders.schedules.reminder fired: remind of order 17, for the last time

@@ -8,7 +8,7 @@ import pytest
 
 from tests.harness.toolchains import PROGRAMS, found, go_binary, npm_packages
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 NOWHERE = "http://127.0.0.1:1"
 CLOSED = {"npm_config_registry": NOWHERE, "npm_config_fetch_retries": "0", "GOPROXY": NOWHERE}

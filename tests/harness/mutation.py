@@ -35,7 +35,7 @@ from mutmut.mutation.file_mutation import create_mutations
 
 PACKAGE = Path("nats_scheduler")
 TESTS = ["tests/schedule", "tests/message", "tests/engine", "tests/simulation"]
-OPTIONS = ["-n", "0", "-q", "--no-header", "--no-summary", "-m", "not server and not slow"]
+OPTIONS = ["-n", "0", "-q", "--no-header", "--no-summary", "-m", "fast"]
 
 SENTENCE = re.compile(r"\w,? \w")
 """Text for people: its wording is not changed."""

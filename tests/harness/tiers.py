@@ -1,8 +1,12 @@
-"""The two marks that divide the tests into tiers, and the guard that holds the fast tier to what it promises.
+"""The marks that divide the tests into tiers, and the guard that holds the fast tier to what it promises.
 
 `server`: the test starts a process (a nats-server, the program itself, the nats CLI, Docker).
 `slow`: the test starts no server, and is too long for a tier that is run after every edit.
-What has neither mark is the fast tier: `.venv/bin/pytest -n 2 -m "not server and not slow"`.
+`deep`: the test needs a program that a newcomer does not have, or takes more time than what it finds is worth each day.
+`fast`: none of these; every test that has no mark gets this one.
+
+The tiers: `pytest -n 2 -m fast`; `pytest`, the usual one, which is all that is not `deep`; `pytest -m deep`. With a
+path, `pytest` runs all that is there.
 
 The rule: whatever tier is run, a test without a mark that starts a process fails.
 Structure: an audit hook of the interpreter sees each start, however it is written, before it happens; a start that
@@ -14,9 +18,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.harness.servers import V2_12, V2_14
+
+USUAL_TIER = "not deep"
 
 SERVER_FIXTURES = frozenset(
     {"start_server", "shared_server", "emulated_server", "native_server", "nats_cli", "sides", "account", "served"}
@@ -24,6 +33,13 @@ SERVER_FIXTURES = frozenset(
 """Fixtures that start a process: each test that asks for one has the mark `server`, without writing it."""
 SERVER_FOLDERS = frozenset({"e2e", "nemesis", "differential"})
 """Folders of `tests/` where every test has the mark `server`."""
+
+DEEP_FIXTURES = frozenset({"nats_cli"})
+"""Fixtures that need a program that a newcomer does not have."""
+DEEP_FOLDERS = frozenset({"deploy", "nemesis", "release", "site"})
+"""Folders of `tests/` where every test has the mark `deep`."""
+MIDDLE_VERSIONS = (V2_12, V2_14)
+"""Servers on which a case is `deep` if the same test has one on an older or newer server."""
 
 STARTS_OF_PROCESSES = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 """Audit events of the interpreter; asyncio's subprocesses and multiprocessing end in one of them."""
@@ -44,6 +60,38 @@ def mark_servers(items: list[pytest.Item]) -> None:
             item.add_marker("server")
 
 
+def mark_fast(items: list[pytest.Item]) -> None:
+    """Give the mark `fast` to each test that has none."""
+    for item in items:
+        if not any(item.get_closest_marker(mark) for mark in ("server", "slow", "deep")):
+            item.add_marker("fast")
+
+
+def mark_deep(items: list[pytest.Item]) -> None:
+    """Give the mark `deep` to whole folders, to what needs a program, and to the cases of versions in the middle."""
+    elsewhere = {_test_of(item) for item in items if not _is_of_the_middle(item)}
+    for item in items:
+        is_repeated = _is_of_the_middle(item) and _test_of(item) in elsewhere
+        needs = DEEP_FIXTURES & set(getattr(item, "fixturenames", ()))
+        if is_repeated or needs or item.path.parent.name in DEEP_FOLDERS:
+            item.add_marker("deep")
+
+
+def _test_of(item: pytest.Item) -> tuple[Path, str]:
+    return item.path, item.name.partition("[")[0]
+
+
+def _is_of_the_middle(item: pytest.Item) -> bool:
+    return any(version in item.name for version in MIDDLE_VERSIONS)
+
+
+def select_the_usual_tier(config: pytest.Config) -> None:
+    """Leave out what is `deep` if a run names neither marks nor paths."""
+    is_whole = config.args_source is not pytest.Config.ArgsSource.ARGS
+    if is_whole and not config.option.markexpr:
+        config.option.markexpr = USUAL_TIER
+
+
 def long_files_first(items: list[pytest.Item]) -> None:
     """Move the files with tests that are not fast to the front: a long file that begins last is waited for alone.
 
@@ -60,7 +108,14 @@ def sample(seeds: range, fast: int) -> list[Any]:
 
 def is_fast(item: pytest.Item) -> bool:
     """Return whether a test belongs to the fast tier."""
-    return item.get_closest_marker("server") is None and item.get_closest_marker("slow") is None
+    return item.get_closest_marker("fast") is not None
+
+
+def folders_left_out(wanted: str) -> frozenset[str]:
+    """Return the folders of `tests/` of which nothing is `wanted`, the expression of `-m`."""
+    if wanted == "fast":
+        return SERVER_FOLDERS | DEEP_FOLDERS
+    return DEEP_FOLDERS if wanted == USUAL_TIER else frozenset()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`.ci/run` runs the second command of the README, and nothing that it prepares can keep it from that."""
+"""`.ci/run` runs the second command of the README and the deep tier, whatever becomes of what it prepares."""
 
 import os
 import shutil
@@ -21,13 +21,14 @@ TOOLS = {
     "timeout": 'shift; exec "$@"',
     "python3": 'mkdir -p .venv/bin; for tool in pip pytest python; do cp "$STUBS/tool" .venv/bin/$tool; done',
     "tool": """echo "$(basename "$0")" "$@" >> "$CALLS"
-case "$(basename "$0")$*" in pytest) exit $TESTS_CODE ;; python*) exit $AGAIN_CODE ;; esac""",
+case "$(basename "$0") $*" in "$FAILING " | "$FAILING") exit 1 ;; python*) exit $AGAIN_CODE ;; esac""",
 }
 """What stands in for the programs that the script runs: they write down how they were called."""
 
 COMMANDS = [
     "pip install --quiet --editable .[test]",
     "pytest",
+    "pytest -m deep",
     "pip install --quiet --require-hashes --requirement docs/site/requirements.lock",
     "pytest -n 1 tests/site/test_site.py",
 ]
@@ -35,9 +36,12 @@ COMMANDS = [
 
 
 def run(
-    folder: Path, *, user: int, apt_code: int, tests_code: int = 0, again_code: int = 0
+    folder: Path, *, user: int, apt_code: int, failing: str = "", again_code: int = 0
 ) -> tuple[list[str], str, int]:
-    """Run a copy of the script with these programs; returns the calls, the warnings, and the exit code."""
+    """Run a copy of the script with these programs, of which one call is `failing`.
+
+    Returns the calls, the warnings, and the exit code.
+    """
     bash = shutil.which("bash")
     if bash is None:
         pytest.skip("no bash to run the script with")
@@ -49,7 +53,7 @@ def run(
     copy.parent.mkdir()
     shutil.copy(SCRIPT, copy)
     own = {"STUBS": str(stubs), "CALLS": str(calls), "USER_ID": str(user), "APT_CODE": str(apt_code)}
-    own |= {"TESTS_CODE": str(tests_code), "AGAIN_CODE": str(again_code)}
+    own |= {"FAILING": failing, "AGAIN_CODE": str(again_code)}
     path = f"{stubs}:{os.environ['PATH']}"
     answer = subprocess.run(
         [bash, copy], env={**own, "PATH": path}, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
@@ -77,14 +81,14 @@ def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
         *("prometheus", "chromium", "chromium-driver", "fish", "jq"),
         *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
     ]
-    assert calls[-4:] == COMMANDS
+    assert calls[-5:] == COMMANDS
     assert (warnings, code) == ("", 0)
 
 
 @pytest.mark.server
 def test_ci_goes_on_where_packages_cannot_be_installed(tmp_path: Path) -> None:
     calls, warnings, code = run(tmp_path, user=0, apt_code=100)
-    assert calls[-4:] == COMMANDS
+    assert calls[-5:] == COMMANDS
     assert code == 0
     assert "prometheus could not be installed: the tests that need it are skipped" in warnings.splitlines()
 
@@ -97,12 +101,14 @@ def test_ci_installs_nothing_for_a_user_who_is_not_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.server
-@pytest.mark.parametrize(("again_code", "follows"), [(0, COMMANDS[2:]), (1, [])])
-def test_a_failed_run_counts_unless_its_cases_pass_alone(tmp_path: Path, again_code: int, follows: list[str]) -> None:
-    calls, _warnings, code = run(tmp_path, user=1000, apt_code=0, tests_code=1, again_code=again_code)
-    second = calls.pop(2)
+@pytest.mark.parametrize("again_code", [0, 1])
+@pytest.mark.parametrize("tier", ["pytest", "pytest -m deep"])
+def test_a_failed_tier_counts_unless_its_cases_pass_alone(tmp_path: Path, tier: str, again_code: int) -> None:
+    calls, _warnings, code = run(tmp_path, user=1000, apt_code=0, failing=tier, again_code=again_code)
+    place = COMMANDS.index(tier) + 1
+    second = calls.pop(place)
     assert second.startswith("python -m tests.harness.second_attempts /")
-    assert calls == [*COMMANDS[:2], *follows]
+    assert calls == (COMMANDS if again_code == 0 else COMMANDS[:place])
     assert code == again_code
 
 

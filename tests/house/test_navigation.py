@@ -15,7 +15,7 @@ from tests.house.sources import PACKAGE, ROOT, TESTS, modules
 from tests.house.test_documents import shell_blocks
 
 PAGE = TESTS / "README.md"
-FAST_TIER = '.venv/bin/pytest -n 2 -m "not server and not slow"'
+FAST_TIER = ".venv/bin/pytest -n 2 -m fast"
 SITE_LOCK = ROOT / "docs" / "site" / "requirements.lock"
 OF_THE_SITE = {"mkdocs"}
 """What builds the site: the page installs it from the lock file, and the tests do without it."""

@@ -114,6 +114,7 @@ def test_paths_are_filled_in_as_the_cli_does() -> None:
 
 
 @pytest.mark.server
+@pytest.mark.deep
 @pytest.mark.skipif(NATS_CLI is None, reason="no nats CLI: name it in NATS_CLI or put it on the path")
 def test_a_context_that_the_real_cli_saved_is_read(tmp_path: Path) -> None:
     for name in ("cert", "key", "ca", "x.creds"):

@@ -20,7 +20,7 @@ from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browse
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_11, server_binary
 
-pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.server, pytest.mark.deep, pytest.mark.asyncio(loop_scope="module")]
 
 SCHEDULES = 100_000
 FRAMES_AT_ONCE = 5_000
