@@ -46,7 +46,7 @@ from tests.bench.scenarios.watched import Watched
 from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 LEAD_SECONDS = 4.0
 """Several run at once here; a machine that is slow at it must still store 20 schedules before they are due."""

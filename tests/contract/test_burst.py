@@ -101,6 +101,7 @@ async def test_what_others_store_among_a_herd_is_read_and_the_herd_is_not(
         await side.reads(before + 1)
 
 
+@pytest.mark.deep
 async def test_where_others_store_as_much_everything_is_read(shared_server: SharedServer, stream_name: str) -> None:
     url = (await shared_server(V2_11)).url
     async with server_side(url, stream_name, {}) as side, connected(url) as others, side.following():
