@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.errors import ApiError, UnreadableAnswerError
+from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, UnreadableAnswerError
 from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.capabilities import capabilities_of
 from nats_scheduler.message.stored import StoredMessage
@@ -23,9 +23,6 @@ SEQUENCE_NOT_FOUND = 10043
 
 CONSUMER_LIMIT_REACHED = 10026
 """The server's code if the stream or the account has as many consumers as it may."""
-
-TEMPORARY_STATUS = 503
-"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
 
 REPEATABLE_REQUESTS = (
     "INFO",

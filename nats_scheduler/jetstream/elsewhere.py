@@ -31,17 +31,15 @@ from nats_scheduler.engine.inputs import (
     FireLookedFor,
     FireNotLookedFor,
     Input,
-    Outcome,
     Refused,
-    Stored,
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
-from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, integer, read_object
+from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.lookups import last_on
-from nats_scheduler.jetstream.publish import Publisher, outcome_of
+from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import apply_all
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
@@ -170,20 +168,6 @@ READING_KEPT_SECONDS = 5.0
 """How long after the last look what was read of targets is kept."""
 
 
-class ElsewherePublisher(Publisher):
-    """Publishes the fires of one stream whose targets are in other streams."""
-
-    def outcome(self, block: bytes, body: bytes) -> Outcome | None:
-        """Return what the stream that has the target says; None if it is not a server that answers."""
-        if block.startswith(NO_RESPONDERS):
-            return NO_STREAM
-        stream = (read_object(body) or {}).get("stream")
-        if not isinstance(stream, str):
-            return None
-        outcome = outcome_of(stream, block, body)
-        return outcome._replace(stream=stream) if isinstance(outcome, Stored) else outcome
-
-
 class ElsewhereContact:
     """The contact of one stream with the others that have targets of its schedules.
 
@@ -202,10 +186,8 @@ class ElsewhereContact:
     ) -> None:
         self._connection = connection
         self._api = api
-        self._new_publisher = partial(
-            ElsewherePublisher, connection, "", notify, window=window, ack_timeout=ack_timeout
-        )
-        self._publisher: ElsewherePublisher | None = None
+        self._new_publisher = partial(Publisher, connection, "", notify, window=window, ack_timeout=ack_timeout)
+        self._publisher: Publisher | None = None
         self._streams: list[tuple[float, TargetStream]] = []
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetReading] = {}

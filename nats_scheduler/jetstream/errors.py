@@ -71,6 +71,10 @@ def _unescaped(escape: re.Match[bytes]) -> bytes:
     return chr(min(int(short or long, 16), 0x10FFFF)).encode("utf-8", "replace")
 
 
+TEMPORARY_STATUS = 503
+"""The server's status for "not now": no leader, a shutdown, a lack of resources."""
+
+
 class JetStreamError(Exception):
     """Any failure between this process and JetStream."""
 

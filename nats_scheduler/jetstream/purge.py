@@ -7,34 +7,30 @@ known to be there. Other messages there cannot be asked for, since several such 
 Where a purge would have the stream stand still (`jetstream.purge`), one message is deleted by its sequence if
 that is all that is to be purged.
 
-Purges come in bursts of many thousands, as fires do, and have a window as they have: all frames of a group leave in one
-write, and answers come to one inbox for all streams of a connection and are parsed together
+Purges come in bursts of many thousands, as fires do, and are sent and answered as they are
 (`jetstream.acknowledgements`). A future and a task for each took five times as long. Of thousands that wait, many are
 purged by one request where that removes nothing else (`jetstream.purge`).
-
-Cost: one frame and one dictionary entry a purge.
 """
 
 import asyncio
 import json
 import math
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded, SchedulesPurged
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
-from nats_scheduler.jetstream.acknowledgements import PurgeAnswers
-from nats_scheduler.jetstream.api import TEMPORARY_STATUS, Config, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
+from nats_scheduler.jetstream.api import Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.consumers import consumer_from, reads_all, stands_alone
 from nats_scheduler.jetstream.errors import (
+    TEMPORARY_STATUS,
     ApiError,
     JetStreamError,
-    NoAnswerError,
     NoJetStreamError,
     NotPermittedError,
     UnreadableAnswerError,
@@ -284,7 +280,7 @@ _PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*+")
 """What JSON spells as it is."""
 
 
-class Purger:
+class Purger(Sender[PurgeSchedule]):
     """The purges of one stream on one connection."""
 
     def __init__(
@@ -299,7 +295,10 @@ class Purger:
     ) -> None:
         """Purge in the stream of `config`; what needs a look first is done by tasks of its own."""
         stream: str = config["name"]
-        self._connection = connection
+        self._subject = f"{api.prefix}.STREAM.PURGE.{stream}"
+        silence = f"{self._subject}: no answer within {REQUEST_DEADLINE_SECONDS} s"
+        super().__init__(connection, connection.one(purge_answers), "", REQUEST_DEADLINE_SECONDS, silence)
+        self._head = f"PUB {self._subject} {self._inbox}.".encode("utf-8", "surrogateescape")
         self._api = api
         self._config = config
         self._tasks = tasks
@@ -310,30 +309,12 @@ class Purger:
         self._joint_after = 0.0
         """When (of the loop's clock) many may be purged jointly again."""
         self._notify = notify
-        self._loop = asyncio.get_running_loop()
-        self._subject = f"{api.prefix}.STREAM.PURGE.{stream}"
-        self._answers = connection.one(PurgeAnswers)
-        inbox, self._key = self._answers.join(self, stream)
-        self._head = f"PUB {self._subject} {inbox}.".encode("utf-8", "surrogateescape")
         self._indexes = BlockIndexes()
         self._singly = _purges_with_a_look(api, stream, notify, tasks, reach, self._indexes)
         self._waiting: deque[PurgeSchedule] = deque()
-        self._in_flight: dict[bytes, PurgeSchedule] = {}
-        """By number, in the order in which they were sent."""
-        self._deadlines: deque[tuple[float, int]] = deque()
-        """By when (of the loop's clock) the purges up to a number have to be answered."""
-        self._number = 0
         self._group: asyncio.TimerHandle | None = None
         """When those that wait are sent, if they wait for others."""
         self._next_group_at = 0.0
-        self._is_to_fill = False
-        """Whether `_fill_up` will be called in this turn of the event loop, or after this chunk."""
-        self._ended: str | None = None
-
-    @property
-    def in_flight(self) -> int:
-        """The number of purges that were sent and are not concluded."""
-        return len(self._in_flight)
 
     def begin(self, request: PurgeSchedule) -> None:
         """Send a purge as soon as the window allows it.
@@ -341,7 +322,7 @@ class Purger:
         What is begun soon after others were sent waits for more, for `group_seconds` at most.
         """
         if self._ended is not None:
-            self._notify(_concluded(request, self._ended))
+            self._fail(request, self._ended)
         elif (
             request.stored_at is not None
             or not is_expressible(request.schedule)
@@ -366,17 +347,8 @@ class Purger:
 
     def end(self, reason: str) -> None:
         """Conclude everything that is still open with `reason`: to purge again is harmless."""
-        if self._ended is not None:
-            return
-        self._ended = reason
         self._stop_waiting()
-        self._answers.leave(self._key)
-        joint, self._joint = self._joint, None
-        opened = [*self._in_flight.values(), *self._waiting, *(() if joint is None else joint.open.values())]
-        self._in_flight.clear()
-        self._waiting.clear()
-        for request in opened:
-            self._notify(_concluded(request, reason))
+        super().end(reason)
         self._singly.end(reason)
 
     def _stop_waiting(self) -> None:
@@ -385,33 +357,13 @@ class Purger:
             self._group = None
 
     def _fill_up(self) -> None:
-        self._is_to_fill = False
         self._stop_waiting()
-        if self._ended is None:
-            now = self._loop.time()
-            self._next_group_at = now + self._group_seconds
-            if len(self._waiting) >= MIN_JOINT_PURGES and self._may_be_joint and now >= self._joint_after:
-                self._purge_jointly()
-            self._fill()
-
-    def _fill(self) -> None:
-        count = min(len(self._waiting), MAX_PURGES_IN_FLIGHT - len(self._in_flight))
-        if count <= 0:
-            return
-        if not self._in_flight:
-            self._deadlines.clear()
-        head, frames = self._head, list[bytes]()
-        for number in range(self._number + 1, self._number + count + 1):
-            request = self._waiting.popleft()
-            self._in_flight[b"%d" % number] = request
-            body = purge_body(request.schedule, request.through)
-            frames.append(b"%b%d %d\r\n%b\r\n" % (head, number, len(body), body))
-        self._number += count
-        self._connection.write(b"".join(frames))
         now = self._loop.time()
-        self._indexes.were_read(now)
-        self._deadlines.append((now + REQUEST_DEADLINE_SECONDS, self._number))
-        self._answers.expect(self._key)
+        self._next_group_at = now + self._group_seconds
+        is_much = len(self._waiting) >= MIN_JOINT_PURGES
+        if is_much and self._may_be_joint and now >= self._joint_after and self._ended is None:
+            self._purge_jointly()
+        super()._fill_up()
 
     def _purge_jointly(self) -> None:
         """Have purged jointly what waits, and what is begun until that has ended."""
@@ -432,20 +384,33 @@ class Purger:
         if self._ended is None:
             self._notify(SchedulesPurged([one.schedule for one in done], [one.through for one in done]))
 
-    # -- answers -------------------------------------------------------------------------------------------------
+    # -- how they are sent and concluded -------------------------------------------------------------------------
 
-    def acknowledged(self, number: bytes, block: bytes, body: bytes) -> None:
-        """Conclude one purge."""
-        request = self._in_flight.pop(number, None)
-        if request is not None:
-            self._notify(self._conclusion(request, block, body))
-            self._fill_soon()
+    def _next_to_send(self) -> Sequence[PurgeSchedule]:
+        count = min(len(self._waiting), MAX_PURGES_IN_FLIGHT - len(self._in_flight))
+        if count > 0:
+            self._indexes.were_read(self._loop.time())
+        return [self._waiting.popleft() for _ in range(count)]
 
-    def acknowledged_run(self, numbers: Sequence[bytes], sequences: Sequence[int]) -> None:
-        """Do what `acknowledged` does, for answers that each say that it was done."""
-        popped = [self._in_flight.pop(number, None) for number in numbers]
-        self._notify_purged([request for request in popped if request is not None])  # some may come too late
-        self._fill_soon()
+    def _waits_for_room(self) -> bool:
+        return bool(self._waiting) and self._group is None
+
+    def _take_waiting(self) -> Sequence[PurgeSchedule]:
+        joint, self._joint = self._joint, None
+        waiting = [*self._waiting, *(() if joint is None else joint.open.values())]
+        self._waiting.clear()
+        return waiting
+
+    def _frame(self, request: PurgeSchedule, number: int) -> bytes:
+        body = purge_body(request.schedule, request.through)
+        return b"%b%d %d\r\n%b\r\n" % (self._head, number, len(body), body)
+
+    def _subject_of(self, request: PurgeSchedule) -> str:
+        return self._subject
+
+    def _conclude(self, request: PurgeSchedule, block: bytes, body: bytes) -> bool:
+        self._notify(self._conclusion(request, block, body))
+        return True
 
     def _conclusion(self, request: PurgeSchedule, block: bytes, body: bytes) -> PurgeConcluded:
         if block.startswith(NO_RESPONDERS):
@@ -459,31 +424,14 @@ class Purger:
             return _failed(request, error)
         return _concluded(request)
 
-    def _fill_soon(self) -> None:
-        """Send what waits for room, after all answers of this chunk."""
-        if self._waiting and self._group is None and not self._is_to_fill:
-            self._is_to_fill = True
-            self._connection.after_this_chunk(self._fill_up)
+    def _conclude_run(self, requests: Sequence[PurgeSchedule], sequences: Sequence[int]) -> None:
+        self._notify_purged(requests)
 
-    def conclude_denied(self, denials: Counter[str]) -> None:
-        """Conclude the oldest purges if our user may not purge."""
-        while denials[self._subject] > 0 and self._in_flight:
-            denials[self._subject] -= 1
-            self._conclude((next(iter(self._in_flight)),), NotPermittedError(self._subject))
-        self._fill()
+    def _deny(self, request: PurgeSchedule) -> None:
+        self._notify(_failed(request, NotPermittedError(self._subject)))
 
-    def conclude_late(self, now: float) -> None:
-        """Conclude what has a deadline at or before `now`, by the loop's clock, as unanswered."""
-        late_through = 0
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _deadline, late_through = self._deadlines.popleft()
-        late = list(takewhile(lambda token: int(token) <= late_through, self._in_flight))
-        self._conclude(late, NoAnswerError(f"{self._subject}: no answer within {REQUEST_DEADLINE_SECONDS} s"))
-        self._fill()
-
-    def _conclude(self, tokens: Iterable[bytes], error: JetStreamError) -> None:
-        for token in tokens:
-            self._notify(_failed(self._in_flight.pop(token), error))
+    def _fail(self, request: PurgeSchedule, reason: str) -> None:
+        self._notify(_concluded(request, reason))
 
 
 def purge_body(subject: str, through: int) -> bytes:

@@ -426,8 +426,10 @@ _LINE = (
 )
 _REST = rb"(NATS/1\.0\r\n(?:[^\r]++\r\n)++\r\n)\r\n"
 _TEXT = rb'"[^"\\\x00-\x1f]*+"'
-_ACKNOWLEDGED = rb'\{"stream":"([^"\\\x00-\x1f]*+)", ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}' % _TEXT
-_PURGED = rb'\{"type":"io\.nats\.jetstream\.api\.v1\.stream_purge_response","success":true,"purged":([0-9]{1,18}+)\}'
+ACKNOWLEDGED = rb'\{"stream":"([^"\\\x00-\x1f]*+)", ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}' % _TEXT
+PURGED = rb'()\{"type":"io\.nats\.jetstream\.api\.v1\.stream_purge_response","success":true,"purged":([0-9]{1,18}+)\}'
+"""What is usual as an answer: the stream that it names, or none, and a number of the server."""
+
 _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
 
@@ -482,66 +484,37 @@ def _count_usual(rows: list[tuple[bytes, ...]], first: int) -> int:
     return sum(takewhile(bool, fitting))
 
 
-AcknowledgedGroup = tuple[bytes, list[bytes], list[int]]
-"""For neighbours of one sender: its number (the last token but one), the fires' numbers and the sequences.
+AnsweredGroup = tuple[bytes, list[bytes], list[int]]
+"""For neighbours of one sender: its number (the last token but one), those of its requests, and those of the server.
 
-For purges: the requests' numbers, and how many messages each removed.
+The server's number is the sequence of a fire that it stored, or how many messages a purge removed.
 """
 
 
-class AcknowledgementFrames:
-    """The frames of acknowledgements below one inbox, of those that say that something was stored anew.
+class AnswerFrames:
+    """The frames of answers below one inbox, of those that say what is usual.
 
-    Each sender has a number below the inbox and a stream, and the answer has to name that stream.
+    Each sender has a number below the inbox and a stream, and the answer has to name that stream, or none if it is "".
     """
 
-    def __init__(self, inbox: str, streams: Mapping[bytes, bytes]) -> None:
+    def __init__(self, inbox: str, streams: Mapping[bytes, bytes], usual: bytes) -> None:
         """Read the frames to an inbox; `streams` has the stream of each sender, by its number."""
         line = rb"MSG %b\.([0-9]++)\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
-        self._shape = re.compile(line + _ACKNOWLEDGED + rb")\r\n")
+        self._shape = re.compile(line + usual + rb")\r\n")
         self._streams = streams
 
-    def read(self, buffer: bytes, position: int) -> tuple[list[AcknowledgedGroup], int]:
-        """Return the acknowledgements at a position, grouped by sender while they are consecutive.
-
-        Returns also the position of their end.
-        """
-        groups: list[AcknowledgedGroup] = []
-        sender, tokens, sequences = b"", list[bytes](), list[int]()
+    def read(self, buffer: bytes, position: int) -> tuple[list[AnsweredGroup], int]:
+        """Return the answers at a position, grouped by sender while they are consecutive, and their end."""
+        groups: list[AnsweredGroup] = []
+        sender, tokens, numbers = b"", list[bytes](), list[int]()
         for found in _run(self._shape, buffer, position):
-            key, token, size, body, stream, sequence = found.groups()
+            key, token, size, body, stream, number = found.groups()
             if int(size) != len(body) or self._streams.get(key) != stream:
                 break
             if key != sender:
-                sender, tokens, sequences = key, [], []
-                groups.append((sender, tokens, sequences))
+                sender, tokens, numbers = key, [], []
+                groups.append((sender, tokens, numbers))
             tokens.append(token)
-            sequences.append(int(sequence))
-            position = found.end()
-        return groups, position
-
-
-class PurgeFrames:
-    """The frames of answers to purges below one inbox, of those that say that the server did it."""
-
-    def __init__(self, inbox: str, streams: Mapping[bytes, bytes]) -> None:
-        """Read the frames to an inbox; `streams` has an entry for each sender, by its number."""
-        line = rb"MSG %b\.([0-9]++)\.([0-9]++) [0-9]++ ([0-9]{1,9}+)\r\n(" % re.escape(inbox.encode())
-        self._shape = re.compile(line + _PURGED + rb")\r\n")
-        self._streams = streams
-
-    def read(self, buffer: bytes, position: int) -> tuple[list[AcknowledgedGroup], int]:
-        """Return the answers at a position, grouped as acknowledgements are, and the position of their end."""
-        groups: list[AcknowledgedGroup] = []
-        sender, tokens, counts = b"", list[bytes](), list[int]()
-        for found in _run(self._shape, buffer, position):
-            key, token, size, body, count = found.groups()
-            if int(size) != len(body) or key not in self._streams:
-                break
-            if key != sender:
-                sender, tokens, counts = key, [], []
-                groups.append((sender, tokens, counts))
-            tokens.append(token)
-            counts.append(int(count))
+            numbers.append(int(number))
             position = found.end()
         return groups, position

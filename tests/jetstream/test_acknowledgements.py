@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
 from nats_scheduler.jetstream.publish import outcome_of
-from nats_scheduler.jetstream.wire import AcknowledgementFrames, FrameParser, PurgeFrames, WireClient
+from nats_scheduler.jetstream.wire import ACKNOWLEDGED, PURGED, AnswerFrames, FrameParser, WireClient
 
 INBOX = "_INBOX.x"
 
@@ -50,7 +50,7 @@ class Reader:
         self.read: list[tuple[bytes, Outcome | None]] = []
         self.taken_at_once = 0
         streams = {b"%d" % key: stream.encode("utf-8", "replace") for key in range(100)}
-        self._frames = AcknowledgementFrames(INBOX, streams)
+        self._frames = AnswerFrames(INBOX, streams, ACKNOWLEDGED)
         client = WireClient()
         client.sinks[3] = lambda subject, _reply, block, body: self.read.append(
             (subject.removeprefix(b"_INBOX.x."), outcome_of(stream, block, body))
@@ -156,10 +156,10 @@ def test_what_only_resembles_it_is_no_answer_of_a_server(said: bytes) -> None:
     assert outcome_of("S", b"", b'{"stream":"S",%b}' % said) is None
 
 
-PURGED = b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":%d}'
+DONE = b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":%d}'
 ODD_PURGES = (
-    PURGED[:-2],
-    PURGED % 1 + b" ",
+    DONE[:-2],
+    DONE % 1 + b" ",
     b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","purged":0}',
     b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","error":{"code":500,"err_code":10110,'
     b'"description":"stream purge not permitted"},"purged":0}',
@@ -170,13 +170,13 @@ ODD_PURGES = (
 
 def read_purges(bodies: list[bytes], keys: dict[bytes, bytes]) -> list[bytes]:
     """Return the numbers of those of these answers that are read at once, up to the first that is not."""
-    groups, _position = PurgeFrames(INBOX, keys).read(wire_of(*bodies), 0)
+    groups, _position = AnswerFrames(INBOX, keys, PURGED).read(wire_of(*bodies), 0)
     return [number for _key, numbers, _counts in groups for number in numbers]
 
 
 def test_answers_to_purges_are_read_at_once_up_to_the_first_that_says_anything_else() -> None:
-    keys = {b"0": b"S", b"1": b"S"}
-    usual = [PURGED % count for count in (0, 1, 70)]
+    keys = {b"0": b"", b"1": b""}
+    usual = [DONE % count for count in (0, 1, 70)]
     assert read_purges([*usual, *usual], keys) == [b"0", b"1", b"2"]  # a pong and a refusal lie between
     for odd in ODD_PURGES:
         assert read_purges([usual[0], odd, *usual, *usual, *usual], keys) == [b"0"]
