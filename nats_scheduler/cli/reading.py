@@ -14,8 +14,8 @@ from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.control.errors import ScheduleError
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.view import Query
-from nats_scheduler.jetstream.foreign_json import server_time
 from nats_scheduler.jetstream.streams import StreamState, reading_progress
+from nats_scheduler.message.foreign_json import server_time
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.checkpoints import read_checkpoint

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
-from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.observe.activity import LastMinutes
 from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument, due_of, instant_of
 from nats_scheduler.runtime.clock import Clock

@@ -29,9 +29,9 @@ from nats_scheduler.cli.output import CommandError, Printer, print_warning
 from nats_scheduler.cli.process import run_until, stop_on_signals
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, read_object, server_time
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, SCHEDULE_CHANGED
 from nats_scheduler.message.fires import StoredFire
+from nats_scheduler.message.foreign_json import Object, read_object, server_time
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.texts import moment_text, printable
 from nats_scheduler.runtime.clock import SystemClock

@@ -35,7 +35,7 @@ from nats_scheduler.client.spelling import (
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Change, Elsewhere, Fire, Schedule, change_of, fire_of, schedule_of
 from nats_scheduler.client.when import PolicyArguments, When
-from nats_scheduler.client.wire import DEFAULT_PREFIX, Requests, wire_of
+from nats_scheduler.client.wire import DEFAULT_PREFIX, JetStreamRequests, wire_of
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
 from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
@@ -70,7 +70,7 @@ class Schedules:
         `$JS.hub.API`. `bucket` is the `registry_bucket` of the sidecars, if it is another one than theirs by default.
         """
         wire = wire_of(connection)
-        requests = Requests(wire, api_prefix)
+        requests = JetStreamRequests(wire, api_prefix)
         servings = Servings(wire, requests, bucket)
         schedules = cls(ScheduleStore(requests, servings), servings, stream, author)
         await schedules.serving()

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from nats_scheduler.client.wire import NO_RESPONDERS, Object, Reply, Requests, Wire, inner, read_object, time_of
+from nats_scheduler.client.wire import NO_RESPONDERS, Reply, Wire
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -28,8 +28,10 @@ from nats_scheduler.control.errors import (
     StreamNotFoundError,
 )
 from nats_scheduler.control.port import Served
+from nats_scheduler.control.requests import Requests
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
+from nats_scheduler.message.foreign_json import Object, inner, read_object, time_of
 from nats_scheduler.message.stream_rules import FLAG, StreamRules, takes_from_others
 from nats_scheduler.schedule.instants import SECOND
 

@@ -17,13 +17,12 @@ Limit: what the connection has queued when it is lost is sent after it was made 
 """
 
 import asyncio
-import binascii
 import itertools
 import json
 import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import nats.errors
@@ -37,13 +36,13 @@ from nats_scheduler.control.errors import (
     RefusedError,
     StreamNotFoundError,
     UnknownOutcomeError,
-    maybe_done,
 )
 from nats_scheduler.control.port import Published, Refusal, StreamNow
+from nats_scheduler.control.requests import Requests
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 MAX_CONTROL_LINE_BYTES = 4_096
 """Longest first line of a frame that servers accept by default; a longer one makes them close the connection."""
@@ -219,9 +218,8 @@ def _frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
     return b"".join((line.encode("utf-8", "surrogateescape"), block, body, b"\r\n"))
 
 
-# The requests of the JetStream API that the client needs, as raw JSON: bytes of stored messages survive it.
+# The requests of the JetStream API that the client needs (`control.requests`).
 #
-# The rule: build the request, send it, translate the answer; what follows from it is decided by the caller.
 # A question that the server could not answer at the moment (no leader) is repeated a few times.
 # No request of JetStream reads backwards. So the messages on a subject in a range of sequences at the end are read, in
 # parts side by side, then those of the range before it, which is longer if there were few.
@@ -247,17 +245,13 @@ RANGE_GROWTH = 4
 READERS = 16
 """Parts of a range that are read side by side."""
 
-STREAM_NOT_FOUND = 10059
-MESSAGE_NOT_FOUND = 10037
-SEQUENCE_NOT_FOUND = 10043
+QUESTIONS = ("STREAM.INFO.", "STREAM.MSG.GET.", "STREAM.NAMES")
+"""Requests that change nothing."""
+
 _TEMPORARY_STATUS = 503
 
-_is_name = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+").fullmatch
 
-Object = dict[str, Any]
-
-
-class Requests:
+class JetStreamRequests(Requests):
     """Requests to the JetStream of an account: the `Wire` of `control.port`."""
 
     def __init__(self, wire: Wire, prefix: str = DEFAULT_PREFIX) -> None:
@@ -265,67 +259,17 @@ class Requests:
         self._prefix = prefix
         self._may_advise = True
 
-    async def stream(self, name: str) -> StreamNow:
-        """Return a stream as its leader describes it; raises `StreamNotFoundError`."""
-        info = await self.info(name)
-        state = inner(info.get("state"))
-        return StreamNow(inner(info.get("config")), whole(state.get("first_seq")), whole(state.get("last_seq")))
-
-    async def info(self, name: str, **wanted: Any) -> Object:
-        """Return the information on a stream; raises `StreamNotFoundError`."""
-        if not _is_name(name):
-            raise StreamNotFoundError(f"{name!r} is no name of a stream: it has no blanks, dots, slashes or wildcards")
-        try:
-            return await self._asked(f"STREAM.INFO.{name}", wanted)
-        except RefusedError as error:
-            if error.code == STREAM_NOT_FOUND:
-                raise StreamNotFoundError(f"there is no stream {name}") from None
-            raise
+    @property
+    def finds_last(self) -> bool:
+        """Whether the server is known to find the message before one that was deleted: the one that it has itself."""
+        return self._prefix == DEFAULT_PREFIX and self._wire.server.finds_last
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the stream that has a subject; raises `StreamNotFoundError`."""
-        names = (await self._asked("STREAM.NAMES", {"subject": subject})).get("streams")
+        names = (await self.call("STREAM.NAMES", {"subject": subject})).get("streams")
         if not isinstance(names, list) or not names:
             raise StreamNotFoundError(f"no stream has the subject {subject}")
         return str(names[0])
-
-    async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
-        """Yield the subjects that a stream holds messages on, among those that match `within`, with their numbers."""
-        offset = 0
-        while True:
-            info = await self.info(stream, subjects_filter=within, offset=offset)
-            found = inner(inner(info.get("state")).get("subjects"))
-            for subject, number in found.items():
-                yield subject, whole(number)
-            offset += len(found)
-            if not found or offset >= whole(info.get("total")):
-                return
-
-    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
-        """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""
-        try:
-            answer = await self._asked(f"STREAM.MSG.GET.{stream}", where)
-        except RefusedError as error:
-            if error.code == MESSAGE_NOT_FOUND:
-                return None
-            if error.code == STREAM_NOT_FOUND:
-                raise StreamNotFoundError(f"there is no stream {stream}") from None
-            raise
-        return _stored(answer.get("message"))
-
-    async def last(self, stream: str, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject.
-
-        As servers up to 2.11 do: after a later one was deleted by its sequence, they find it only once the messages on
-        the subject were read (`test_the_message_before_a_deleted_one_is_found`).
-        """
-        message = await self.message(stream, last_by_subj=subject)
-        if message is not None or (self._prefix == DEFAULT_PREFIX and self._wire.server.finds_last):
-            return message
-        if not [one async for one in self.subjects(stream, subject)]:
-            return None
-        first = await self.message(stream, seq=1, next_by_subj=subject)
-        return first and (await self.message(stream, last_by_subj=subject) or first)
 
     async def newest(
         self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
@@ -375,20 +319,6 @@ class Requests:
             raise NoAnswerError(f"{subject}: {_NOBODY.description}")
         return outcome
 
-    async def purge(self, stream: str, subject: str, through: int) -> None:
-        """Delete what is stored on a subject up to a sequence; raises `RefusedError`."""
-        with maybe_done():
-            await self._call(f"STREAM.PURGE.{stream}", {"filter": subject, "seq": through + 1})
-
-    async def delete(self, stream: str, sequence: int) -> None:
-        """Delete one message without erasing its bytes; one that is gone is no error. Raises `RefusedError`."""
-        try:
-            with maybe_done():
-                await self._call(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence, "no_erase": True})
-        except RefusedError as error:
-            if error.code not in (SEQUENCE_NOT_FOUND, MESSAGE_NOT_FOUND):
-                raise
-
     async def advise(self, subject: str, body: bytes, block: bytes) -> None:
         """Publish an advisory, and wait for nothing.
 
@@ -419,9 +349,9 @@ class Requests:
             at = message.sequence + 1
         return found
 
-    async def _asked(self, request: str, body: Object) -> Object:
-        """Return the answer to a question, which may be repeated."""
-        for wait in RETRY_WAITS_SECONDS:
+    async def call(self, request: str, body: Object) -> Object:
+        """Return the answer to a request; a question is repeated while the server cannot answer at the moment."""
+        for wait in RETRY_WAITS_SECONDS if request.startswith(QUESTIONS) else ():
             try:
                 return await self._call(request, body)
             except _NotNowError:
@@ -433,7 +363,7 @@ class Requests:
         subject = f"{self._prefix}.{request}"
         answer = await self._wire.request(subject, content, within_seconds=ANSWER_SECONDS, accept=read_answer)
         if (error := answer.get("error")) is not None:
-            status, code = whole(inner(error).get("code")), whole(inner(error).get("err_code"))
+            status, code = integer(inner(error).get("code")), integer(inner(error).get("err_code"))
             text = f"{request}: {inner(error).get('description')} ({code})"
             raise _NotNowError(text) if status == _TEMPORARY_STATUS else RefusedError(text, code)
         return answer
@@ -457,9 +387,9 @@ def _read_outcome(stream: str, reply: Reply) -> Published | Refusal | None:
     if answer.get("stream") != stream:
         return None
     if answer.get("error") is None:
-        return Published(whole(answer.get("seq")), answer.get("duplicate") is True)
+        return Published(integer(answer.get("seq")), answer.get("duplicate") is True)
     error = inner(answer["error"])
-    return Refusal(whole(error.get("code")), whole(error.get("err_code")), str(error.get("description")))
+    return Refusal(integer(error.get("code")), integer(error.get("err_code")), str(error.get("description")))
 
 
 def read_answer(reply: Reply) -> Object | None:
@@ -467,42 +397,3 @@ def read_answer(reply: Reply) -> Object | None:
     if reply.status == NO_RESPONDERS:
         return {"error": {"code": _TEMPORARY_STATUS, "err_code": 0, "description": "JetStream does not answer"}}
     return read_object(reply.body)
-
-
-def read_object(document: bytes) -> Object | None:
-    """Read a JSON object; None for anything else."""
-    try:
-        value = json.loads(document.decode("utf-8", "replace"))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def inner(value: Any) -> Object:
-    """Return an object, or an empty one if the value is none."""
-    return value if isinstance(value, dict) else {}
-
-
-def whole(value: Any) -> int:
-    """Return an integer, 0 if the value is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def time_of(value: Any) -> int | None:
-    """Return an instant (ns since the Unix epoch) from a text, None if it is none."""
-    instant = parse_rfc3339(value) if isinstance(value, str) else None
-    return instant if isinstance(instant, int) else None
-
-
-def _stored(message: Any) -> StoredMessage:
-    """Return the message of an answer, header block and body as they were stored."""
-    given = inner(message)
-    stored_at = time_of(given.get("time"))
-    subject, sequence = given.get("subject"), whole(given.get("seq"))
-    if stored_at is None or not isinstance(subject, str) or sequence < 1:
-        raise NoAnswerError("the answer to a read of a message holds no stored message")
-    return StoredMessage(subject, sequence, stored_at, _bytes(given.get("hdrs")), _bytes(given.get("data")))
-
-
-def _bytes(encoded: Any) -> bytes:
-    return binascii.a2b_base64(encoded) if isinstance(encoded, str) else b""

@@ -13,7 +13,7 @@ from nats_scheduler.doctor.facts import AccountFacts, ClockReading, StreamFacts,
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import inner, server_time
+from nats_scheduler.message.foreign_json import inner, server_time
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.schedule.zones import OffsetTable, Zone, host_zone_data, package_zone_data, read_tzif

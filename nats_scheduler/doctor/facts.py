@@ -15,9 +15,9 @@ from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.stored import Finding as GraduationFinding
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.zones import OffsetTable
 

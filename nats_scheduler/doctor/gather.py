@@ -29,9 +29,9 @@ from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM

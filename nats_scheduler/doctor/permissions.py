@@ -15,8 +15,8 @@ from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
 from nats_scheduler.jetstream.buckets import snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import Object, inner
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.access import Access

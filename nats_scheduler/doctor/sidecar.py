@@ -34,8 +34,8 @@ from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import ALL, MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
 from nats_scheduler.jetstream.errors import Denial
-from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.observe.documents import UnexaminedDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.runtime.fleet import read_fleet

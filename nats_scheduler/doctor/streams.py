@@ -8,7 +8,7 @@ from nats_scheduler.doctor.facts import (
     targets_here,
 )
 from nats_scheduler.doctor.finding import Code, Finding
-from nats_scheduler.jetstream.foreign_json import integer
+from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
 from nats_scheduler.runtime.unserved import command_for

@@ -5,16 +5,14 @@ through them would reset what a newer server, or another tool, had set.
 Each method is one request: build, call, translate.
 """
 
-import binascii
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, UnreadableAnswerError
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
 from nats_scheduler.message.capabilities import capabilities_of
+from nats_scheduler.message.foreign_json import Object, inner, integer, stored_message
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 STREAM_NOT_FOUND = 10059
 MESSAGE_NOT_FOUND = 10037
@@ -178,7 +176,10 @@ class JetStreamApi:
             if error.code == MESSAGE_NOT_FOUND:
                 return None
             raise
-        return decode_message(answer.get("message"))
+        message = stored_message(answer.get("message"))
+        if message is None:
+            raise UnreadableAnswerError(f"STREAM.MSG.GET.{stream}: the answer holds no stored message")
+        return message
 
     async def delete_message(self, stream: str, sequence: int) -> bool:
         """Delete a message without erasing its bytes on disk; returns whether it was there."""
@@ -255,23 +256,6 @@ def raise_refusal(answer: Object, request: str) -> None:
         raise ApiError(status, code, str(error.get("description", "")), request)
 
 
-def decode_message(message: Any) -> StoredMessage:
-    """Return the message of a `STREAM.MSG.GET` answer, header block and body as they were stored.
-
-    Raises `UnreadableAnswerError` if the answer holds no message.
-    """
-    try:
-        return StoredMessage(
-            subject=str(message["subject"]),
-            sequence=int(message["seq"]),
-            stored_at=_instant(message["time"]),
-            block=_bytes(message.get("hdrs")),
-            body=_bytes(message.get("data")),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise UnreadableAnswerError(f"the answer to a read of a message holds no stored message: {error!r}") from None
-
-
 def _stream_information(answer: Any, request: str) -> Any:
     """Return the information on a stream; raise `UnreadableAnswerError` if it does not name the stream."""
     config = inner(inner(answer).get("config"))
@@ -282,25 +266,3 @@ def _stream_information(answer: Any, request: str) -> Any:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def parse_message_answer(body: bytes, request: str) -> StoredMessage | None:
-    """Return the message of the raw answer, None if there is none; raises `ApiError` on any other refusal."""
-    answer = read_object(body)
-    if answer is None:
-        raise UnreadableAnswerError(f"{request}: the answer is not a JSON object: {body[:80]!r}")
-    if inner(answer.get("error")).get("err_code") == MESSAGE_NOT_FOUND:
-        return None
-    raise_refusal(answer, request)
-    return decode_message(answer.get("message"))
-
-
-def _instant(text: object) -> int:
-    instant = parse_rfc3339(str(text))
-    if isinstance(instant, int):
-        return instant
-    raise ValueError(f"the server's time {text!r} is not RFC 3339")
-
-
-def _bytes(encoded: str | None) -> bytes:
-    return binascii.a2b_base64(encoded) if encoded else b""

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, raise_refusal
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.foreign_json import integer, read_object
 from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.message.foreign_json import integer, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import (

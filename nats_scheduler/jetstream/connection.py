@@ -22,8 +22,8 @@ from nats_scheduler.jetstream.errors import (
     UnreadableAnswerError,
     UnsendableError,
 )
-from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.wire import RunReader, Sink, WireClient
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.settings.connection import masked_url
 
 Part = TypeVar("Part")

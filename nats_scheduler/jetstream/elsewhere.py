@@ -37,12 +37,12 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import apply_all
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.reading import is_fire_since, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered

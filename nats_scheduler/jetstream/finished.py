@@ -27,8 +27,8 @@ from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked, Input
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, integer, is_expressible
 from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.message.foreign_json import inner, integer, is_expressible
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches

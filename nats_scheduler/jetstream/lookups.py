@@ -15,8 +15,8 @@ from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, JetStreamError, NoAnswerError, NoJetStreamError
-from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 

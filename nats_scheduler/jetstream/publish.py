@@ -25,7 +25,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.jetstream.acknowledgements import Sender, acknowledgements
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object
 
 MAX_BYTES_IN_FLIGHT = 4 * 1024 * 1024
 """Most bytes of large fires in flight: what is small, and comes later, is behind no more than these on the way."""

@@ -35,10 +35,10 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
     UnreadableAnswerError,
 )
-from nats_scheduler.jetstream.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.message.reading import expiry_of
 
 # Whether a server has to read the indexes of a stream's blocks, if it purges a subject there.

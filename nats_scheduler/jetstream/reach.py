@@ -22,7 +22,7 @@ from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, LeaderBehindError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
 LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)

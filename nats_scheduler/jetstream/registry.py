@@ -23,7 +23,7 @@ from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, STREAM_NOT_FOUN
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
-from nats_scheduler.jetstream.foreign_json import Object, inner, integer, read_object, server_time
+from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage

@@ -1,7 +1,7 @@
 """The requests of the sidecar for the store of schedules (`control.store`), over the connection of the process.
 
-The rule: each method builds the request, sends it and translates the answer; what follows is decided in `control`.
-The errors of this room become those of `control.errors`. An outcome that nobody knows is `UnknownOutcomeError`.
+Most of them are those of `control.requests`. The errors of this room become those of `control.errors`; an outcome that
+nobody knows is `UnknownOutcomeError`.
 
 Cost: one request for each method; `newest` and `backwards` read the messages on their subjects from the newest to the
 oldest (`jetstream.stretches`).
@@ -11,7 +11,6 @@ Limit: on a stream with `no_ack` no publish is answered, so the outcome of each 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from nats_scheduler.control.errors import (
     ForbiddenError,
@@ -19,9 +18,9 @@ from nats_scheduler.control.errors import (
     RefusedError,
     StreamNotFoundError,
     UnknownOutcomeError,
-    maybe_done,
 )
 from nats_scheduler.control.port import Published, Refusal, StreamNow
+from nats_scheduler.control.requests import Requests
 from nats_scheduler.engine.inputs import Stored, Unknown
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
@@ -35,11 +34,10 @@ from nats_scheduler.jetstream.errors import (
     UnsendableError,
 )
 from nats_scheduler.jetstream.errors import NoAnswerError as NotAnsweredError
-from nats_scheduler.jetstream.foreign_json import is_expressible
-from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import outcome_of
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
+from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.generated import NOT_AVAILABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
@@ -56,21 +54,22 @@ MESSAGES_PER_TURN = 64
 _UNANSWERED = (NotAnsweredError, ConnectionLostError, UnreadableAnswerError)
 
 
-class ScheduleWire:
+class ScheduleWire(Requests):
     """The requests of one connection; the `Wire` of `control.port`."""
 
     def __init__(self, connection: Connection, api: JetStreamApi) -> None:
         self._connection = connection
         self._api = api
 
-    async def stream(self, name: str) -> StreamNow:
-        """Return a stream as its leader describes it."""
+    @property
+    def finds_last(self) -> bool:
+        """Whether the server is known to find the message before one that was deleted."""
+        return self._api.finds_last
+
+    async def call(self, request: str, body: Object) -> Object:
+        """Return the answer to a request; the connection repeats a question that is not answered."""
         with translated():
-            info = await self._api.stream(name)
-        if info is None:
-            raise StreamNotFoundError(f"stream {name} does not exist")
-        state = StreamState.from_info(info)
-        return StreamNow(state.config, state.first_sequence, state.last_sequence)
+            return inner(await self._api.call(request, body or None))
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the account's stream that has a subject."""
@@ -79,24 +78,6 @@ class ScheduleWire:
         if info is None:
             raise StreamNotFoundError(f"no stream has the subject {subject}")
         return StreamState.from_info(info).name
-
-    async def message(self, stream: str, **where: Any) -> StoredMessage | None:
-        """Return the message at `seq`, or `seq` + `next_by_subj`, with its body."""
-        with translated():
-            return _whole(await self._api.message(stream, **where))
-
-    async def last(self, stream: str, subject: str) -> StoredMessage | None:
-        """Return the last message on a subject with its body."""
-        if not is_expressible(subject):
-            return None
-        with translated():
-            return _whole(await last_on(self._api, stream, subject))
-
-    async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
-        """Yield the subjects that a stream holds messages on, among those that match, with their numbers."""
-        with translated():
-            async for counted in self._api.subject_counts(stream, within):
-                yield counted
 
     async def newest(
         self, stream: str, subjects: str, is_wanted: Callable[[StoredMessage], bool]
@@ -113,7 +94,7 @@ class ScheduleWire:
             part = found[start : start + BODIES_IN_FLIGHT]
             for bare, read in zip(part, await self._bodies(stream, part), strict=True):
                 if read is not None:  # an answer in JSON does not have the bytes of each subject
-                    yield read._replace(subject=bare.subject, body=read.body or b"")
+                    yield read._replace(subject=bare.subject)
 
     async def backwards(self, stream: StreamNow, subject: str) -> AsyncGenerator[StoredMessage, None]:
         """Yield the messages of a stream on a subject without their bodies, newest first."""
@@ -144,19 +125,6 @@ class ScheduleWire:
             raise UnknownOutcomeError(reason) if outcome.may_be_stored else NoAnswerError(reason)
         return Refusal(outcome.status, outcome.code, outcome.description)
 
-    async def purge(self, stream: str, subject: str, through: int) -> None:
-        """Delete what is stored on a subject up to a sequence."""
-        with maybe_done(), translated():
-            if is_expressible(subject):
-                await self._api.purge_through(stream, subject, through)
-            else:  # JSON cannot name it, so one message is deleted by its sequence
-                await self._api.delete_message(stream, through)
-
-    async def delete(self, stream: str, sequence: int) -> None:
-        """Delete one message without erasing its bytes."""
-        with maybe_done(), translated():
-            await self._api.delete_message(stream, sequence)
-
     async def advise(self, subject: str, body: bytes, block: bytes) -> None:
         """Publish an advisory, and wait for nothing."""
         self._connection.publish(subject, body, block)
@@ -166,8 +134,7 @@ class ScheduleWire:
         await asyncio.sleep(seconds)
 
     async def _bodies(self, stream: str, messages: list[StoredMessage]) -> list[StoredMessage | None]:
-        with translated():
-            return await asyncio.gather(*(self._api.message(stream, seq=one.sequence) for one in messages))
+        return await asyncio.gather(*(self.message(stream, seq=one.sequence) for one in messages))
 
 
 @contextmanager
@@ -187,7 +154,3 @@ def translated() -> Iterator[None]:
         raise RefusedError(str(error), error.code) from None
     except JetStreamError as error:
         raise NoAnswerError(str(error)) from None
-
-
-def _whole(message: StoredMessage | None) -> StoredMessage | None:
-    return None if message is None else message._replace(body=message.body or b"")

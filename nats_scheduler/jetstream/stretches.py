@@ -31,9 +31,9 @@ from nats_scheduler.jetstream.errors import (
     NoAnswerError,
     NotPermittedError,
 )
-from nats_scheduler.jetstream.foreign_json import inner, integer
 from nats_scheduler.jetstream.lookups import MIN_RANGE_PART, Lookups
 from nats_scheduler.jetstream.wire import ConsumerFrames
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
 PULL_SILENCE_LIMIT_SECONDS = 5.0

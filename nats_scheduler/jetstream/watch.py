@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.foreign_json import (
+from nats_scheduler.message.foreign_json import (
     REMOVAL_TYPES,
     STREAM_CONFIG_TYPES,
     Object,

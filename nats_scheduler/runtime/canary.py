@@ -28,11 +28,11 @@ from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.registry import Delivered, create_replicated
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.canary import CanaryRecord

@@ -31,9 +31,9 @@ from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import inner
 from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation

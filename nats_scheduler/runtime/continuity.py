@@ -23,9 +23,9 @@ from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import integer
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.driver import StreamDriver

@@ -20,9 +20,9 @@ from typing import Any
 
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, frame
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, read_object
 from nats_scheduler.jetstream.registry import create_replicated
 from nats_scheduler.message.advisory_messages import AdvisoryMessage
+from nats_scheduler.message.foreign_json import inner, read_object
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.reporter import Reporter

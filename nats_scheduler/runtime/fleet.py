@@ -14,8 +14,8 @@ from contextlib import suppress
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, Leases, Record
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, inner, server_time
 from nats_scheduler.jetstream.registry import Registry, UnknownFormatError
+from nats_scheduler.message.foreign_json import Object, inner, server_time
 from nats_scheduler.runtime.instances import INSTANCE, LEASE, holders_of
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService

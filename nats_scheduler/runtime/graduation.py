@@ -32,13 +32,13 @@ from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.foreign_json import is_expressible, server_time
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.foreign_json import is_expressible, server_time
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.runtime.checkpoints import read_checkpoint

@@ -26,10 +26,10 @@ from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Holders, Leases, Record
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import Object, inner
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.reporter import Reporter

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from nats_scheduler.engine.actions import Notify, StreamPort
 from nats_scheduler.jetstream.api import Config, Removed
-from nats_scheduler.jetstream.foreign_json import Object
 from nats_scheduler.jetstream.registry import Delivered
+from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.message.stored import StoredMessage
 
 

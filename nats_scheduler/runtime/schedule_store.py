@@ -13,10 +13,10 @@ from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.foreign_json import server_time
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire, translated
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.foreign_json import server_time
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.runtime.modes import CarryingStreams, Mode
 from nats_scheduler.runtime.server_clock import ServerClock

@@ -33,8 +33,8 @@ from typing import Any, Protocol
 
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, known_entries, marked
+from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.settings.sidecar import SidecarSettings
 

@@ -24,7 +24,7 @@ from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
 from nats_scheduler.engine.snapshots.snapshots import Taking
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
-from nats_scheduler.jetstream.foreign_json import inner, integer
+from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents

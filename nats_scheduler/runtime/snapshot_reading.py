@@ -25,8 +25,8 @@ from nats_scheduler.engine.snapshots.chunks import SnapshotError, read_rest
 from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.continuity import EngineBasis, reaches
 from nats_scheduler.runtime.driver import Load

@@ -16,11 +16,11 @@ from nats_scheduler.control.changes import read_change
 from nats_scheduler.control.past import MAX_MESSAGES_READ
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.schedule_wire import MESSAGES_PER_TURN
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, SCHEDULE_CHANGED, advisory_subject
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.documents import FailureDocument

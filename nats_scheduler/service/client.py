@@ -34,8 +34,8 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
     UnsendableError,
 )
-from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery

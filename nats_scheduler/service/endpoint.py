@@ -23,7 +23,7 @@ from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument

@@ -25,9 +25,9 @@ from functools import partial
 from typing import Any
 
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.foreign_json import Object, read_object
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.client import (

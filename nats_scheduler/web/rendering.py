@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.web import shown
 
 # Addresses of the pages: what is asked for is in the query, percent-encoded, and never in the path.

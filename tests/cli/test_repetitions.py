@@ -4,7 +4,7 @@ import pytest
 
 from nats_scheduler.cli import watch as repetitions
 from nats_scheduler.cli.watch import MAX_VALUE_CHARS, SPAN_NS, Repetitions
-from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.message.foreign_json import Object
 
 REFUSED: Object = {"type": "x.fire_refused", "stream": "S", "schedule": "S.s", "seq": 7, "code": 503}
 

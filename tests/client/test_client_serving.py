@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.client import ForbiddenError, NotServedError, Sidecar, StreamNotFoundError
 from nats_scheduler.client import serving as found_out
 from nats_scheduler.client.serving import Serving, Servings, dialects_of
-from nats_scheduler.client.wire import Requests, wire_of
+from nats_scheduler.client.wire import JetStreamRequests, wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE
@@ -25,7 +25,7 @@ BOTH = (ADR51, PORTABLE)
 
 async def found(connect: Connect, url: str, stream: str, **options: object) -> Serving:
     wire = wire_of(await connect(url, **options))
-    return await Servings(wire, Requests(wire)).of(stream)
+    return await Servings(wire, JetStreamRequests(wire)).of(stream)
 
 
 def test_the_names_are_those_of_the_sidecar() -> None:
@@ -115,7 +115,7 @@ async def test_the_time_is_that_of_the_server(shared_server: SharedServer, strea
     async with account_on(server.url) as account:
         await account.create(stream_name)
         wire = wire_of(await connect(server.url))
-        servings = Servings(wire, Requests(wire))
+        servings = Servings(wire, JetStreamRequests(wire))
         before = CLOCK.now()
         await servings.of(stream_name)
         assert before - SECOND < servings.now() < CLOCK.now() + SECOND
@@ -143,7 +143,7 @@ async def test_a_user_who_may_not_ask_is_told_what_is_missing(
             await found(connect, server.url, "PLAIN", **as_program)
         if version == V2_15:
             assert (await found(connect, server.url, "S", **as_program)).sidecar is Sidecar.UNKNOWN
-        requests = Requests(wire_of(await connect(server.url, **as_program)))
+        requests = JetStreamRequests(wire_of(await connect(server.url, **as_program)))
         with pytest.raises(ForbiddenError, match=r"STREAM\.MSG\.GET"):
             await requests.message("S", seq=1)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nats_scheduler.client.serving import Servings
-from nats_scheduler.client.wire import Requests, wire_of
+from nats_scheduler.client.wire import JetStreamRequests, wire_of
 from nats_scheduler.control.edits import remove
 from nats_scheduler.control.store import ScheduleStore
 from tests.client.conftest import Connect
@@ -27,7 +27,7 @@ async def side(
     ):
         await sidecar.ready(stream_name)
         wire = wire_of(await connect(server.url))
-        requests = Requests(wire)
+        requests = JetStreamRequests(wire)
         store = ScheduleStore(requests, Servings(wire, requests))
         await store.served(stream_name)  # it knows the time of the server from then on
         yield ServerSide(account, store, stream_name)

@@ -9,7 +9,7 @@ from typing import Any
 import nats
 import pytest
 
-from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, Reply, Requests, read_answer, read_object, wire_of
+from nats_scheduler.client.wire import MAX_CONTROL_LINE_BYTES, JetStreamRequests, Reply, read_answer, wire_of
 from nats_scheduler.control.errors import (
     ForbiddenError,
     NoAnswerError,
@@ -17,6 +17,7 @@ from nats_scheduler.control.errors import (
     RefusedError,
     StreamNotFoundError,
 )
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer, StartServer
@@ -38,7 +39,7 @@ async def test_a_header_block_arrives_byte_for_byte(
         wire = wire_of(await connect(server.url))
         subject, body = f"{stream_name}.a", b"\x00\xff\r\n"
         answer = await wire.request(subject, body, ODD, within_seconds=30, accept=read_answer)
-        stored = await Requests(wire).message(stream_name, seq=answer["seq"])
+        stored = await JetStreamRequests(wire).message(stream_name, seq=answer["seq"])
         assert stored is not None
         assert (stored.subject, stored.block, stored.body) == (subject, ODD, body)
 
@@ -48,7 +49,7 @@ async def test_all_values_of_a_connection_share_one_subscription(shared_server: 
     before = len(connection._subs)
     for _ in range(3):
         with pytest.raises(StreamNotFoundError):
-            await Requests(wire_of(connection)).stream("NONE")
+            await JetStreamRequests(wire_of(connection)).stream("NONE")
     assert wire_of(connection) is wire_of(connection)
     assert len(connection._subs) == before + 1
 
@@ -59,12 +60,12 @@ async def test_a_connection_that_is_not_used_any_more_is_not_kept(
     url = (await shared_server(V2_11)).url
     kept = await connect(url)
     with pytest.raises(StreamNotFoundError):
-        await Requests(wire_of(kept)).stream("NONE")
+        await JetStreamRequests(wire_of(kept)).stream("NONE")
     gc.collect()
     assert wire_of(kept)._inbox != "", "the wire that has subscribed is used again"
     lost = await nats.connect(url)
     with pytest.raises(StreamNotFoundError):
-        await Requests(wire_of(lost)).stream("NONE")
+        await JetStreamRequests(wire_of(lost)).stream("NONE")
     gone = weakref.ref(lost)
     await lost.close()
     del lost
@@ -82,7 +83,7 @@ async def test_what_is_no_name_of_a_stream_is_not_asked_for(
 ) -> None:
     connection = await connect((await shared_server(V2_11)).url)
     with pytest.raises(StreamNotFoundError, match="is no name of a stream"):
-        await Requests(wire_of(connection)).stream(name)
+        await JetStreamRequests(wire_of(connection)).stream(name)
 
 
 async def test_many_requests_at_once_get_their_own_answers(shared_server: SharedServer, connect: Connect) -> None:

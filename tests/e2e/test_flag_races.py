@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from nats_scheduler.engine.events import ScheduleRejected, StreamReady
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.account import Account, sidecar_on
 from tests.harness.waiting import eventually

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.jetstream.foreign_json import read_object
 from nats_scheduler.jetstream.registry import ENTRY_FORMATS, FORMAT
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on

@@ -10,7 +10,7 @@ from pathlib import Path
 from nats_scheduler.engine.sharing.leases import Holders
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.jetstream.errors import NoJetStreamError
-from nats_scheduler.jetstream.foreign_json import read_object
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.instances import holders_of

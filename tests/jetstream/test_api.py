@@ -6,7 +6,7 @@ import pytest
 
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.foreign_json import Object
+from nats_scheduler.message.foreign_json import Object
 
 
 class Unanswered(Connection):

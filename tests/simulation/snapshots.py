@@ -11,7 +11,7 @@ from typing import Any
 
 from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.jetstream.errors import NoJetStreamError
-from nats_scheduler.jetstream.foreign_json import Object, read_object
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime import snapshot_keeping
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.schemas import InstanceDocument
 from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top

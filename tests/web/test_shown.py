@@ -3,7 +3,7 @@
 import pytest
 from markupsafe import Markup
 
-from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.web.rendering import templates
 from nats_scheduler.web.shown import clock_text, distance_text, lateness_text, plural, utc_text, visible

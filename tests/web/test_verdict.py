@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import pytest
 
 from nats_scheduler.engine.views.figures import Kind, State
-from nats_scheduler.jetstream.foreign_json import time_of
+from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
 from nats_scheduler.web.answers import Part

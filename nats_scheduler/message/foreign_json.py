@@ -6,11 +6,13 @@ As the server does: what is not UTF-8, and half a surrogate pair, become replace
 Limit: a document that nests deeper than Python's reader can read (about a thousand levels) counts as no document.
 """
 
+import binascii
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 Object = dict[str, Any]
@@ -65,6 +67,19 @@ def time_of(value: Any) -> int | None:
 def inner(value: Any) -> Object:
     """Return an object, or an empty one if the value is none."""
     return value if isinstance(value, dict) else {}
+
+
+def stored_message(value: Any) -> StoredMessage | None:
+    """Return the message of a `STREAM.MSG.GET` answer as it was stored, None if the value is none."""
+    given = inner(value)
+    subject, sequence, stored_at = given.get("subject"), integer(given.get("seq")), time_of(given.get("time"))
+    if not isinstance(subject, str) or sequence < 1 or stored_at is None:
+        return None
+    try:
+        block, body = (binascii.a2b_base64(given.get(key) or "") for key in ("hdrs", "data"))
+    except (ValueError, TypeError):
+        return None
+    return StoredMessage(subject, sequence, stored_at, block, body)
 
 
 def has_types(config: Object, types: dict[str, Callable[[Any], bool]]) -> bool:
