@@ -9,13 +9,14 @@ Cost: a request a message, 15,000 a second. Limit: what was removed before it wa
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import HistoryRead
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, JetStreamError, NoAnswerError, NoJetStreamError
-from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING, lifetime_of
 from nats_scheduler.message.stored import StoredMessage
@@ -131,7 +132,7 @@ class Lookups:
             if messages and messages[-1].sequence > after and SCHEDULE_SUBSTRING in messages[-1].block:
                 found.extend(messages)
 
-        await _side_by_side((look(*counted) for counted in counts), MAX_SUBJECT_LOOKUPS_IN_FLIGHT)
+        await in_turn((partial(look, *counted) for counted in counts), MAX_SUBJECT_LOOKUPS_IN_FLIGHT)
         return in_order(found)
 
     async def between(self, after: int, through: int, holds: Callable[[str], bool]) -> list[StoredMessage]:
@@ -144,7 +145,7 @@ class Lookups:
         async def read(part: tuple[int, int]) -> None:
             found.extend([_without_ordinary_headers(message) async for message in self.walk(*part)])
 
-        await _side_by_side((read(part) for part in _parts(after, through)), MAX_RANGE_READERS)
+        await in_turn((partial(read, part) for part in _parts(after, through)), MAX_RANGE_READERS)
         schedules = {message.subject for message in found if message.block}
         return in_order(
             message for message in found if message.block or message.subject in schedules or holds(message.subject)
@@ -171,19 +172,6 @@ async def answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
                 raise
         await asyncio.sleep(wait)
     return await ask()
-
-
-async def _side_by_side(work: Iterable[Awaitable[None]], most: int) -> None:
-    """Do all the work, `most` at a time; raise the first error after cancelling the rest."""
-    left: Iterator[Awaitable[None]] = iter(work)
-
-    async def worker() -> None:
-        for one in left:
-            await one
-
-    async with TaskGroup() as tasks:
-        for _ in range(most):
-            tasks.create_task(worker())
 
 
 def _parts(after: int, through: int) -> Iterator[tuple[int, int]]:

@@ -8,8 +8,9 @@ The rule: the package uses this group everywhere (`tests/house` holds it). Cost:
 """
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import Context
+from operator import length_hint
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -63,3 +64,33 @@ def _cancellations() -> int:
     """Return how often the current task was cancelled from outside."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
+
+
+# Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once.
+
+MAX_WORKS_AT_ONCE = 64
+"""How many works are in progress at a time: enough to keep a server busy, few enough that fires are answered between.
+
+A work that waits for a leader keeps its place for seconds, and others wait for a place.
+"""
+
+Work = Callable[[], Awaitable[object]]
+
+
+async def in_turn(works: Iterable[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
+    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised."""
+    count, left = length_hint(works, at_once), iter(works)
+
+    async def go_on() -> None:
+        for work in left:
+            await work()
+
+    tasks = [asyncio.create_task(go_on()) for _ in range(min(at_once, count))]
+    if not tasks:
+        return
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

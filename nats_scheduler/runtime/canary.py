@@ -17,7 +17,6 @@ Cost: at each interval four requests and their answers. Limit: leases and heartb
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,13 +27,12 @@ from nats_scheduler.jetstream.api import JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import StreamContact
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
-from nats_scheduler.jetstream.registry import Delivered, create_replicated
+from nats_scheduler.jetstream.registry import create_replicated
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import PORTABLE
-from nats_scheduler.message.foreign_json import Object, read_object
+from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import with_headers
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.canary import CanaryRecord
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
@@ -45,49 +43,6 @@ from nats_scheduler.runtime.stream_service import EngineFailedError, StreamServi
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
-
-# A registry's bucket that keeps nothing: for a stream whose shards no other instance takes over.
-#
-# The rule: every write succeeds, and nothing is ever found.
-
-
-class NoBucket:
-    """A bucket without values; a `runtime.port.Bucket`."""
-
-    def __init__(self) -> None:
-        self.created = ""
-        self.broken: Callable[[str, str], None] = lambda _key, _reason: None
-
-    async def open(self) -> bool:
-        """Return that it exists."""
-        return False
-
-    async def get(self, _key: str) -> Object | None:
-        """Return no value."""
-        return None
-
-    async def revised(self, _key: str) -> tuple[Object | None, int]:
-        """Return no value and no revision."""
-        return None, 0
-
-    async def swap(self, _key: str, _value: Any, revision: int) -> int | None:
-        """Return the next revision."""
-        return revision + 1
-
-    async def purge(self, _key: str) -> None:
-        """Remove nothing."""
-
-    def send(self, _key: str, _value: Any) -> bool:
-        """Return that it is not too large."""
-        return True
-
-    def mark_deleted(self, _key: str) -> None:
-        """Change nothing."""
-
-    async def follow(self, _keys: Sequence[str], _received: Callable[[str, Delivered, StoredMessage], None]) -> None:
-        """Wait until cancelled."""
-        await asyncio.Event().wait()
-
 
 CANARY_STREAM = "nats_scheduler_canary"
 """The stream of all canaries of an account."""
@@ -172,13 +127,12 @@ class Canary:
     async def _fire(self, access: Access) -> None:
         """Fire the canary for as long as the stream's contact lasts."""
         state = await _stream(access.connection, access.api)
-        service, bucket = self._serving(state, access.server), NoBucket()
-        if not await service.hold(ALL_SHARDS, bucket, access.api):
-            raise JetStreamError(f"stream {CANARY_STREAM} is gone")
+        service = self._serving(state, access.server)
+        await service.hold(ALL_SHARDS, None, access.api)
         publishing = asyncio.create_task(self._keep_publishing(access.connection))
         try:
             contacts = partial(StreamContact, access.connection, access.api)
-            await service.serve(contacts, bucket, access.api)
+            await service.serve(contacts, None, access.api)
         finally:
             publishing.cancel()
             await asyncio.wait((publishing,))

@@ -437,8 +437,10 @@ class CheckpointWriter:
         """Write a checkpoint now."""
         self._may_write.set()
 
-    async def keep_writing(self, registry: Bucket) -> None:
-        """Write through this bucket until cancelled."""
+    async def keep_writing(self, registry: Bucket | None) -> None:
+        """Write through this bucket until cancelled; without one nothing is written."""
+        if registry is None:
+            return
         leave = self._pace.join(self)
         try:
             while True:

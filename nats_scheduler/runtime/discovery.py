@@ -21,6 +21,7 @@ from typing import assert_never
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import TTL_FLAG, StreamState, is_in_force
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.jetstream.watch import (
     ConfigRequested,
     MessageRemovalRequested,
@@ -39,7 +40,7 @@ from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
-from nats_scheduler.runtime.work import Background, in_turn
+from nats_scheduler.runtime.work import Background
 
 # The last configuration that others requested for each stream, and what may have been overtaken by an update of ours.
 #

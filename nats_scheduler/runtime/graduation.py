@@ -18,9 +18,9 @@ server accepts its own stamps from no client.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
 
 from nats_scheduler.control.errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
@@ -35,6 +35,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import PORTABLE
@@ -45,8 +46,6 @@ from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_listing import read_stored
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-
-T = TypeVar("T")
 
 MAX_REQUESTS_AT_ONCE = 256
 """Requests under way at one time."""
@@ -185,13 +184,13 @@ class Graduation:
         """Hand the schedules over; raises `JetStreamError` if the server refuses."""
         assert self._handover is not None, "nothing is handed over before it was read"
         removed = [finding for finding in self.findings if finding.kind in PURGED_KINDS]
-        await _each(removed, self._remove)
+        await in_turn([partial(self._remove, one) for one in removed], MAX_REQUESTS_AT_ONCE)
         made_up = self._handover.make_ups(self._now())
-        await _each(made_up, self._make_up)
+        await self._make_up_all(made_up)
         sent, doubtful = await self._switch()
         known = set(map(_key, made_up))
         late = [one for one in self._handover.make_ups(sent) if _key(one) not in known]
-        await _each(late, self._make_up)
+        await self._make_up_all(late)
         handed_over = self._handover.handed_over(sent)
         return Graduated(len(removed), len(made_up) + len(late), handed_over, doubtful)
 
@@ -203,6 +202,9 @@ class Graduation:
             await self._api.purge_through(self._state.name, finding.subject, finding.sequence)
         else:
             await self._api.delete_message(self._state.name, finding.sequence)
+
+    async def _make_up_all(self, make_ups: Sequence[MakeUp]) -> None:
+        await in_turn([partial(self._make_up, one) for one in make_ups], MAX_REQUESTS_AT_ONCE)
 
     async def _make_up(self, make_up: MakeUp) -> None:
         """Store a make-up fire; one on whose subject something else was stored meanwhile stays away."""
@@ -253,9 +255,3 @@ def _stamped_portably(held: Held) -> Held:
 
 def _key(make_up: MakeUp) -> tuple[int, int]:
     return make_up.held.sequence, make_up.fire_time
-
-
-async def _each(items: Sequence[T], act: Callable[[T], Coroutine[None, None, None]]) -> None:
-    """Act on each, some at a time."""
-    for start in range(0, len(items), MAX_REQUESTS_AT_ONCE):
-        await asyncio.gather(*map(act, items[start : start + MAX_REQUESTS_AT_ONCE]))

@@ -20,7 +20,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterab
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Holders, Leases, Record
@@ -28,7 +27,7 @@ from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.jetstream.task_group import TaskGroup
+from nats_scheduler.jetstream.task_group import TaskGroup, Work, in_turn
 from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.message.stored import StoredMessage
@@ -36,7 +35,7 @@ from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.stream_service import StreamService
-from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Work, in_turn
+from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
@@ -62,42 +61,6 @@ Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
 """Takes a stream's key, its neglected shards, when each shard fired last, and the time; see `Leases.relieve_idle`."""
 
 
-class JudgedStream(Protocol):
-    """What a stream's service is asked here; see `runtime.stream_service`."""
-
-    @property
-    def state(self) -> StreamState:
-        """What the server said of the stream last."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether all that is stored has been read."""
-
-    @property
-    def last_read(self) -> int:
-        """The sequence of the last message that was read."""
-
-    @property
-    def fires_stored(self) -> int:
-        """How many fires of ours were stored."""
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the server refuses a fire at the moment."""
-
-    @property
-    def denied(self) -> Denied | None:
-        """What the server denied us last that a holder has to do."""
-
-    @property
-    def neglected(self) -> Mapping[int, int]:
-        """The shards of other holders for which nothing fires, each with the first fire time (ns) not met."""
-
-    @property
-    def last_fired(self) -> Sequence[int]:
-        """By shard, the last fire time (ns) that was read back."""
-
-
 class Judgement:
     """What one instance has noted about the ability of itself and of others."""
 
@@ -117,13 +80,13 @@ class Judgement:
         self._concerning: dict[str, None] = {}
         """The streams about which something is noted, here or by their engines, in the order in which it was found."""
 
-    def check(self, streams: Mapping[str, JudgedStream], changed: Iterable[str]) -> list[Callable[[], Awaitable[None]]]:
+    def check(self, streams: Mapping[str, StreamService], changed: Iterable[str]) -> list[Work]:
         """Note what was denied to us, and return the work that has to be done to judge others.
 
         `changed` are the keys of the streams that changed since the last check, and of all that are in trouble.
         """
         now = self._clock.monotonic()
-        works: list[Callable[[], Awaitable[None]]] = []
+        works: list[Work] = []
         for key in list(dict.fromkeys((*self._concerning, *changed))):
             stream = streams.get(key)
             if stream is None or not self._is_to_judge(key, stream):
@@ -143,12 +106,12 @@ class Judgement:
             self._reporter.can_serve_again(key.partition(".")[2])
         return works
 
-    def _is_to_judge(self, key: str, stream: JudgedStream) -> bool:
+    def _is_to_judge(self, key: str, stream: StreamService) -> bool:
         """Return whether there is anything to judge on a stream: on most there is nothing."""
         is_noted = key in self._stored or key in self._to_read
         return is_noted or stream.denied is not None or stream.is_failing or bool(stream.neglected)
 
-    def _refuses_all(self, key: str, stream: JudgedStream, now: int) -> bool:
+    def _refuses_all(self, key: str, stream: StreamService, now: int) -> bool:
         """Return whether a stream stores none of our fires at the moment."""
         if not stream.is_failing:
             self._stored.pop(key, None)
@@ -159,7 +122,7 @@ class Judgement:
             return False
         return now - since >= ALL_REFUSED_LIMIT_NS
 
-    async def _judge(self, key: str, stream: JudgedStream) -> None:
+    async def _judge(self, key: str, stream: StreamService) -> None:
         """Relieve the instances that hold shards of a stream and do not fire."""
         now = self._clock.monotonic()
         if not stream.is_live or not stream.neglected:
@@ -594,7 +557,7 @@ class Instances:
             if holders is None or await self._record(key, holders):
                 return
 
-    async def _quietly(self, work: Callable[[], Awaitable[bool | None]]) -> bool:
+    async def _quietly(self, work: Work) -> bool:
         """Do work that is retried anyway; returns False if it failed or returned False itself."""
         try:
             return await work() is not False

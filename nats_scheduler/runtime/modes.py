@@ -42,29 +42,21 @@ BY_SIDECAR = frozenset({Mode.EMULATED, Mode.PORTABLE})
 """The modes in which nothing fires without a sidecar."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What the mode of a stream depends on."""
+def mode_of(
+    state: StreamState, server: Capabilities, portable: Collection[str], *, is_asked_for: bool = False
+) -> Mode | None:
+    """Return the mode of a stream with its registry entry, None if it is not served.
 
-    server_is_native: bool
-    echoed: bool
-    """The server returns the flag in the stream's configuration."""
-    remembered: bool
-    """The stream's metadata or our registry contains the flag."""
-    named: bool
-    """The settings name the stream for portable headers."""
-    sealed: bool
-
-
-def mode_of(facts: Facts) -> Mode | None:
-    """Return the mode of a stream, None if it is not served."""
-    if facts.sealed:
+    `portable` are the streams that the settings name for portable headers; `is_asked_for` says that a request for the
+    flag has just taken effect.
+    """
+    if state.config.get("sealed") is True:
         return None
-    if facts.echoed:
+    if state.is_native:
         return Mode.NATIVE
-    if facts.remembered:
-        return Mode.DORMANT if facts.server_is_native else Mode.EMULATED
-    return Mode.PORTABLE if facts.named else None
+    if is_asked_for or state.is_flagged:
+        return Mode.DORMANT if server.schedules_natively else Mode.EMULATED
+    return Mode.PORTABLE if state.name in portable else None
 
 
 def dialects_of(mode: Mode) -> tuple[Dialect, ...]:
@@ -133,14 +125,7 @@ class CarryingStreams:
         except NotPermittedError:
             if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
                 raise
-        facts = Facts(
-            server_is_native=self.server.schedules_natively,
-            echoed=state.is_native,
-            remembered=state.is_flagged,
-            named=state.name in self.portable,
-            sealed=state.config.get("sealed") is True,
-        )
-        mode = mode_of(facts)
+        mode = mode_of(state, self.server, self.portable)
         return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode
 
 

@@ -22,7 +22,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.instances import Instances
-from nats_scheduler.runtime.modes import EXPLANATIONS, Facts, Mode, mode_of
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
 from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
 from nats_scheduler.runtime.unserved import adopts
@@ -137,15 +137,10 @@ class Serving:
         if not state.is_flagged and self._adopts(state):
             requested = {**state.config, FLAG: True}
         wanted = requested.get(FLAG) is True and not self._server.schedules_natively
-        facts = Facts(
-            server_is_native=self._server.schedules_natively,
-            echoed=state.is_native,
-            remembered=wanted or state.is_flagged,
-            named=name in self._portable_streams,
-            sealed=state.config.get("sealed") is True,
-        )
-        if (mode := mode_of(facts)) is None:
-            await self._end(name, "the stream is sealed" if facts.sealed else "the stream is not served")
+        mode = mode_of(state, self._server, self._portable_streams, is_asked_for=wanted)
+        if mode is None:
+            is_sealed = state.config.get("sealed") is True
+            await self._end(name, "the stream is sealed" if is_sealed else "the stream is not served")
             return
         if mode is Mode.EMULATED:
             state = await self._flags.adopt(state, requested)

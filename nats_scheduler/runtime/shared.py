@@ -33,7 +33,7 @@ from typing import Any, Protocol
 
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, known_entries, marked
+from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, Registry, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -50,25 +50,7 @@ ENTRY_FRAME_BYTES = 22
 """What JSON adds to an entry and its name: two quotes, a colon, a comma, their blanks, and the number of its format."""
 
 
-class SharedBucket(Protocol):
-    """What is asked of the bucket; see `jetstream.registry`."""
-
-    async def revised(self, key: str) -> tuple[Object | None, int]:
-        """Return the last value and its revision, 0 if there is none."""
-        ...
-
-    async def keys(self, under: str) -> list[str]:
-        """Return the keys that begin with `under.`, without this prefix."""
-        ...
-
-    async def swap(self, key: str, value: Object, revision: int) -> int | None:
-        """Write a value in place of the one with this revision; None if another one is there by now."""
-        ...
-
-
-async def write_entry(
-    bucket: SharedBucket, key: str, instance: str, entry_within: Callable[[int], Object | None]
-) -> bool:
+async def write_entry(bucket: Registry, key: str, instance: str, entry_within: Callable[[int], Object | None]) -> bool:
     """Write the entry of an instance, and return whether the value holds it now.
 
     `entry_within` returns the entry for so many bytes of room, None to have none.
@@ -123,7 +105,7 @@ class SharedEntry:
         """Note that there may be an entry from now on."""
         self._changed.set()
 
-    async def keep(self, bucket: SharedBucket) -> None:
+    async def keep(self, bucket: Registry) -> None:
         """Keep the entry in the bucket, until cancelled."""
         now, checked_at = asyncio.get_running_loop().time, -math.inf
         self._changed.set()  # the connection before may have been lost during a write
@@ -138,7 +120,7 @@ class SharedEntry:
                 self._changed.set()
             await asyncio.sleep(self._interval)
 
-    async def remove(self, bucket: SharedBucket) -> None:
+    async def remove(self, bucket: Registry) -> None:
         """Remove the entry, at the end."""
         self._is_leaving = True
         with suppress(TimeoutError):
@@ -146,7 +128,7 @@ class SharedEntry:
                 if self._stored is not None:
                     await self._write(bucket, None)
 
-    async def _write(self, bucket: SharedBucket, entry: Object | None) -> None:
+    async def _write(self, bucket: Registry, entry: Object | None) -> None:
         def within(room: int) -> Object | None:
             if entry is None or self._is_leaving:
                 return None

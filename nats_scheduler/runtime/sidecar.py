@@ -17,6 +17,7 @@ from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, Denial, JetStreamError
+from nats_scheduler.jetstream.task_group import in_turn
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.observe.activity import SAMPLE_LEAD_NS, Activity, minute_of
@@ -38,7 +39,7 @@ from nats_scheduler.runtime.shared import kept_settings, shared_failures
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.wakes import Standstill
-from nats_scheduler.runtime.work import in_turn, kept_up
+from nats_scheduler.runtime.work import kept_up
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.service.endpoints import serve
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError

@@ -269,13 +269,13 @@ class StreamService:
     async def serve(
         self,
         contacts: Contacts,
-        registry: Bucket,
+        registry: Bucket | None,
         api: StreamContents,
         kept: KeptSnapshots | None = None,
     ) -> None:
         """Serve the stream through one contact of one connection, until cancelled or until the contact ends.
 
-        Without `kept` there is no snapshot.
+        Without a `registry` no checkpoint is written, and without `kept` there is no snapshot.
         Raises `EngineFailedError` and `StreamWentBackError` if this service cannot continue, another `JetStreamError`
         if another contact may help.
         """
@@ -340,14 +340,15 @@ class StreamService:
 
     # -- shards --------------------------------------------------------------------------------------------------
 
-    async def hold(self, shards: frozenset[int], registry: Bucket, api: StreamInformation) -> bool:
+    async def hold(self, shards: frozenset[int], registry: Bucket | None, api: StreamInformation) -> bool:
         """Fire for these shards from now on; if some are new, read first how far their last holder settled them.
 
         We continue to fire for lost shards for `HANDOVER_OVERLAP_SECONDS`, until the next holder does.
         Returns False, and changes nothing, if the stream is gone, or what is settled cannot be read.
         """
         lost = self._shards - shards
-        if gained := shards - self._shards:
+        gained = shards - self._shards
+        if gained and registry is not None:
             if (checkpoints := await self._checkpoints.read(registry, api, gained)) is None:
                 return False
             for checkpoint in checkpoints:

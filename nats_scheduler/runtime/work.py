@@ -4,7 +4,7 @@ The rule: an error of the sidecar itself ends the piece of work that raised it, 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
 from nats_scheduler.observe.reporter import Reporter
@@ -34,36 +34,6 @@ class Background:
             await work
         except Exception as error:
             self._reporter.defect("task_failed", error)
-
-
-# Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once.
-
-MAX_WORKS_AT_ONCE = 64
-"""How many works are in progress at a time: enough to keep a server busy, few enough that fires are answered between.
-
-A work that waits for a leader keeps its place for seconds, and others wait for a place.
-"""
-
-Work = Callable[[], Awaitable[object]]
-
-
-async def in_turn(works: Sequence[Work], at_once: int = MAX_WORKS_AT_ONCE) -> None:
-    """Do all works, begun in this order, `at_once` at a time; the first error ends them and is raised."""
-    left = iter(works)
-
-    async def go_on() -> None:
-        for work in left:
-            await work()
-
-    tasks = [asyncio.create_task(go_on()) for _ in range(min(at_once, len(works)))]
-    if not tasks:
-        return
-    try:
-        await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
 
 
 # Work that fails and is tried again: how long to wait before that, and whether to report it.

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from nats_scheduler.runtime.work import in_turn
+from nats_scheduler.jetstream.task_group import in_turn
 
 
 class Works:

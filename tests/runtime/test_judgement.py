@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.sharing.leases import Ability
@@ -58,7 +58,7 @@ class Bench:
 
     async def check(self, stream: Stream, *, stepped: bool = True) -> int:
         """Check once, do the work that follows, and return how much it was."""
-        works = self.judgement.check({KEY: stream}, [KEY] if stepped else [])
+        works = self.judgement.check(cast(Any, {KEY: stream}), [KEY] if stepped else [])
         for work in works:
             await work()
         return len(works)
