@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
-from typing import Protocol
 
 import click
 
@@ -19,7 +18,6 @@ from nats_scheduler.cli.process import ProgressBar, log_as_set, progress_bar, st
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import ConnectError
-from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.address import ListenError
 from nats_scheduler.observe.log import logger
 from nats_scheduler.observe.metrics import Metrics
@@ -29,6 +27,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.driver import collect_only_what_is_new
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.sidecar import Sidecar
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.settings.json_files import StreamFileError
 from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -106,34 +105,18 @@ def pages_of(sidecar: Sidecar, metrics: Metrics, settings: SidecarSettings) -> I
         yield
 
 
-class ReadStream(Protocol):
-    """A stream that is being read by a sidecar."""
-
-    @property
-    def state(self) -> StreamState:
-        """The stream as it was when reading began."""
-
-    @property
-    def last_read(self) -> int:
-        """The sequence of the last message that was read, 0 before any."""
-
-    @property
-    def is_live(self) -> bool:
-        """Whether all of it has been read."""
-
-
-async def show_start(bar: ProgressBar, services: Mapping[str, ReadStream]) -> None:
+async def show_start(bar: ProgressBar, services: Mapping[str, StreamService]) -> None:
     """Show how far the streams of a sidecar are read, until all of them are."""
     seen = False
     while bar.is_on_terminal:
-        waiting = [one for one in list(services.values()) if not one.is_live]
+        waiting = [one for one in list(services.values()) if not one.engine.is_live]
         if seen and not waiting:
             bar.clear()
             return
         seen = seen or bool(services)
         if waiting:
             firsts = {one.state.name: max(one.state.first_sequence, 1) for one in waiting}
-            done = sum(max(one.last_read - firsts[one.state.name] + 1, 0) for one in waiting)
+            done = sum(max(one.engine.last_read - firsts[one.state.name] + 1, 0) for one in waiting)
             total = sum(one.state.last_sequence - firsts[one.state.name] + 1 for one in waiting)
             name = waiting[0].state.name if len(waiting) == 1 else f"{len(waiting)} streams"
             bar.show(name, done, total)

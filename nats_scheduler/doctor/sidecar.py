@@ -142,7 +142,7 @@ class _Gathering:
         service = self._sidecar.services.get(outline.name)
         if not outline.is_read or service is None:
             return outline
-        if not service.is_ready or (service.calendars.are_named and not service.calendars.are_read):
+        if not service.is_ready or (service.engine.calendars.are_named and not service.engine.calendars.are_read):
             self.is_whole = False
             what = "its schedules, or the calendars that they name, are not read to their end yet"
             self.unexamined.append(Unexamined("its schedules", what, outline.name))
@@ -152,7 +152,7 @@ class _Gathering:
     async def _held(
         self, outline: StreamFacts, service: StreamService, failures: Failures, filters: Sequence[str]
     ) -> StreamFacts:
-        do, view, now = self._turns.do, service.view, self._sidecar.server_now()
+        do, view, now = self._turns.do, service.engine.view(), self._sidecar.server_now()
         failing = failures.schedules.get(service.key, NONE_FAILING)
         found = await do(survey(view, now, filters[:MAX_COPY_FILTERS], failing))
         rejected = (await do(view.rejected_page(ALL, MAX_OF_A_KIND, ""))).messages

@@ -100,7 +100,7 @@ class Judgement:
                     self._reporter.cannot_serve(name, denied.reason)
             if self._refuses_all(key, stream, now):
                 self._ability.end_reliefs(key, now)
-            elif stream.neglected or key in self._to_read:
+            elif stream.engine.ownership.neglected or key in self._to_read:
                 works.append(partial(self._judge, key, stream))
         for key in self._ability.passed(now):
             self._reporter.can_serve_again(key.partition(".")[2])
@@ -109,25 +109,27 @@ class Judgement:
     def _is_to_judge(self, key: str, stream: StreamService) -> bool:
         """Return whether there is anything to judge on a stream: on most there is nothing."""
         is_noted = key in self._stored or key in self._to_read
-        return is_noted or stream.denied is not None or stream.is_failing or bool(stream.neglected)
+        engine = stream.engine
+        return is_noted or stream.denied is not None or bool(engine.failing_count or engine.ownership.neglected)
 
     def _refuses_all(self, key: str, stream: StreamService, now: int) -> bool:
         """Return whether a stream stores none of our fires at the moment."""
-        if not stream.is_failing:
+        if not stream.engine.failing_count:
             self._stored.pop(key, None)
             return False
         stored, since = self._stored.get(key, (-1, now))
-        if stored != stream.fires_stored:
-            self._stored[key] = stream.fires_stored, now
+        if stored != stream.engine.fires_stored:
+            self._stored[key] = stream.engine.fires_stored, now
             return False
         return now - since >= ALL_REFUSED_LIMIT_NS
 
     async def _judge(self, key: str, stream: StreamService) -> None:
         """Relieve the instances that hold shards of a stream and do not fire."""
         now = self._clock.monotonic()
-        if not stream.is_live or not stream.neglected:
+        ownership = stream.engine.ownership
+        if not stream.engine.is_live or not ownership.neglected:
             self._to_read.pop(key, None)
-            self._relieve(key, {}, stream.last_fired, now)
+            self._relieve(key, {}, ownership.last_fired, now)
             return
         if key not in self._to_read:
             try:
@@ -139,10 +141,10 @@ class Judgement:
                 return
             self._to_read[key] = StreamState.from_info(info).last_sequence
             return  # what seemed neglected may have been read back meanwhile: it is judged at the next check
-        if stream.last_read < self._to_read[key]:
+        if stream.engine.last_read < self._to_read[key]:
             return
-        since = min(stream.neglected.values())
-        for holder in self._relieve(key, stream.neglected, stream.last_fired, now):
+        since = min(ownership.neglected.values())
+        for holder in self._relieve(key, ownership.neglected, ownership.last_fired, now):
             self._to_read.pop(key, None)
             self._reporter.instance_not_firing(stream.state.name, holder, since)
 
@@ -216,7 +218,7 @@ class ServedStreams:
         self._to_judge.update(self._changed)
         for key in self._changed:
             service = services.get(key)
-            if service is not None and service.is_live:
+            if service is not None and service.engine.is_live:
                 self._live[key] = None
             else:
                 self._live.pop(key, None)
@@ -465,7 +467,7 @@ class Instances:
                 await asyncio.sleep(0)  # fires go first
             if self._is_to_divide(key, keys[key], self._clock.monotonic()):
                 found.append((key, keys[key]))
-        return sorted(found, key=lambda each: each[1].urgency)
+        return sorted(found, key=lambda each: each[1].engine.urgency)
 
     def _is_to_divide(self, key: str, service: StreamService, now: int) -> bool:
         if self._leases.change(key, now) is not None or self._leases.to_fire(key, now) != service.shards:

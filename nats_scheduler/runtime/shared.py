@@ -25,13 +25,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import ENTRY_FORMATS, MAX_VALUE_BYTES, Registry, known_entries, marked
 from nats_scheduler.message.foreign_json import Object, count_of, inner, integer
@@ -164,19 +165,6 @@ ROW_BYTES = 48
 """Bytes of a schedule: two numbers of 20 digits at most, a bracket on each side, commas and blanks."""
 
 
-class FailingStream(Protocol):
-    """What a stream's service is asked here; see `runtime.stream_service`."""
-
-    @property
-    def failing_count(self) -> int:
-        """How many schedules have a fire that the server refuses at the moment."""
-        ...
-
-    def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
-        """Return at most so many of them by sequence, those that fail longest first, and why."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Failures:
     """What the instances share: the schedules that fail by stream (`<mode>.<name>`) and sequence, and how many more."""
@@ -188,12 +176,12 @@ class Failures:
     """Schedules that fail on streams that are not listed."""
 
 
-def shared_failures(instance: str, streams: Callable[[], Mapping[str, FailingStream]]) -> SharedEntry:
+def shared_failures(instance: str, streams: Callable[[], Mapping[str, StreamEngine]]) -> SharedEntry:
     """Return what shares what fails on `streams`, which returns them by `<mode>.<name>`."""
     return SharedEntry(FAILING, instance, lambda room: failing_entry(streams(), room), SHARE_INTERVAL_SECONDS)
 
 
-def failing_entry(streams: Mapping[str, FailingStream], room: int) -> Object | None:
+def failing_entry(streams: Mapping[str, StreamEngine], room: int) -> Object | None:
     """Return what is shared of the streams, in so many bytes as JSON or `MAX_ENTRY_BYTES`; None if nothing fails."""
     failing = sorted(
         ((stream.failing_count, key, stream) for key, stream in streams.items() if stream.failing_count),
@@ -216,7 +204,7 @@ def failing_entry(streams: Mapping[str, FailingStream], room: int) -> Object | N
     return {"streams": listed, "more": elsewhere}
 
 
-def _reasons(stream: FailingStream, room: int) -> list[dict[str, Any]]:
+def _reasons(stream: StreamEngine, room: int) -> list[dict[str, Any]]:
     """Return the schedules of a stream by why they fail, as many as fit."""
     found: dict[tuple[int, str], list[list[int]]] = {}
     for sequence, why in stream.failing(max(room, 0) // ROW_BYTES):

@@ -177,7 +177,7 @@ class SidecarReadings:
         """Return the streams that are served."""
         now = self._clock.now()
         return [
-            StreamReading(one.state.name, str(one.mode), one.is_ready, one.figures(now), now)
+            StreamReading(one.state.name, str(one.mode), one.is_ready, one.engine.figures(now), now)
             for one in list(self._services.values())
         ]
 
@@ -231,7 +231,7 @@ class Sidecar:
         self.connection: Connection | None = None
         """The current connection."""
         self._leases = Leases(secrets.token_hex(6))
-        failures = shared_failures(self._leases.me, lambda: {one.key: one for one in self._services.by_name.values()})
+        failures = shared_failures(self._leases.me, lambda: {one.key: one.engine for one in self.served.values()})
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._leases.me, settings)
         self._keeping = FailureKeeping(settings, reporter)

@@ -4,7 +4,7 @@ The engine outlives connections, so that after a reconnect only what is new is r
 It does not outlive the stream: a stream that was deleted and created again, that went back to an earlier state, or that
 got other rules needs a new service.
 
-The rule: other parts ask and notify the service. Its driver and its engine are its own.
+The rule: other parts notify the service, and ask it or its engine. Its driver is its own.
 """
 
 import asyncio
@@ -14,13 +14,10 @@ from types import MappingProxyType
 
 from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.events import Event, FireStored, ScheduleAccepted, ScheduleRejected
-from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Denied
 from nats_scheduler.engine.inputs import CalendarsRead, RemovalRequested, ShardsHeld, StreamChanged
-from nats_scheduler.engine.views.figures import Figures
-from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
@@ -96,19 +93,20 @@ class StreamService:
         self._settings = settings
         self._clock = clock
         self._basis = basis_of(state, mode, server)
-        self._engine = self._basis.new_engine(settings, memory, notify_named)
+        self.engine = self._basis.new_engine(settings, memory, notify_named)
+        """To look at: only the service and its parts change it."""
         self._report = report
-        self._driver = StreamDriver(self._engine, clock, self._reported, wakes, is_guarded=server.has_guard)
+        self._driver = StreamDriver(self.engine, clock, self._reported, wakes, is_guarded=server.has_guard)
         self._driver.receive(ShardsHeld(frozenset()))
         self._shards: frozenset[int] = frozenset()
         self._on_trial: frozenset[int] = frozenset()
         self._handed_over: frozenset[int] = frozenset()
         """Shards that others hold since we began to drain."""
         self._checkpoints = CheckpointWriter(
-            self._engine, state, mode, clock, pace or Pace(), self._shards_to_report, self._driver.may_be_unable
+            self.engine, state, mode, clock, pace or Pace(), self._shards_to_report, self._driver.may_be_unable
         )
         self._snapshots = StreamSnapshots(self._driver, state.name, mode, self._digest, clock, self._shards_to_report)
-        self._removals = Removals(self._engine, state, self._driver.receive)
+        self._removals = Removals(self.engine, state, self._driver.receive)
 
     # -- what others may ask -------------------------------------------------------------------------------------
 
@@ -118,68 +116,38 @@ class StreamService:
         return self._driver.has_contact
 
     @property
-    def is_live(self) -> bool:
-        """Whether all that is stored has been read, so that schedules fire."""
-        return self._engine.is_live
-
-    @property
     def others_fired_by(self) -> FiredBy | None:
         """Who fires the schedules that sidecars do not fire; None if sidecars fire all of them."""
         return FIRED_BY.get(self.mode)
 
     @property
-    def is_ready(self) -> bool:
-        """Whether there is contact with the stream and all that is stored has been read."""
-        return self.has_contact and self.is_live
-
-    @property
     def last_read(self) -> int:
         """The sequence of the last message that was read, 0 before any."""
-        return self._engine.last_read
+        return self.engine.last_read
 
     @property
-    def calendars(self) -> Calendars:
-        """The calendars that its schedules name, to look at."""
-        return self._engine.calendars
-
-    @property
-    def fires_stored(self) -> int:
-        """How many fires of ours were stored since the service began."""
-        return self._engine.fires_stored
-
-    @property
-    def is_failing(self) -> bool:
-        """Whether the server refuses a fire of the stream at the moment."""
-        return self._engine.failing_count > 0
+    def view(self) -> EngineView:
+        """What is held, to be asked."""
+        return self.engine.view()
 
     @property
     def failing_count(self) -> int:
         """How many schedules have a fire that the server refuses at the moment."""
-        return self._engine.failing_count
+        return self.engine.failing_count
 
     def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
         """Return at most so many of them by sequence, those that fail longest first, and why."""
-        return self._engine.failing(most)
+        return self.engine.failing(most)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is contact with the stream and all that is stored has been read."""
+        return self.has_contact and self.engine.is_live
 
     @property
     def denied(self) -> Denied | None:
         """What the server denied us last that a holder of the stream has to do."""
-        return max(filter(None, (self._checkpoints.denied, self._engine.ownership.denied)), default=None)
-
-    @property
-    def neglected(self) -> Mapping[int, int]:
-        """The shards of other holders for which nothing fires, each with the first fire time (ns) that was not met."""
-        return self._engine.ownership.neglected
-
-    @property
-    def urgency(self) -> tuple[int, int]:
-        """What orders streams by their next fires, whichever instance holds them: see `StreamEngine.urgency`."""
-        return self._engine.urgency
-
-    @property
-    def last_fired(self) -> Sequence[int]:
-        """By shard, the last fire time (ns) that was read back."""
-        return self._engine.ownership.last_fired
+        return max(filter(None, (self._checkpoints.denied, self.engine.ownership.denied)), default=None)
 
     @property
     def shards(self) -> frozenset[int]:
@@ -191,19 +159,6 @@ class StreamService:
         """The shards among them that another instance holds: we fire for them in addition, to test whether we can."""
         return self._on_trial
 
-    @property
-    def view(self) -> EngineView:
-        """What is held, to be asked."""
-        return self._engine.view()
-
-    def holds(self, subject: str) -> bool:
-        """Return whether a schedule on this subject is held."""
-        return self._engine.held.peek(subject) is not None
-
-    def figures(self, now: int) -> Sliced[Figures]:
-        """Find the figures for the operator at `now` (ns); may be called, and worked on, in another thread."""
-        return self._engine.figures(now)
-
     def notify_of_changes(self, notify: Callable[[], object]) -> None:
         """Call `notify` when `is_live` changed, and while there is anything to judge: see `runtime.instances`."""
         self._driver.notify_of_change = notify
@@ -211,7 +166,7 @@ class StreamService:
     def serves_the_same(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
         """Return whether the engine can continue: nothing that it depends on has changed."""
         # With contact, what was read last may be newer than `state`; without, the stream was rolled back.
-        is_continued = self.has_contact or state.last_sequence >= self.last_read
+        is_continued = self.has_contact or state.last_sequence >= self.engine.last_read
         return is_continued and self._has_this_basis(state, mode, server)
 
     def _has_this_basis(self, state: StreamState, mode: Mode, server: Capabilities) -> bool:
@@ -229,13 +184,13 @@ class StreamService:
         """Take what the server says of the stream now; a change that schedules do not depend on may end a refusal."""
         if state.config != self.state.config:
             self._driver.receive(StreamChanged())
-            self._engine.lifetimes.limited(state.rules)
+            self.engine.lifetimes.limited(state.rules)
         if not self._is_configured_as(state):
             self._basis = basis_of(state, self.mode, self._server)
             self._checkpoints.configured(state)
         self.state = state
         self._removals.listed(state)
-        if state.last_sequence < self.last_read:
+        if state.last_sequence < self.engine.last_read:
             self._driver.caught_up.set()  # it may have gone back: that is checked closely
 
     def recheck(self, subject_filter: str | None, sequence: int | None, below: int | None) -> None:
@@ -316,7 +271,7 @@ class StreamService:
         try:
             if await self._snapshots.begin_with(kept, api, self.state.last_sequence):
                 self._removals.is_unknown()
-            await contact.follow(self._engine.followed_through)
+            await contact.follow(self.engine.followed_through)
         except JetStreamError as error:
             return error
         return None
@@ -332,10 +287,10 @@ class StreamService:
             self.state.config,
             self._driver.receive,
             tasks,
-            holds=self.holds,
+            holds=lambda subject: self.engine.held.peek(subject) is not None,
             window=self._settings.window,
             ack_timeout=ack_timeout / SECOND,
-            history_after=self._engine.history_through if self._basis.has_buried else None,
+            history_after=self.engine.history_through if self._basis.has_buried else None,
         )
 
     # -- shards --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -94,18 +95,22 @@ async def test_ls_shows_on_a_terminal_how_far_it_has_read_and_in_a_pipe_nothing(
 
 @dataclass
 class Reading:
-    """A stream that a sidecar reads."""
+    """A stream that a sidecar reads, and its engine."""
 
     state: StreamState
     last_read: int
     is_live: bool = False
+
+    @property
+    def engine(self) -> Reading:
+        return self
 
 
 async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> None:
     file = io.StringIO()
     streams = {name: Reading(StreamState({"name": name}, "", 101, 300), 150) for name in ("A", "B")}
     bar = ProgressBar(file, SystemClock().monotonic)
-    shown = asyncio.create_task(show_start(bar, streams))
+    shown = asyncio.create_task(show_start(bar, cast(Any, streams)))
     await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue(), within_seconds=30)
     streams["A"].is_live = True
     await eventually(lambda: progress_text("B", 50, 200) in file.getvalue(), within_seconds=30)
@@ -116,7 +121,7 @@ async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> N
 
 async def test_without_a_terminal_the_start_of_a_sidecar_is_not_watched() -> None:
     bar = ProgressBar(None, SystemClock().monotonic)
-    await asyncio.wait_for(show_start(bar, {"A": Reading(StreamState({"name": "A"}, "", 1, 2), 1)}), 30)
+    await asyncio.wait_for(show_start(bar, cast(Any, {"A": Reading(StreamState({"name": "A"}, "", 1, 2), 1)})), 30)
 
 
 async def test_a_sidecar_on_a_terminal_starts_and_ends_as_elsewhere(

@@ -61,7 +61,7 @@ async def busy_side(share: SharedServer, version: str, name: str) -> AsyncIterat
         if emulated:
             running = await stack.enter_async_context(sidecar_on(server.url))
             await eventually(
-                lambda: name in running.sidecar.served and running.sidecar.served[name].is_live,
+                lambda: name in running.sidecar.served and running.sidecar.served[name].engine.is_live,
                 within_seconds=START_SECONDS,
                 describe=f"{name} is served",
             )

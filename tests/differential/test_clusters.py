@@ -90,7 +90,7 @@ async def on_the_cluster(cluster: Cluster, node: int, name: str) -> dict[str, An
                     await answered(account.connection, f"health.get.{running.sidecar.instance}")
                 ready.set()
                 await over.wait()
-                assert running.sidecar.served[name].is_live
+                assert running.sidecar.served[name].engine.is_live
 
         started = [asyncio.Event() for _ in others]
         for server, ready in zip(others, started, strict=True):

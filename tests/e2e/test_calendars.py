@@ -46,7 +46,7 @@ async def no_bucket(account: Account) -> AsyncIterator[None]:
 async def state_of(running: Running, stream: str, subject: str, wanted: State) -> None:
     def is_so() -> bool:
         service = running.sidecar._services.by_name.get(stream)
-        listed = None if service is None else service.view.schedule(subject, CLOCK.now())
+        listed = None if service is None else service.engine.view().schedule(subject, CLOCK.now())
         return listed is not None and listed.state is wanted
 
     await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{subject} is {wanted}")
@@ -159,6 +159,6 @@ async def follows(running: Running, stream: str, wanted: bool) -> None:
 
     def is_so() -> bool:
         service = running.sidecar.served.get(stream)
-        return service is not None and service.calendars.are_followed is wanted
+        return service is not None and service.engine.calendars.are_followed is wanted
 
     await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"edits are received: {wanted}")

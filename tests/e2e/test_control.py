@@ -62,7 +62,7 @@ class Changed:
     async def is_read(self, sequence: int) -> None:
         """Wait until the sidecar has read a sequence."""
         await eventually(
-            lambda: self.sidecar.sidecar.served[self.name].last_read >= sequence,
+            lambda: self.sidecar.sidecar.served[self.name].engine.last_read >= sequence,
             within_seconds=WAIT_SECONDS,
             describe=f"sequence {sequence} is read",
         )

@@ -134,7 +134,7 @@ async def test_a_stream_that_went_back_and_was_written_to_beyond_what_was_read_i
                 await stream.wait_for("ticks")
             await out_of_contact(proxy, machine)
             service = running.sidecar.served["S"]
-            read = service.last_read
+            read = service.engine.last_read
             shutil.rmtree(store)
             shutil.copytree(copy, store)
             await machine.install(version)

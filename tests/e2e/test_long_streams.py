@@ -12,7 +12,7 @@ COUNT = 60
 
 
 def held(running: Running) -> int:
-    return len(running.sidecar.served["S"].view.page(0, limit=None).finish().schedules)
+    return len(running.sidecar.served["S"].engine.view().page(0, limit=None).finish().schedules)
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)

@@ -92,7 +92,7 @@ async def test_queue_sends_one_fire_once_the_one_before_is_acknowledged(
         served = running.sidecar.served[stream_name]
 
         def waits() -> bool:
-            listed = served.view.schedule(f"{stream_name}.s.one", CLOCK.now())
+            listed = served.engine.view().schedule(f"{stream_name}.s.one", CLOCK.now())
             return listed is not None and listed.state is State.UNFINISHED
 
         await eventually(waits, within_seconds=WAIT_SECONDS, describe="it waits for its fire before")

@@ -86,7 +86,7 @@ async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Ser
     service = served.sidecar.sidecar.served[served.name]
 
     def is_prepared() -> bool:
-        flight = service.view.flight(served.subject("s"))
+        flight = service.engine.view().flight(served.subject("s"))
         return flight is not None and flight.fire is not None
 
     await eventually(is_prepared, within_seconds=30, describe="the fire is prepared")

@@ -42,7 +42,7 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def listed(running: Running) -> list[ListedSchedule]:
     """Return what a sidecar holds of the stream."""
     service = running.sidecar.served["S"]
-    return list(service.view.page(0, limit=None).finish().schedules)
+    return list(service.engine.view().page(0, limit=None).finish().schedules)
 
 
 def bucket_of(account: Account) -> SnapshotsBucket:

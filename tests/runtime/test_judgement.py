@@ -23,17 +23,28 @@ INFO = {
 
 
 @dataclass
+class Engine:
+    """What a judgement asks of one stream's engine, which here has its ownership too."""
+
+    is_live: bool = True
+    last_read: int = LAST
+    fires_stored: int = 0
+    failing_count: int = 0
+    neglected: dict[int, int] = field(default_factory=dict)
+    last_fired: list[int] = field(default_factory=lambda: [0] * SHARDS)
+
+    @property
+    def ownership(self) -> "Engine":
+        return self
+
+
+@dataclass
 class Stream:
     """What a judgement asks of one stream's service."""
 
     state: StreamState = field(default_factory=lambda: StreamState.from_info(INFO))
-    is_live: bool = True
-    last_read: int = LAST
-    fires_stored: int = 0
-    is_failing: bool = False
     denied: Denied | None = None
-    neglected: dict[int, int] = field(default_factory=dict)
-    last_fired: list[int] = field(default_factory=lambda: [0] * SHARDS)
+    engine: Engine = field(default_factory=Engine)
 
 
 class Server:
@@ -75,29 +86,29 @@ async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
 
 async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:
     bench, stream = Bench(), Stream()
-    stream.neglected[3] = bench.clock.now()
+    stream.engine.neglected[3] = bench.clock.now()
     assert await bench.check(stream) == 1
     assert await bench.check(stream, stepped=False) == 1, "also if no step happens in between"
-    stream.neglected.clear()
+    stream.engine.neglected.clear()
     assert await bench.check(stream, stepped=False) == 1, "the relief may end"
     assert bench.relieved[-1] == {}
     assert await bench.check(stream, stepped=False) == 0
 
 
 async def test_a_holder_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
-    bench, stream = Bench(), Stream(last_read=LAST - 1, neglected={3: 1})
+    bench, stream = Bench(), Stream(engine=Engine(last_read=LAST - 1, neglected={3: 1}))
     await bench.check(stream)
     await bench.check(stream)
     assert bench.relieved == []
-    stream.last_read = LAST
+    stream.engine.last_read = LAST
     await bench.check(stream, stepped=False)
     assert bench.relieved == [{3: 1}]
 
 
 async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> None:
-    bench, stream = Bench(), Stream(is_failing=True, neglected={3: 1})
+    bench, stream = Bench(), Stream(engine=Engine(failing_count=1, neglected={3: 1}))
     assert await bench.check(stream) == 1
     bench.clock.advance(ALL_REFUSED_LIMIT_NS)
     assert await bench.check(stream) == 0
-    stream.fires_stored += 1
+    stream.engine.fires_stored += 1
     assert await bench.check(stream) == 1

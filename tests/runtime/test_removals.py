@@ -23,7 +23,7 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def held(running: Running) -> set[str]:
-    view = running.sidecar.served["S"].view
+    view = running.sidecar.served["S"].engine.view()
     rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
     return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
 

@@ -78,7 +78,7 @@ async def found_by(account: Account, stream: str, monkeypatch: pytest.MonkeyPatc
 
 def calendars_are_known(running: Running) -> bool:
     """Return whether the calendars are read, if the schedules of stream `O` name any."""
-    calendars = running.sidecar._services.by_name["O"].calendars
+    calendars = running.sidecar._services.by_name["O"].engine.calendars
     return calendars.are_read or not calendars.are_named
 
 

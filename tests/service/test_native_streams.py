@@ -48,7 +48,9 @@ class Native:
         """Wait until the sidecar itself holds these schedules."""
         service = self.running.sidecar.served[stream]
         await eventually(
-            lambda: all(map(service.holds, subjects)), within_seconds=WAIT_SECONDS, describe=f"{subjects} are held"
+            lambda: all(service.engine.held.peek(one) is not None for one in subjects),
+            within_seconds=WAIT_SECONDS,
+            describe=f"{subjects} are held",
         )
 
     async def listed(self, stream: str, **request: Any) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ class Instance:
     def schedules(self) -> set[str]:
         """The subjects of the schedules that it holds, and of those that it lists as rejected."""
         assert self._sidecar is not None, "it lives"
-        view = self._sidecar.service.view
+        view = self._sidecar.service.engine.view()
         rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
         return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules}
 
