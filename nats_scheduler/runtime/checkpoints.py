@@ -22,7 +22,10 @@ Cost: one request to write while no other instance writes, two more each time th
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
+
+from annotated_types import Len
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
 
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.inputs import CheckpointLoaded
@@ -33,7 +36,6 @@ from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState
-from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.port import Bucket, StreamInformation
@@ -61,16 +63,47 @@ MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
 CREATED = "created"
 """When the stream was created, as the server reported it to the writer of a value, or of an entry in it."""
 
-OWED = "owed"
-"""Of the exceptions of an entry those that send each missed fire, each with the fire time (ns) of the first."""
 
-STORED_BY = "stored_by"
-"""When (ns) the last message was stored that the writer of an entry had read."""
+class Entry(BaseModel):
+    """What one holder wrote; keys that a newer version added stay."""
 
-CALENDARS = "calendars"
-"""Calendars that the writer of an entry did not know, and up to when (ns) the schedules that name them are settled."""
+    model_config = ConfigDict(strict=True, extra="allow")
 
-Entry = dict[str, Any]
+    through: int
+    sequence: NonNegativeInt
+    unsettled: list[int] = []
+    shards: list[int] | None = None
+    """None for all of them."""
+    owed: list[Annotated[list[int], Len(2, 2)]] = []
+    """Of the exceptions those that send each missed fire, each with the fire time (ns) of the first."""
+    stored_by: int | None = None
+    """When (ns) the last message was stored that the writer had read."""
+    calendars: dict[str, int] = {}
+    """Calendars that the writer did not know, and up to when (ns) the schedules that name them are settled."""
+    created: str | None = None
+    """For which creation of the stream it was written, if that is another one than the value's."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers its exceptions take."""
+        return len(self.unsettled) + OWED_NUMBERS * len(self.owed)
+
+    @property
+    def left(self) -> frozenset[int]:
+        """The shards that it is about."""
+        return ALL_SHARDS if self.shards is None else frozenset(self.shards)
+
+    def loaded(self) -> CheckpointLoaded:
+        """Return it as an engine takes it."""
+        return CheckpointLoaded(
+            self.through,
+            self.sequence,
+            frozenset(self.unsettled),
+            self.left,
+            None if self.created is None else self.stored_by,
+            {pair[0]: pair[1] for pair in self.owed},
+            self.calendars,
+        )
 
 
 class CheckpointKeeper:
@@ -87,13 +120,13 @@ class CheckpointKeeper:
         """Write how far some shards are settled; False if others wrote at each attempt. Raises `JetStreamError`."""
         for _ in range(MAX_CHECKPOINT_WRITE_ATTEMPTS):
             entries = _merged(self._entries, settled)
-            value = {CREATED: self._created, "entries": entries}
+            value = {CREATED: self._created, "entries": [entry.model_dump(exclude_defaults=True) for entry in entries]}
             revision = await self._registry.swap(self._key, value, self._revision)
             if revision is not None:
                 self._revision, self._entries = revision, entries
                 return True
             known, self._revision = await self._registry.revised(self._key)
-            self._entries = _entries_of(known, self._created) or []
+            self._entries, _broken = _entries_of(known, self._created)
         return False
 
 
@@ -128,35 +161,28 @@ async def read_checkpoint(
 def _read_entries(
     registry: Bucket, key: str, value: Mapping[str, Any] | None, state: StreamState, now: int
 ) -> list[CheckpointLoaded]:
-    entries = _entries_of(value, state.created)
-    if entries is None:
-        return []
+    entries, broken = _entries_of(value, state.created)
+    for one in broken:
+        registry.broken(key, f"no checkpoint: {str(one)[:MAX_SHOWN_CHARS]}")
     credible = []
-    for entry in entries:
-        checkpoint = _checkpoint_of(entry)
-        is_of_another = checkpoint is not None and checkpoint.stored_by is not None
-        if checkpoint is None:
-            registry.broken(key, f"no checkpoint: {str(entry)[:MAX_SHOWN_CHARS]}")
-        elif (latest := max(checkpoint.through, *checkpoint.owed.values(), 0)) > now + MAX_CHECKPOINT_LEAD_NS:
+    for checkpoint in (entry.loaded() for entry in entries):
+        latest = max(checkpoint.through, *checkpoint.owed.values(), 0)
+        if latest > now + MAX_CHECKPOINT_LEAD_NS:
             ahead = (latest - now) // SECOND
             claim = f"fires as settled that are due {str(ahead)[:MAX_SHOWN_CHARS]} s ahead of the server's clock"
             registry.broken(key, f"it claims {claim}")
-        elif checkpoint.sequence > state.last_sequence and is_of_another:
-            continue
-        elif checkpoint.sequence > state.last_sequence:
+        elif checkpoint.sequence <= state.last_sequence:
+            credible.append(checkpoint)
+        elif checkpoint.stored_by is None:  # else it is of another stream
             beyond = f"{checkpoint.sequence}, and the stream ends at {state.last_sequence}"
             registry.broken(key, f"it covers messages up to sequence {beyond}: forged, or the stream was rolled back")
-        else:
-            credible.append(checkpoint)
     return credible
 
 
 def _reaches_beyond(state: StreamState, values: Sequence[Mapping[str, Any] | None]) -> bool:
     """Return whether an entry covers messages that the stream does not have, or not yet."""
-    entries = [entry for value in values for entry in _entries_of(value, state.created) or ()]
-    known = [checkpoint for entry in entries if (checkpoint := _checkpoint_of(entry)) is not None]
-    read = [checkpoint.sequence for checkpoint in known if checkpoint.stored_by is None]
-    return max(read, default=0) > state.last_sequence
+    known = [entry for value in values for entry in _entries_of(value, state.created)[0] if entry.created is None]
+    return max((entry.sequence for entry in known), default=0) > state.last_sequence
 
 
 def checkpoint_key(stream: str, mode: Mode) -> str:
@@ -164,95 +190,47 @@ def checkpoint_key(stream: str, mode: Mode) -> str:
     return f"checkpoint.{stream}.{mode}"
 
 
-def _entries_of(value: Mapping[str, Any] | None, created: str) -> list[Entry] | None:
-    """Return the entries of a value that may apply to the stream created then.
+def _entries_of(value: Mapping[str, Any] | None, created: str) -> tuple[list[Entry], list[object]]:
+    """Return the entries of a value that may apply to the stream created then, and those that no sidecar wrote.
 
-    Of those that were written for another creation only entries with `STORED_BY`, each with its `CREATED`.
+    Of those that were written for another creation only entries with `stored_by`, each with its `created`.
     """
     if value is None:
-        return None
-    of_value, entries = value.get(CREATED), value.get("entries", [value])
-    if not isinstance(entries, list):
-        return [{}] if of_value == created else None
-    found: list[Entry] = []
-    for entry in entries:
-        written_for = entry.get(CREATED, of_value) if isinstance(entry, dict) else of_value
-        if written_for == created:
-            found.append({k: v for k, v in entry.items() if k != CREATED} if isinstance(entry, dict) else entry)
-        elif isinstance(entry, dict) and type(entry.get(STORED_BY)) is int:
-            found.append({**entry, CREATED: written_for})
-    return found
+        return [], []
+    listed = value.get("entries", [value])
+    known: list[Entry] = []
+    broken: list[object] = []
+    for one in listed if isinstance(listed, list) else [listed]:
+        written_for = one.get(CREATED, value.get(CREATED)) if isinstance(one, dict) else value.get(CREATED)
+        try:
+            entry = Entry.model_validate(one)
+        except ValidationError:
+            broken += [one] if written_for == created else []
+            continue
+        if written_for == created or entry.stored_by is not None:
+            known.append(entry.model_copy(update={CREATED: None if written_for == created else str(written_for)}))
+    return known, broken
 
 
 def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
-    ours: Entry = {"through": settled.through, "sequence": settled.sequence, "unsettled": sorted(settled.unsettled)}
-    if settled.owed:
-        ours[OWED] = sorted([sequence, fire_time] for sequence, fire_time in settled.owed.items())
-    if settled.stored_by is not None:
-        ours[STORED_BY] = settled.stored_by
-    if settled.calendars:
-        ours[CALENDARS] = dict(settled.calendars)
-    others = []
-    for entry in entries:
-        left = (_shards_of(entry) or frozenset()) - settled.shards
-        if left:
-            others.append({**entry, "shards": sorted(left), "unsettled": _numbers(entry.get("unsettled", []))})
-    merged = [{**ours, "shards": sorted(settled.shards)}]
-    room = MAX_UNSETTLED_NUMBERS - _size(merged[0])
-    for entry in sorted(others, key=lambda entry: _size(entry) / len(entry["shards"])):
-        room -= _size(entry)
+    ours = Entry(
+        through=settled.through,
+        sequence=settled.sequence,
+        unsettled=sorted(settled.unsettled),
+        shards=sorted(settled.shards),
+        owed=sorted([sequence, fire_time] for sequence, fire_time in settled.owed.items()),
+        stored_by=settled.stored_by,
+        calendars=dict(settled.calendars),
+    )
+    merged, room = [ours], MAX_UNSETTLED_NUMBERS - ours.size
+    others = [
+        entry.model_copy(update={"shards": sorted(left)}) for entry in entries if (left := entry.left - settled.shards)
+    ]
+    for entry in sorted(others, key=lambda entry: entry.size / len(entry.left)):
+        room -= entry.size
         if room >= 0:
             merged.append(entry)
     return merged
-
-
-def _size(entry: Entry) -> int:
-    """Return how many numbers the exceptions of an entry take."""
-    owed = entry.get(OWED, [])
-    return len(entry["unsettled"]) + (OWED_NUMBERS * len(owed) if isinstance(owed, list) else 0)
-
-
-def _checkpoint_of(entry: object) -> CheckpointLoaded | None:
-    """Read an entry, None if no sidecar can have written it."""
-    if not isinstance(entry, dict) or (shards := _shards_of(entry)) is None:
-        return None
-    unsettled = entry.get("unsettled", [])
-    if not isinstance(unsettled, list):
-        return None
-    numbers: list[Any] = [entry.get("through"), entry.get("sequence"), *unsettled]
-    if any(type(number) is not int for number in numbers):
-        return None
-    through, sequence = numbers[:2]
-    if sequence < 0:
-        return None
-    owed = _owed_of(entry.get(OWED, []))
-    if owed is None:
-        return None
-    stored_by = entry.get(STORED_BY) if CREATED in entry else None
-    calendars = inner(entry.get(CALENDARS))
-    if any(type(instant) is not int for instant in calendars.values()):
-        return None
-    return CheckpointLoaded(through, sequence, frozenset(unsettled), shards, stored_by, owed, calendars)
-
-
-def _owed_of(pairs: object) -> dict[int, int] | None:
-    """Read pairs of a sequence and a fire time, None if they are something else."""
-    if not isinstance(pairs, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-        return None
-    return dict(pairs) if all(type(number) is int for pair in pairs for number in pair) else None
-
-
-def _shards_of(entry: object) -> frozenset[int] | None:
-    if not isinstance(entry, dict):
-        return None
-    if "shards" not in entry:
-        return ALL_SHARDS
-    shards = entry["shards"]
-    return frozenset(shards) if isinstance(shards, list) and _numbers(shards) == shards else None
-
-
-def _numbers(values: object) -> list[int]:
-    return [value for value in values if type(value) is int] if isinstance(values, list) else []
 
 
 # Decide when each stream writes its checkpoint: once a second if there are few streams, and in turn if there are

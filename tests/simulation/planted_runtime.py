@@ -6,13 +6,12 @@ without one reads what the stream holds, and the server drops what is repeated w
 checkpoints that claim too much are planted; `tests/runtime/test_checkpoints.py` holds the rest.
 """
 
-from dataclasses import replace
 
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, ReadDuplicate, RemoveExpired, WakeAt
 from nats_scheduler.engine.firing.contents import Contents
-from nats_scheduler.engine.inputs import CheckpointLoaded, Input, PurgeConcluded
+from nats_scheduler.engine.inputs import Input, PurgeConcluded
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.runtime import checkpoints
+from nats_scheduler.runtime.checkpoints import Entry
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.simulation.planted_division import Changes
@@ -63,13 +62,7 @@ def woken_late() -> Changes:
 
 def checkpoint_of_all_shards_believed() -> Changes:
     """Take what one holder wrote for its shards as settled for all that begin to be held."""
-    original = checkpoints._checkpoint_of
-
-    def checkpoint_of(entry: object) -> CheckpointLoaded | None:
-        found = original(entry)
-        return None if found is None else replace(found, shards=ALL_SHARDS)
-
-    yield checkpoints, "_checkpoint_of", checkpoint_of
+    yield Entry, "left", ALL_SHARDS
 
 
 def _pass_on(driver: StreamDriver, given: Input) -> None:
