@@ -18,18 +18,19 @@ Cost: 1.5 µs for each far schedule and 8 for each of the others, spread over so
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from nats_scheduler.engine.inputs import MessagesRead
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, UnkeepableError
 from nats_scheduler.engine.snapshots.snapshots import Taking
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.message.foreign_json import inner, integer
+from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.port import SnapshotBucket, StreamContents
 from nats_scheduler.runtime.snapshot_reading import (
     ChunkGoneError,
+    LaterWitnesses,
     Manifest,
     Snapshot,
     Witness,
@@ -94,26 +95,6 @@ QUIET_WAITS = 600
 QUIET_WAIT_SECONDS = 0.05
 
 
-class SnapshotReports(Protocol):
-    """What is reported to the operator."""
-
-    def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
-        """Report that a snapshot was written."""
-        ...
-
-    def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
-        """Report that the engine of a stream begins with a snapshot."""
-        ...
-
-    def snapshot_ignored(self, stream: str, reason: str) -> None:
-        """Report that there is a snapshot, and that it is not used."""
-        ...
-
-    def snapshot_not_kept(self, stream: str, reason: str) -> None:
-        """Report that no snapshot can be written."""
-        ...
-
-
 def may_have_snapshot(last_sequence: int) -> bool:
     """Return whether there may be a snapshot of a stream that ended with a sequence a moment ago."""
     return last_sequence >= MIN_MESSAGES_AFTER // 2
@@ -129,7 +110,7 @@ class KeptSnapshots:
     """Where the snapshots of an account are kept, through one connection."""
 
     bucket: SnapshotBucket
-    reports: SnapshotReports
+    reports: Reporter
     are_used: bool = True
     """Whether an engine may begin with one; new ones are kept in any case."""
 
@@ -226,7 +207,7 @@ class StreamSnapshots:
                     self._failed(error, kept.reports)
             await asyncio.sleep(SNAPSHOT_CHECK_INTERVAL_SECONDS)
 
-    def _failed(self, error: Exception, reports: SnapshotReports) -> None:
+    def _failed(self, error: Exception, reports: Reporter) -> None:
         """Report why no snapshot was written, unless that was reported; each attempt uses keys of its own."""
         self._not_before = self._clock.monotonic() + self._pause_after()
         reason = known = str(error)
@@ -241,7 +222,7 @@ class StreamSnapshots:
         far, count = self._engine.snapshots.far_count, len(self._engine.held)
         return max(MIN_PAUSE_NS, PAUSE_FOR_EACH_NS * far + PAUSE_FOR_EACH_OBJECT_NS * (count - far))
 
-    async def _check(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
+    async def _check(self, bucket: SnapshotBucket, api: StreamContents, reports: Reporter) -> None:
         now = self._clock.monotonic()
         if 0 not in self._shards() or now < self._not_before:
             return
@@ -266,7 +247,7 @@ class StreamSnapshots:
             self._through = self._engine.last_read  # of these sequences only few messages are stored
         return is_due
 
-    async def _write(self, bucket: SnapshotBucket, api: StreamContents, reports: SnapshotReports) -> None:
+    async def _write(self, bucket: SnapshotBucket, api: StreamContents, reports: Reporter) -> None:
         await bucket.open()
         key = snapshot_key("manifest", self._stream, self._mode)
         _manifest, revision = await bucket.revised(key)
@@ -285,16 +266,16 @@ class StreamSnapshots:
         if witness is None:
             return
         manifest = Manifest(
-            self._basis(),
-            generation,
-            taking.through,
-            end,
-            taking.count,
-            witness,
-            1 + len(digests),
-            digest_of_all([digest_of(packed), *digests]),
+            basis=self._basis(),
+            generation=generation,
+            through=taking.through,
+            end=end,
+            schedules=taking.count,
+            witness=witness,
+            chunks=1 + len(digests),
+            digest=digest_of_all([digest_of(packed), *digests]),
         )
-        if await bucket.swap(key, manifest.document(), revision) is None:
+        if await bucket.swap(key, manifest.model_dump(mode="json"), revision) is None:
             return  # another instance wrote one meanwhile
         self._generation, self._through, self._witnesses = generation, taking.through, [witness]
         self._reported = ""
@@ -344,6 +325,6 @@ class StreamSnapshots:
         key = snapshot_key("witness", self._stream, self._mode)
         _value, revision = await bucket.revised(key)
         witnesses = [witness, *self._witnesses][:MAX_WITNESSES]
-        value = {"generation": self._generation, "witnesses": [list(one) for one in witnesses]}
-        if await bucket.swap(key, value, revision) is not None:
+        later = LaterWitnesses(generation=self._generation, witnesses=witnesses)
+        if await bucket.swap(key, later.model_dump(mode="json"), revision) is not None:
             self._witnesses = witnesses

@@ -21,6 +21,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, ValidationError
+
 from nats_scheduler.engine.snapshots.chunks import SnapshotError, read_rest
 from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.engine.stream import StreamEngine
@@ -51,66 +53,52 @@ class Witness(NamedTuple):
     """Of its subject, headers and body."""
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(BaseModel):
     """What a snapshot is of, and what its chunks are."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
 
     basis: str
     """The digest of all that its engine depended on."""
     generation: str
     """The chunks have it in their keys."""
-    through: int
+    through: PositiveInt
     """Up to this sequence everything was read; what follows is to be read again."""
     end: int
     """The stream has to have everything up to this sequence."""
-    schedules: int
+    schedules: NonNegativeInt
     witness: Witness
-    chunks: int
+    chunks: PositiveInt
     """How many there are: the first one is `engine.snapshots.chunks`, the others have the schedules."""
     digest: str
     """That of the digests of all chunks: those of ten million schedules would not fit into one value."""
 
-    def document(self) -> dict[str, Any]:
-        """Return it as the values of JSON."""
-        return {
-            "basis": self.basis,
-            "generation": self.generation,
-            "through": self.through,
-            "end": self.end,
-            "schedules": self.schedules,
-            "witness": list(self.witness),
-            "chunks": self.chunks,
-            "digest": self.digest,
-        }
+
+class LaterWitnesses(BaseModel):
+    """The witnesses that were written after a manifest."""
+
+    model_config = ConfigDict(strict=True)
+
+    generation: str = ""
+    """That of the manifest."""
+    witnesses: list[Witness] = []
 
 
 def read_manifest(document: Mapping[str, Any]) -> Manifest | None:
-    """Read what `Manifest.document` returned; None if it is something else."""
-    texts = document.get("basis"), document.get("generation"), document.get("digest")
-    numbers = document.get("through"), document.get("end"), document.get("schedules"), document.get("chunks")
-    witness = read_witness(document.get("witness"))
-    if witness is None:
+    """Read a manifest; None if it is something else."""
+    try:
+        manifest = Manifest.model_validate(document)
+    except ValidationError:
         return None
-    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
-        return None
-    through, end, schedules, chunks = (int(number or 0) for number in numbers)
-    if not 0 < through <= end or schedules < 0 or chunks <= 0:
-        return None
-    return Manifest(str(texts[0]), str(texts[1]), through, end, schedules, witness, chunks, str(texts[2]))
+    return manifest if manifest.through <= manifest.end else None
 
 
-def read_witnesses(document: Mapping[str, Any] | None) -> list[Witness]:
+def read_witnesses(document: Mapping[str, Any] | None) -> LaterWitnesses:
     """Read the witnesses that were written after the manifest; none from what is something else."""
-    told = (document or {}).get("witnesses")
-    found = [read_witness(one) for one in told] if isinstance(told, list) else []
-    return [witness for witness in found if witness is not None]
-
-
-def read_witness(value: object) -> Witness | None:
-    """Read a witness; None if it is none."""
-    if not isinstance(value, list) or tuple(map(type, value)) != (int, int, str):
-        return None
-    return Witness(*value)
+    try:
+        return LaterWitnesses.model_validate(document or {})
+    except ValidationError:
+        return LaterWitnesses()
 
 
 def witness_of(message: StoredMessage) -> Witness:
@@ -218,9 +206,9 @@ async def _witness(
     state = await _soon(reaches(api, stream, manifest.end))
     if state is None or state.last_sequence < manifest.end:
         raise SnapshotError(f"the stream ends before sequence {manifest.end}")
-    later, _revision = await _soon(bucket.revised(snapshot_key("witness", stream, mode)))
-    is_of_it = later is not None and later.get("generation") == manifest.generation
-    known = [*read_witnesses(later if is_of_it else None), manifest.witness]
+    document, _revision = await _soon(bucket.revised(snapshot_key("witness", stream, mode)))
+    later = read_witnesses(document)
+    known = [*(later.witnesses if later.generation == manifest.generation else ()), manifest.witness]
     for witness in known:
         if witness.sequence < manifest.end:
             continue
