@@ -21,7 +21,6 @@ each message on a shared target, once.
 import asyncio
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
 
 from nats_scheduler.engine.actions import LookForFire, Notify
 from nats_scheduler.engine.fire import Fire
@@ -33,16 +32,17 @@ from nats_scheduler.engine.inputs import (
     Input,
     Refused,
 )
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import apply_all
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS
-from nats_scheduler.message.foreign_json import inner, integer
+from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.reading import is_fire_since, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered
@@ -61,26 +61,6 @@ FRESH_SECONDS = 1.0
 
 MAX_FIRES_KEPT = 16
 """Fires of one schedule that are kept, those for the latest fire times: the last one matters, others may be forged."""
-
-
-class TargetStream(NamedTuple):
-    """A stream that has the target of a fire."""
-
-    name: str
-    subjects: tuple[str, ...]
-    first: int
-    """The sequence of its first message, or a lower one."""
-    config: Config
-    created: str
-
-    @classmethod
-    def from_info(cls, info: Any) -> Self:
-        """Return the stream of its information."""
-        config = info["config"]
-        name, subjects = config["name"], config.get("subjects")
-        listed = tuple(map(str, subjects)) if isinstance(subjects, list) else ()
-        first = integer(inner(info.get("state")).get("first_seq"))
-        return cls(name, listed or (name,), first, config, str(info.get("created")))
 
 
 class TargetReading:
@@ -114,7 +94,7 @@ class TargetReading:
         """Return the fires of a version of a schedule that were read."""
         return [message for _fire_time, message in self._fires.get((schedule, sequence), ())]
 
-    async def read_since(self, stream: TargetStream, since: int, last: int, not_before: float) -> None:
+    async def read_since(self, stream: StreamState, since: int, last: int, not_before: float) -> None:
         """Read what was stored from `since` (ns) on, up to sequence `last`, the last message on the target just now.
 
         What was read before `not_before`, by the loop's clock, does not count.
@@ -127,17 +107,17 @@ class TargetReading:
             began = self._loop.time()
             if self._since is None:
                 self._from = last + 1
-                await self._read(stream, since, stream.first, last)
+                await self._read(stream, since, stream.first_sequence, last)
                 self._since, self._through = since, last
             if last > self._through:
                 await self._read(stream, None, self._through + 1, last)
                 self._through = last
             if since < self._since:
-                await self._read(stream, since, stream.first, self._from - 1)
+                await self._read(stream, since, stream.first_sequence, self._from - 1)
                 self._since = since
             self._read_at = began
 
-    async def _read(self, stream: TargetStream, since: int | None, first: int, last: int) -> None:
+    async def _read(self, stream: StreamState, since: int | None, first: int, last: int) -> None:
         """Read between two sequences, and no further back than what was stored before `since` (ns)."""
         reader = StretchReader(self._connection, self._api, stream.config, self._target)
         async for chunk in reader.backwards(max(first, 1), last):
@@ -188,7 +168,7 @@ class ElsewhereContact:
         self._api = api
         self._new_publisher = partial(Publisher, connection, "", notify, window=window, ack_timeout=ack_timeout)
         self._publisher: Publisher | None = None
-        self._streams: list[tuple[float, TargetStream]] = []
+        self._streams: list[tuple[float, StreamState]] = []
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetReading] = {}
         """What was read, by the name and the creation of a stream, and by target."""
@@ -227,7 +207,7 @@ class ElsewhereContact:
             return FireNotLookedFor(request.fire, NO_STREAM.description, NO_STREAM)
         return FireLookedFor(request.fire, await self._find(stream, request), request.first)
 
-    async def _find(self, stream: TargetStream, request: LookForFire) -> Sequence[StoredMessage]:
+    async def _find(self, stream: StreamState, request: LookForFire) -> Sequence[StoredMessage]:
         fire, since = request.fire, request.since - MAX_CLOCK_DIFFERENCE_NS
         key = stream.name, stream.created, fire.target
         reading = self._readings.get(key)
@@ -256,17 +236,17 @@ class ElsewhereContact:
         fire, first = request.fire, request.first
         return [message for message in reading.of(fire.schedule, fire.sequence) if _is_fire(message, fire, first)]
 
-    async def _stream_of(self, target: str) -> TargetStream | None:
+    async def _stream_of(self, target: str) -> StreamState | None:
         """Return the stream that has a target as one of its subjects."""
         now = self._loop.time()
         self._streams = [known for known in self._streams if known[0] > now]
         for _until, stream in self._streams:
-            if is_covered(target, stream.subjects):
+            if is_covered(target, stream.rules.subjects):
                 return stream
         info = await self._api.stream_with(target)
         if info is None:
             return None
-        stream = TargetStream.from_info(info)
+        stream = StreamState.from_info(info)
         self._streams.append((now + STREAM_KNOWN_SECONDS, stream))
         return stream
 

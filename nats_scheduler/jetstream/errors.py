@@ -91,16 +91,8 @@ class ConnectionLostError(JetStreamError):
     """The connection ended before the answer came: whether the request took effect is unknown."""
 
 
-class ConsumerLostError(JetStreamError):
-    """The consumer through which a bucket was followed is gone. A new one can be made."""
-
-
 class NoAnswerError(JetStreamError):
     """No answer within the deadline: whether the request took effect is unknown."""
-
-
-class LeaderBehindError(JetStreamError):
-    """The leader of the stream may not have reached what was asked for: its answer proves nothing. A retry helps."""
 
 
 class UnreadableAnswerError(JetStreamError):

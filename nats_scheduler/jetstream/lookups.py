@@ -210,30 +210,19 @@ HISTORY_RETRY_INTERVAL_SECONDS = 1.0
 
 async def walk_through(api: JetStreamApi, stream: str, after: int, notify: Notify) -> None:
     """Deliver the messages above sequence `after` that have a TTL; ends when all that is stored was read."""
-    while True:
-        messages, through = await _read_batch(api, stream, after)
-        notify(HistoryRead(messages, through))
-        if through == after:
-            return
-        after = through
-
-
-async def _read_batch(api: JetStreamApi, stream: str, after: int) -> tuple[list[StoredMessage], int]:
-    """Read some messages above `after`; return those with a TTL, and the last sequence that was read."""
     found: list[StoredMessage] = []
-    for _ in range(MAX_HISTORY_BATCH):
-        message = await _next(api, stream, after)
-        if message is None:
-            break
-        after = message.sequence
-        if lifetime_of(message.block) is not None:
-            found.append(message._replace(body=None))
-    return found, after
-
-
-async def _next(api: JetStreamApi, stream: str, after: int) -> StoredMessage | None:
+    count = 0
     while True:
         try:
-            return await api.message(stream, seq=after + 1, next_by_subj=">")
+            message = await api.message(stream, seq=after + 1, next_by_subj=">")
         except JetStreamError:
             await asyncio.sleep(HISTORY_RETRY_INTERVAL_SECONDS)  # a lost connection cancels this task
+            continue
+        if message is not None:
+            after, count = message.sequence, count + 1
+            found += [] if lifetime_of(message.block) is None else [_bare(message)]
+        if message is None or count == MAX_HISTORY_BATCH:
+            notify(HistoryRead(found, after))
+            found, count = [], 0
+        if message is None:
+            return

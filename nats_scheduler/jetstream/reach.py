@@ -21,7 +21,7 @@ from nats_scheduler.engine.inputs import Input, ProposalsApplied, ProposalsUncon
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, LeaderBehindError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
@@ -53,7 +53,7 @@ class LeaderReach:
     async def confirmed(self, sequence: int, read: Read) -> StoredMessage | None:
         """Return what `read` finds: a message at or behind `sequence`, or an older one or None if that is confirmed.
 
-        Raises `LeaderBehindError` if it cannot be confirmed, and as `read` does.
+        Raises `JetStreamError` if it cannot be confirmed, as long as the leader may be behind, and as `read` does.
         """
         message = await read()
         if not self.may_lag or _is_as_new_as(message, sequence):
@@ -61,18 +61,18 @@ class LeaderReach:
         leader = await self.leader_at(sequence)
         message = await read()
         if not _is_as_new_as(message, sequence) and (await self._ask())[0] != leader:
-            raise LeaderBehindError(f"the leader of stream {self._stream} changed")
+            raise JetStreamError(f"the leader of stream {self._stream} changed")
         return message
 
     async def leader_at(self, sequence: int) -> str:
-        """Return the leader's name once it has reached a sequence; raises `LeaderBehindError` after all waits."""
+        """Return the leader's name once it has reached a sequence; raises `JetStreamError` after all waits."""
         for wait in (*LEADER_RETRY_WAITS_SECONDS, None):
             leader, last = await self._ask()
             if last >= sequence:
                 return leader
             if wait is not None:
                 await asyncio.sleep(wait)
-        raise LeaderBehindError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
+        raise JetStreamError(f"the leader of stream {self._stream} is at {last}, before sequence {sequence}")
 
     async def _ask(self) -> tuple[str, int]:
         """Return the leader's name and last sequence, from a request that is sent after this call began."""

@@ -21,7 +21,7 @@ from typing import Any
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.errors import ApiError, ConsumerLostError, JetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
@@ -254,7 +254,7 @@ class Registry:
 
         def notify(given: Input) -> None:
             if isinstance(given, ContactLost):
-                raise ConsumerLostError(given.reason)
+                raise JetStreamError(given.reason)
             if isinstance(given, CaughtUp):
                 caught_up()
             for message in given.messages if isinstance(given, MessagesRead) else ():

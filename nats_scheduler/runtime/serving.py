@@ -25,7 +25,7 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
 from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
-from nats_scheduler.runtime.unserved import adopts
+from nats_scheduler.runtime.unserved import is_named
 from nats_scheduler.runtime.work import Background, Setbacks
 
 CHECK_RETRY_WAIT_SECONDS = 1.0
@@ -54,7 +54,6 @@ class Serving:
         self._flags = flags
         self._instances = instances
         self._portable_streams = frozenset(access.settings.portable_streams)
-        self._adopts = adopts(access.settings.adopt_streams)
         self._reporter = reporter
         self._background = background
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -134,7 +133,7 @@ class Serving:
         if known is not None and self._serves_the_same(known, Mode.EMULATED):
             await self._serve(known, Mode.EMULATED)  # before the registry is asked
         state = await self._flags.recalled(state)
-        if not state.is_flagged and self._adopts(state):
+        if not state.is_flagged and is_named(state, self._access.settings.adopt_streams):
             requested = {**state.config, FLAG: True}
         wanted = requested.get(FLAG) is True and not self._server.schedules_natively
         mode = mode_of(state, self._server, self._portable_streams, is_asked_for=wanted)

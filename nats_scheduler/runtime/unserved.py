@@ -15,7 +15,7 @@ Limit: a schedule that lies below the newest `MAX_LOOKED_AT` messages is found b
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -168,20 +168,12 @@ def command_for(stream: str) -> str:
     return f"nats-scheduler stream add FILE, where FILE is {stream} with allow_msg_schedules: true"
 
 
-def adopts(patterns: Sequence[str]) -> Callable[[StreamState], bool]:
-    """Return what says whether the setting `adopt_streams` names a stream."""
-
-    def is_named(state: StreamState) -> bool:
-        subjects = [str(one) for one in state.config.get("subjects") or ()]
-        if any(one.startswith("$") for one in subjects):
-            return state.name in patterns
-        return any(
-            fnmatchcase(state.name, pattern) or any(subject_matches(one, pattern) for one in subjects)
-            for pattern in patterns
-        )
-
-    return is_named if patterns else _names_none
-
-
-def _names_none(_state: StreamState) -> bool:
-    return False
+def is_named(state: StreamState, patterns: Sequence[str]) -> bool:
+    """Return whether the setting `adopt_streams` names a stream."""
+    subjects = [str(one) for one in state.config.get("subjects") or ()] if patterns else []
+    if any(one.startswith("$") for one in subjects):
+        return state.name in patterns
+    return any(
+        fnmatchcase(state.name, pattern) or any(subject_matches(one, pattern) for one in subjects)
+        for pattern in patterns
+    )

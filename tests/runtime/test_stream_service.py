@@ -25,7 +25,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.jetstream.errors import ConsumerLostError
+from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
 from nats_scheduler.message.stored import StoredMessage
@@ -209,7 +209,7 @@ class Unanswered(Fires):
 
     async def follow(self, after: int) -> None:
         """Lose the quorum."""
-        raise ConsumerLostError("the quorum is lost")
+        raise NoAnswerError("the quorum is lost")
 
 
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
@@ -222,7 +222,7 @@ async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() 
         made.append(Unanswered(tasks))
         return made[0]
 
-    with pytest.raises(ConsumerLostError):
+    with pytest.raises(NoAnswerError):
         async with asyncio.timeout(LONG_SECONDS):
             await one.serve(contact, bucket, bucket)
     assert made[0].asked.cancelled()
