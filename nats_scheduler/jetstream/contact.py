@@ -5,6 +5,7 @@ It only puts the parts together: the follower depends on what the stream keeps, 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from nats_scheduler.engine.actions import (
     AwaitProposals,
@@ -16,12 +17,11 @@ from nats_scheduler.engine.actions import (
     RemoveExpired,
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire
-from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, Config, JetStreamApi
+from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
-from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.finished import finish_checker
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.lookups import walk_through
@@ -29,26 +29,6 @@ from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.purge import Purger, remover
 from nats_scheduler.jetstream.reach import LeaderReach, may_lag, proposal_waiter
 from nats_scheduler.jetstream.scan import ScanFollower
-
-
-class FallbackFollower:
-    """Follows through a consumer while the account allows one more, and by look-ups otherwise."""
-
-    def __init__(self, consumer: ConsumerFollower, scan: ScanFollower) -> None:
-        self._consumer = consumer
-        self._scan = scan
-        self.acknowledged = consumer.acknowledged
-        """Called with the sequences under which fires of this sidecar were stored."""
-
-    async def follow(self, after: int) -> None:
-        """Deliver every message above sequence `after`; ends as the followers do."""
-        try:
-            await self._consumer.follow(after)
-        except ApiError as error:
-            if error.code != CONSUMER_LIMIT_REACHED:
-                raise
-        # An earlier scan may have looked at less than what the engine has read.
-        await self._scan.follow(0)
 
 
 def follower_of(
@@ -59,12 +39,17 @@ def follower_of(
     holds: Callable[[str], bool],
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
-) -> FallbackFollower | ScanFollower:
-    """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not."""
+) -> ConsumerFollower | ScanFollower:
+    """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not.
+
+    By look-ups too if the account allows no more consumers. An earlier scan may have looked at less than the engine has
+    read, so it begins at the first message.
+    """
     scan = ScanFollower(connection, api, config, notify, holds, awaits)
     if not reads_all(config):
         return scan
-    return FallbackFollower(ConsumerFollower(connection, api, config, notify, in_flight=in_flight), scan)
+    otherwise = partial(scan.follow, 0)
+    return ConsumerFollower(connection, api, config, notify, otherwise, in_flight=in_flight)
 
 
 class StreamContact:

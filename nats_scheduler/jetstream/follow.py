@@ -17,12 +17,12 @@ thousands of messages.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, CONSUMER_LIMIT_REACHED, Config, JetStreamApi
 from nats_scheduler.jetstream.burst import Burst
 from nats_scheduler.jetstream.connection import Connection, PeriodicChecks, frame
 from nats_scheduler.jetstream.consumers import (
@@ -33,7 +33,7 @@ from nats_scheduler.jetstream.consumers import (
     stands_alone,
     undelivered,
 )
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.wire import ConsumerFrames
 from nats_scheduler.message.stored import StoredMessage
@@ -158,11 +158,13 @@ class ConsumerFollower:
         api: JetStreamApi,
         config: Config,
         notify: Notify,
+        otherwise: Callable[[], Awaitable[object]],
         wanted: Mapping[str, object] = MappingProxyType({}),
         in_flight: Callable[[], int] = lambda: 0,
     ) -> None:
         """Follow the stream of `config`; `wanted` adds to the consumer's configuration, such as bodies or a filter.
 
+        `otherwise` follows instead if the account allows no more consumers.
         `in_flight` returns how many fires of this sidecar wait for their acknowledgement.
         """
         self._connection = connection
@@ -170,6 +172,7 @@ class ConsumerFollower:
         self._stream: str = config["name"]
         self._config = config
         self._notify = notify
+        self._otherwise = otherwise
         self._extra_config = wanted
         self._has_bodies = wanted.get("headers_only") is False
         self._last = self._delivered = self._requested = 0
@@ -203,6 +206,14 @@ class ConsumerFollower:
 
         Ends by cancellation, with `ConnectionLostError`, or with another `JetStreamError` if none can be created.
         """
+        try:
+            await self._follow(after)
+        except ApiError as error:
+            if error.code != CONSUMER_LIMIT_REACHED:
+                raise
+        await self._otherwise()
+
+    async def _follow(self, after: int) -> None:
         self._last, attempt = after, 0
         try:
             while not self._connection.is_lost:

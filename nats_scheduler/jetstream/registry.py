@@ -16,10 +16,11 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
-from nats_scheduler.jetstream.api import CONSUMER_LIMIT_REACHED, STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
@@ -137,28 +138,20 @@ class Registry:
     def __init__(self, connection: Connection, api: JetStreamApi, bucket: str) -> None:
         self._connection = connection
         self._api = api
-        self._stream = f"KV_{bucket}"
+        self.stream = f"KV_{bucket}"
+        """The stream that holds the bucket."""
         self._subject = f"$KV.{bucket}"
         # A leaf node with a domain of its own does not pass `$KV` on; the server of the domain maps this subject.
-        self._written_to = f"{api.prefix}.{self._subject}" if DOMAIN_API_PREFIX.fullmatch(api.prefix) else self._subject
+        self.written_to = f"{api.prefix}.{self._subject}" if DOMAIN_API_PREFIX.fullmatch(api.prefix) else self._subject
+        """The subject below which values are published."""
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Called with the key of a value that no sidecar wrote, and with what is wrong with it."""
         self.created = ""
         """When the bucket of the last `open` was created: a later one has lost what the earlier one held."""
 
-    @property
-    def stream(self) -> str:
-        """The stream that holds the bucket."""
-        return self._stream
-
-    @property
-    def written_to(self) -> str:
-        """The subject below which values are published."""
-        return self._written_to
-
     async def server_time(self) -> int | None:
         """Ask for the time (ns since the Unix epoch) of the leader of the bucket; None if the answer has none."""
-        return server_time(await self._api.stream(self._stream))
+        return server_time(await self._api.stream(self.stream))
 
     async def open(self) -> bool:
         """Create the bucket if it does not exist, and return whether that was so.
@@ -166,12 +159,12 @@ class Registry:
         In a cluster it has three replicas, so that streams are served while a node is down; one if the cluster has no
         room for three.
         """
-        info = await self._api.stream(self._stream)
+        info = await self._api.stream(self.stream)
         is_new = info is None
         while info is None:
             # None again if another client was faster.
             created = await create_replicated(self._connection, self._api, self._config())
-            info = created or await self._api.stream(self._stream)
+            info = created or await self._api.stream(self.stream)
         self.created = str(info.get("created"))
         return is_new
 
@@ -207,7 +200,7 @@ class Registry:
     async def swap_bytes(self, key: str, value: bytes, revision: int, block: bytes = b"") -> int | None:
         """Do what `swap` does with a value that is any bytes, and with further headers, if `block` has some."""
         block = with_headers(block, [(EXPECTED_SEQUENCE, b"%d" % revision)])
-        reply = await self._connection.request(f"{self._written_to}.{key}", value, block)
+        reply = await self._connection.request(f"{self.written_to}.{key}", value, block)
         answer = read_object(reply.body) or {}
         if inner(answer.get("error")).get("err_code") in WRONG_LAST_SEQUENCE:
             return None  # several instances write: the one that lost reads the key again
@@ -217,16 +210,16 @@ class Registry:
     def send(self, key: str, value: Any) -> bool:
         """Write a value without waiting for the answer; return False if it is too large."""
         document = json.dumps(marked(key, value, self.formats))
-        return self._connection.publish(f"{self._written_to}.{key}", document.encode())
+        return self._connection.publish(f"{self.written_to}.{key}", document.encode())
 
     def mark_deleted(self, key: str) -> None:
         """Write that a key has no value any more, for the followers, without waiting for the answer."""
         block = with_headers(b"", [(b"KV-Operation", b"DEL")])
-        self._connection.write(frame(f"{self._written_to}.{key}", "", block, b""))
+        self._connection.write(frame(f"{self.written_to}.{key}", "", block, b""))
 
     async def purge(self, key: str) -> None:
         """Purge all that is stored under a key."""
-        await self._api.call(f"STREAM.PURGE.{self._stream}", {"filter": f"{self._subject}.{key}"})
+        await self._api.call(f"STREAM.PURGE.{self.stream}", {"filter": f"{self._subject}.{key}"})
 
     async def revised(self, key: str) -> tuple[Object | None, int]:
         """Return the last value and its revision, 0 if there is none."""
@@ -262,12 +255,8 @@ class Registry:
                 received(key, self._delivered(key, message), message)
 
         wanted = {"headers_only": False, "filter_subjects": [f"{prefix}{key}" for key in keys]}
-        try:
-            await ConsumerFollower(self._connection, self._api, {"name": self._stream}, notify, wanted).follow(0)
-        except ApiError as error:
-            if error.code != CONSUMER_LIMIT_REACHED:
-                raise
-        await self._look_up(keys, notify)
+        otherwise = partial(self._look_up, keys, notify)
+        await ConsumerFollower(self._connection, self._api, {"name": self.stream}, notify, otherwise, wanted).follow(0)
 
     def _delivered(self, key: str, message: StoredMessage) -> Delivered:
         value = read_object(message.body or b"")
@@ -282,8 +271,8 @@ class Registry:
         while True:
             found: list[StoredMessage] = []
             for key in keys:
-                async for subject in self._api.subjects(self._stream, f"{self._subject}.{key}"):
-                    message = await self._api.message(self._stream, last_by_subj=subject)
+                async for subject in self._api.subjects(self.stream, f"{self._subject}.{key}"):
+                    message = await self._api.message(self.stream, last_by_subj=subject)
                     if message is not None and message.sequence > last:
                         found.append(message)
             found.sort(key=lambda message: message.sequence)
@@ -311,12 +300,12 @@ class Registry:
     async def keys_within(self, wanted: str) -> AsyncIterator[str]:
         """Yield the keys that match."""
         prefix = f"{self._subject}."
-        async for subject in self._api.subjects(self._stream, f"{prefix}{wanted}"):
+        async for subject in self._api.subjects(self.stream, f"{prefix}{wanted}"):
             yield subject.removeprefix(prefix)
 
     async def _last(self, key: str) -> StoredMessage | None:
         try:
-            return await self._api.message(self._stream, last_by_subj=f"{self._subject}.{key}")
+            return await self._api.message(self.stream, last_by_subj=f"{self._subject}.{key}")
         except ApiError as error:
             if error.code == STREAM_NOT_FOUND:
                 return None
@@ -324,7 +313,7 @@ class Registry:
 
     def _config(self) -> dict[str, Any]:
         return {
-            "name": self._stream,
+            "name": self.stream,
             "description": "nats-scheduler: flagged streams and checkpoints",
             "subjects": [f"{self._subject}.>"],
             "max_msgs_per_subject": 1,

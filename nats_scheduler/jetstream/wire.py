@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from itertools import takewhile
-from typing import Any, Protocol
+from typing import Any
 
 import nats.aio.client
 from nats.errors import ProtocolError, UnexpectedEOF
@@ -40,24 +40,10 @@ MAX_PART_BYTES = 32_768
 """So much is processed in one turn of the event loop."""
 
 
-class Parser(Protocol):
-    """What the bytes are given to."""
-
-    @property
-    def has_control_line(self) -> bool:
-        """Whether a control line waits for `finish`."""
-
-    def take(self, data: bytes) -> bool:
-        """Process bytes; return False if a control line, and what is behind it, waits for `finish`."""
-
-    async def finish(self) -> None:
-        """Process the control line that waits, if there is one, and what is behind it."""
-
-
 class DirectReader(asyncio.Protocol):
     """Takes the place of the protocol that a connection was made with, which still gets all other events."""
 
-    def __init__(self, transport: asyncio.Transport, parser: Parser) -> None:
+    def __init__(self, transport: asyncio.Transport, parser: "FrameParser") -> None:
         """Read from a transport from now on."""
         self._transport = transport
         self._parser = parser

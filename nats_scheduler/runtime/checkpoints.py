@@ -22,7 +22,7 @@ Cost: one request to write while no other instance writes, two more each time th
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from annotated_types import Len
 from pydantic import BaseModel, ConfigDict, NonNegativeInt, ValidationError
@@ -256,37 +256,23 @@ MAX_TURNS_PER_CHECK = 25
 """How many streams get their turn at each check: some 50 in a second."""
 
 
-class Writer(Protocol):
-    """What writes the checkpoints of one stream; see `runtime.checkpoints`."""
-
-    longest_wait_seconds: float
-    """Longest time between two turns, however many others wait."""
-
-    @property
-    def has_news(self) -> bool:
-        """Whether there is anything to write."""
-
-    def take_turn(self) -> None:
-        """Begin to write; must not raise."""
-
-
 class Pace:
     """Gives the writers of one process their turns."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._turns: dict[int, tuple[Writer, float]] = {}
+        self._turns: dict[int, tuple[CheckpointWriter, float]] = {}
         """Each writer, and when (by the loop's clock) it had its last turn; the one that waits longest is first."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def join(self, writer: Writer) -> Callable[[], None]:
+    def join(self, writer: "CheckpointWriter") -> Callable[[], None]:
         """Give `writer` its turns; returns a function that ends this."""
         self._turns[id(writer)] = writer, self._loop.time()
         if self._timer is None:
             self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
         return lambda: self._leave(writer)
 
-    def _leave(self, writer: Writer) -> None:
+    def _leave(self, writer: "CheckpointWriter") -> None:
         self._turns.pop(id(writer), None)
         if not self._turns and self._timer is not None:
             self._timer.cancel()
@@ -341,7 +327,7 @@ MAX_SHARE_OF_TIME = 0.02
 
 
 class CheckpointWriter:
-    """Writes the checkpoints of one served stream; a `runtime.checkpoints.Writer`."""
+    """Writes the checkpoints of one served stream."""
 
     def __init__(
         self,

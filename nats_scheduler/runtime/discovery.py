@@ -11,7 +11,7 @@ Cost: one list of all streams every half minute (`runtime.discovery`), and some 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,6 @@ from nats_scheduler.jetstream.watch import (
     StreamDeletionRequested,
     StreamRestored,
 )
-from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.rejection import SCHEDULES_STAY
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
@@ -114,47 +113,8 @@ class LastRequests:
         return True
 
 
-# Select the streams to check in a round over all of them, which is made in case a request was missed.
-#
-# The list shows the configuration and the last sequence of each stream. A stream that is served, and whose entry is
-# as at its last check, needs no check: that would be some requests for each stream, and there may be thousands.
-#
-# The rule: what the list does not show, such as what the registry holds about a stream, is checked every
-# `ROUNDS_PER_FULL_CHECK` rounds all the same.
-
 ROUNDS_PER_FULL_CHECK = 10
-"""In so many rounds each stream is checked once, whatever the list shows."""
-
-
-class Rounds:
-    """The rounds over the streams of one account on one connection."""
-
-    def __init__(self, services: Mapping[str, StreamService]) -> None:
-        """Begin with the first round; `services` are those of the streams that are served at the moment, by name."""
-        self._services = services
-        self._round = -1
-
-    def to_check(self, listed: Sequence[StreamState], server: Capabilities) -> list[str]:
-        """Return the names of the streams to check; those that are served and not listed come last."""
-        self._round += 1
-        found = []
-        for number, state in enumerate(listed):
-            service = self._services.get(state.name)
-            if service is not None:  # the list does not show what the registry holds about a stream
-                state = replace(state, remembered=service.state.remembered)
-            is_its_turn = self._round == 0 or number % ROUNDS_PER_FULL_CHECK == self._round % ROUNDS_PER_FULL_CHECK
-            if is_its_turn or service is None or not _is_unchanged(state, service, server):
-                found.append(state.name)
-            else:
-                service.update(state)
-        return [*found, *sorted(self._services.keys() - {state.name for state in listed})]
-
-
-def _is_unchanged(state: StreamState, service: StreamService, server: Capabilities) -> bool:
-    if not service.has_contact or state.config != service.state.config:
-        return False
-    return service.serves_the_same(state, service.mode, server)
-
+"""In so many rounds over the list each stream is checked once, whatever the list shows: it does not show everything."""
 
 LIST_INTERVAL_SECONDS = 30.0
 """How often all streams are listed, in case a request was missed."""
@@ -195,7 +155,8 @@ class Discovery:
         self._is_looking = False
         self._reporter = reporter
         self._background = background
-        self._rounds = Rounds(self._served)
+        self._round = -1
+        """The number of the last round over all streams."""
         self._followed_count = 0
         self._hinted: set[str] = set()
         """Streams that another sidecar configured, and that are about to be checked."""
@@ -222,10 +183,34 @@ class Discovery:
             self._reporter.problem("streams_list_failed", reason=str(error))
             return
         self._begin_waiting(unanswered)
-        await self._check_all(self._rounds.to_check(states, self._server))
+        await self._check_all(self._to_check(states))
         if not self._is_looking:
             self._is_looking = True
             self._background.begin(self._look(states))
+
+    def _to_check(self, listed: Sequence[StreamState]) -> list[str]:
+        """Return the names of the streams to check in a round; those that are served and not listed come last.
+
+        A stream that is served, and whose entry in the list is as at its last check, needs no check: that would be some
+        requests for each stream, and there may be thousands. What the registry holds about it is not listed.
+        """
+        self._round += 1
+        found = []
+        for number, state in enumerate(listed):
+            service = self._served.get(state.name)
+            if service is not None:
+                state = replace(state, remembered=service.state.remembered)
+            is_its_turn = self._round == 0 or number % ROUNDS_PER_FULL_CHECK == self._round % ROUNDS_PER_FULL_CHECK
+            if is_its_turn or service is None or not self._is_unchanged(state, service):
+                found.append(state.name)
+            else:
+                service.update(state)
+        return [*found, *sorted(self._served.keys() - {state.name for state in listed})]
+
+    def _is_unchanged(self, state: StreamState, service: StreamService) -> bool:
+        if not service.has_contact or state.config != service.state.config:
+            return False
+        return service.serves_the_same(state, service.mode, self._server)
 
     async def _look(self, states: Sequence[StreamState]) -> None:
         """Look for schedules in those of the listed streams that are not served."""

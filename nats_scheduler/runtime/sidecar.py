@@ -153,51 +153,6 @@ class Outage:
         return {"seconds": round(lasted / SECOND, 3), "attempts": self._attempts}
 
 
-# What the metrics read of the sidecar at the moment of a scrape, in the thread of the scrape.
-#
-# The rule: everything here is a copy that is made at once, or a single value; nothing is changed, and nothing waits
-# for the event loop.
-
-
-class SidecarReadings:
-    """The readings of one sidecar."""
-
-    def __init__(
-        self, services: Mapping[str, StreamService], leases: Leases, clock: ServerClock, machine: Clock
-    ) -> None:
-        """Read the served streams; `machine` is the clock of this machine."""
-        self._services = services
-        self._leases = leases
-        self._clock = clock
-        self._machine = machine
-        self.connected_version = ""
-        """The version of the server of the current or last connection."""
-
-    def streams(self) -> Sequence[StreamReading]:
-        """Return the streams that are served."""
-        now = self._clock.now()
-        return [
-            StreamReading(one.state.name, str(one.mode), one.is_ready, one.engine.figures(now), now)
-            for one in list(self._services.values())
-        ]
-
-    def unable(self) -> int:
-        """Return how many of them this instance cannot serve."""
-        ability = self._leases.ability
-        return sum(not ability.can_serve(one.key) for one in list(self._services.values()))
-
-    def clock_offset(self) -> int | None:
-        """Return the server's clock minus this machine's (ns), None before a server has reported its time."""
-        if not self._clock.is_set:
-            return None
-        before, server, after = self._machine.now(), self._clock.now(), self._machine.now()
-        return server - (before + after) // 2
-
-    def server_version(self) -> str:
-        """Return the version of the server of the current or last connection, empty before the first."""
-        return self.connected_version
-
-
 RECONNECT_WAITS_SECONDS = (0.05, 0.1, 0.25, 0.5)
 """Waits between passes over the servers; the last one repeats. *Live* promises fires 3 s after the fault heals."""
 
@@ -242,10 +197,11 @@ class Sidecar:
         self._outage = Outage(clock.monotonic)
         self._defects = Outage(clock.monotonic)
         """Errors of the sidecar itself; a connection in between does not end this outage."""
-        self._readings = SidecarReadings(self.served, self._leases, self._clock, clock)
+        self._connected_version = ""
+        """The version of the server of the current or last connection."""
         interval = settings.canary_interval
         self._canary_record = None if interval is None else CanaryRecord(interval, clock.monotonic)
-        reporter.show(self._readings, self._canary_record)
+        reporter.show(self, self._canary_record)
         self._canary = (
             None
             if self._canary_record is None
@@ -292,6 +248,34 @@ class Sidecar:
             return f"{len(coming)} shards of stream {name} are not taken over yet"
         return ""
 
+    # -- what the metrics read in the thread of a scrape: copies or single values, and nothing waits ---------------
+
+    def streams(self) -> Sequence[StreamReading]:
+        """Return the streams that are served."""
+        now = self._clock.now()
+        return [
+            StreamReading(one.state.name, str(one.mode), one.is_ready, one.engine.figures(now), now)
+            for one in list(self.served.values())
+        ]
+
+    def unable(self) -> int:
+        """Return how many of them this instance cannot serve."""
+        ability = self._leases.ability
+        return sum(not ability.can_serve(one.key) for one in list(self.served.values()))
+
+    def clock_offset(self) -> int | None:
+        """Return the server's clock minus this machine's (ns), None before a server has reported its time."""
+        if not self._clock.is_set:
+            return None
+        before, server, after = self._machine_clock.now(), self._clock.now(), self._machine_clock.now()
+        return server - (before + after) // 2
+
+    def server_version(self) -> str:
+        """Return the version of the server of the current or last connection, empty before the first."""
+        return self._connected_version
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
     async def run(self) -> bool:
         """Serve until stopped; returns whether everything that was in flight could be finished."""
         dialer = Dialer(self._settings.connection, SIDECAR_INBOX)
@@ -337,7 +321,7 @@ class Sidecar:
         connection.end_when(lambda: _stood_still(standstill.gap()))
         try:
             await account.prepare()
-            self._readings.connected_version = version = account.access.server.version
+            self._connected_version = version = account.access.server.version
             self._reporter.connected(
                 connection.url, connection.server.name, version, self._clock.now(), **self._outage.over()
             )

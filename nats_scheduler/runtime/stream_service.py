@@ -56,10 +56,6 @@ class EngineFailedError(JetStreamError):
         self.cause = cause
 
 
-class OutdatedContactError(JetStreamError):
-    """What a contact delivered may be out of date: another contact has to read what happened meanwhile."""
-
-
 class _ContactOverError(Exception):
     """A contact ended, and with it all requests that were sent through it."""
 
@@ -257,7 +253,7 @@ class StreamService:
         if driver.failed.done():
             raise EngineFailedError(self.state.name, driver.failed.result())
         if driver.outdated.done():
-            raise OutdatedContactError(driver.outdated.result())
+            raise JetStreamError(driver.outdated.result())  # another contact has to read what happened meanwhile
         if not watcher.cancelled():
             raise StreamWentBackError(watcher.result())
         failure = follower.result()

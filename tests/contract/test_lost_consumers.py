@@ -85,7 +85,8 @@ class Nodes:
 async def followed(connection: Connection, prefix: str) -> AsyncIterator[list[Input]]:
     """Follow the stream, and yield the inputs."""
     received: list[Input] = []
-    follower = ConsumerFollower(connection, JetStreamApi(connection, prefix), {"name": STREAM}, received.append)
+    api = JetStreamApi(connection, prefix)
+    follower = ConsumerFollower(connection, api, {"name": STREAM}, received.append, otherwise=asyncio.Event().wait)
     following = asyncio.create_task(follower.follow(0))
     yield received
     following.cancel()

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 from nats.errors import ProtocolError, UnexpectedEOF
 
-from nats_scheduler.jetstream.wire import MAX_PART_BYTES, DirectReader
+from nats_scheduler.jetstream.wire import MAX_PART_BYTES, DirectReader, FrameParser
 from tests.harness.waiting import eventually
 
 SHORT_SECONDS = 15.0
@@ -70,7 +71,7 @@ async def reading(notes: Notes, before: bytes = b"") -> AsyncIterator[tuple[Serv
         await server.is_connected.wait()
         transport = writer.transport
         assert isinstance(transport, asyncio.Transport)
-        reader = DirectReader(transport, notes)
+        reader = DirectReader(transport, cast(FrameParser, notes))
         stream.feed_data(before)
         stream.feed_eof()
         task = asyncio.create_task(reader.run(await stream.read()))

@@ -1,5 +1,7 @@
 """Checkpoints in turn: none of many streams waits for ever, and one that may not wait does not."""
 
+from typing import Any, cast
+
 import pytest
 
 from nats_scheduler.runtime import checkpoints as pace
@@ -30,7 +32,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_of_many_who_write_none_has_two_turns_more_than_another() -> None:
     one, writers = Pace(), [Writer() for _ in range(11)]
-    leaving = [one.join(writer) for writer in writers]
+    leaving = [one.join(cast(Any, writer)) for writer in writers]
     await eventually(lambda: writers[0].turns >= 3, within_seconds=LONG_SECONDS)
     turns = [writer.turns for writer in writers]
     assert max(turns) - min(turns) <= 1, turns
@@ -42,7 +44,7 @@ async def test_who_has_no_news_takes_nobody_his_turn() -> None:
     one, idle, busy = Pace(), [Writer() for _ in range(10)], Writer()
     for writer in idle:
         writer.has_news = False
-    leaving = [one.join(writer) for writer in (*idle, busy)]
+    leaving = [one.join(cast(Any, writer)) for writer in (*idle, busy)]
     await eventually(lambda: busy.turns >= 3, within_seconds=LONG_SECONDS)
     assert not any(writer.turns for writer in idle)
     for leave in leaving:
@@ -51,7 +53,7 @@ async def test_who_has_no_news_takes_nobody_his_turn() -> None:
 
 async def test_who_may_not_wait_has_a_turn_at_each_look() -> None:
     one, urgent, others = Pace(), [Writer(0.0) for _ in range(5)], [Writer() for _ in range(50)]
-    leaving = [one.join(writer) for writer in (*others, *urgent)]
+    leaving = [one.join(cast(Any, writer)) for writer in (*others, *urgent)]
     await eventually(lambda: urgent[0].turns >= 5, within_seconds=LONG_SECONDS)
     assert min(writer.turns for writer in urgent) >= 4
     assert max(writer.turns for writer in others) <= 1
