@@ -19,7 +19,7 @@ from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import SHOWN_AS_FAILING, FiredBy, ListedSchedule, Query, soonest_first
-from nats_scheduler.jetstream.buckets import read_calendars
+from nats_scheduler.jetstream.registry import read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.observe.texts import printable
 from nats_scheduler.runtime.clock import SystemClock

@@ -26,8 +26,8 @@ from nats_scheduler.doctor.facts import (
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.streams import Progress, StreamState, reading_progress
 from nats_scheduler.message.dialect import DIALECTS

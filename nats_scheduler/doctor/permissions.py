@@ -12,9 +12,9 @@ from typing import NamedTuple
 from nats_scheduler.doctor.facts import AccountFacts, Need, StreamFacts
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.jetstream.api import DEFAULT_PREFIX, JetStreamApi
-from nats_scheduler.jetstream.buckets import snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import Denial, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.registry import snapshots_bucket_of
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.foreign_json import Object, inner
 from nats_scheduler.message.headers import with_headers

@@ -17,9 +17,8 @@ from nats_scheduler.engine.actions import (
     RemoveExpired,
 )
 from nats_scheduler.engine.fire import CheckFinished, Fire
-from nats_scheduler.jetstream.api import Config, JetStreamApi
+from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.finished import finish_checker

@@ -16,10 +16,15 @@ from itertools import pairwise
 
 from nats_scheduler.engine.actions import Notify, ReadContent, ReadDuplicate
 from nats_scheduler.engine.inputs import ContentRead, ContentUnread, DuplicateRead, DuplicateUnread, Input
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, Config, JetStreamApi
+from nats_scheduler.jetstream.api import (
+    CLUSTER_DEADLINE_SECONDS,
+    CONSUMER_DEADLINE_SECONDS,
+    Config,
+    JetStreamApi,
+    consumer_from,
+)
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import CLUSTER_DEADLINE_SECONDS, consumer_from
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.reach import LeaderReach

@@ -22,17 +22,20 @@ from types import MappingProxyType
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, CONSUMER_LIMIT_REACHED, Config, JetStreamApi
-from nats_scheduler.jetstream.burst import Burst
-from nats_scheduler.jetstream.connection import Connection, PeriodicChecks, frame
-from nats_scheduler.jetstream.consumers import (
+from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
+    CONSUMER_DEADLINE_SECONDS,
+    CONSUMER_LIMIT_REACHED,
+    Config,
+    JetStreamApi,
     consumer_from,
     consumer_name,
     delivery_numbers,
     stands_alone,
     undelivered,
 )
+from nats_scheduler.jetstream.burst import Burst
+from nats_scheduler.jetstream.connection import Connection, PeriodicChecks, frame
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.wire import ConsumerFrames

@@ -23,10 +23,9 @@ from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded, SchedulesPurged
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
-from nats_scheduler.jetstream.api import Config, JetStreamApi, raise_refusal
+from nats_scheduler.jetstream.api import Config, JetStreamApi, consumer_from, raise_refusal, reads_all, stands_alone
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
-from nats_scheduler.jetstream.consumers import consumer_from, reads_all, stands_alone
 from nats_scheduler.jetstream.errors import (
     TEMPORARY_STATUS,
     ApiError,

@@ -17,7 +17,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead
 from nats_scheduler.jetstream.api import STREAM_NOT_FOUND, Config, JetStreamApi, raise_refusal
@@ -26,8 +26,16 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import with_headers
+from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.calendars import (
+    MAX_CALENDAR_BYTES,
+    Calendar,
+    InvalidCalendar,
+    KnownCalendars,
+    is_calendar_name,
+    read_calendar,
+)
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.version import VERSION
 
@@ -340,3 +348,188 @@ async def create_replicated(connection: Connection, api: JetStreamApi, config: C
             if replicas == 1 or error.code not in REPLICAS_REFUSED:
                 raise
     raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+# The bucket of calendars: a key-value bucket with one key for each calendar, whose value is its text.
+#
+# Sidecars follow it, commands read it, and `nats-scheduler calendar` edits it. Any client of key-value buckets may do
+# the same: an edit is an ordinary message.
+#
+# The rules:
+#
+# - A key that no calendar can have as its name counts as none; a value that is no calendar is an `InvalidCalendar`.
+# - A write names the revision that it replaces, so that no edit of another client is lost.
+# - The bucket is optional. Without it there are no calendars; the first write creates it.
+#
+# Cost: one consumer for each sidecar, as soon as a schedule names a calendar.
+
+KEPT_REVISIONS = 5
+"""How many revisions of each calendar the bucket keeps, for `nats kv history`."""
+
+MAX_HEADER_BYTES = 1_024
+"""Room for the headers of the message."""
+
+_OPERATION = b"KV-Operation"
+_MARKER = b"Nats-Marker-Reason"
+
+
+class CalendarText(NamedTuple):
+    """A calendar as it is stored."""
+
+    name: str
+    text: bytes
+    revision: int
+    stored_at: int
+    """When it was written (ns since the Unix epoch)."""
+
+    def read(self) -> Calendar | InvalidCalendar:
+        """Return its days."""
+        return read_calendar(self.name, self.text)
+
+
+class CalendarBucket(Registry):
+    """The bucket; as the registry's, but its values are texts of users, and have no number of a format."""
+
+    formats: Mapping[str, int] = {}
+
+    async def texts(self) -> AsyncIterator[CalendarText]:
+        """Yield the calendars by name; none if there is no bucket. Raises `JetStreamError`."""
+        try:
+            names = sorted([key async for key in self.keys_within(">") if is_calendar_name(key)])
+        except ApiError as error:
+            if error.code == STREAM_NOT_FOUND:
+                return
+            raise
+        for name in names:
+            if (found := await self.text(name)) is not None:
+                yield found
+
+    async def text(self, name: str) -> CalendarText | None:
+        """Return a calendar; None if there is none. Raises `JetStreamError`."""
+        found, _revision = await self.revised_text(name)
+        return found
+
+    async def revised_text(self, name: str) -> tuple[CalendarText | None, int]:
+        """Return a calendar, None if there is none, and the revision that a write replaces."""
+        message = await self._last(name)
+        if message is None:
+            return None, 0
+        text = None if is_deleted(message) else message.body or b""
+        found = None if text is None else CalendarText(name, text, message.sequence, message.stored_at)
+        return found, message.sequence
+
+    async def write(self, name: str, text: bytes | None, revision: int) -> bool:
+        """Write a calendar, or with None delete it; False if another client wrote since that revision."""
+        block = with_headers(b"", [(_OPERATION, b"DEL")]) if text is None else b""
+        return await self.swap_bytes(name, text or b"", revision, block) is not None
+
+    async def follow_all(self, changed: Callable[[KnownCalendars], None]) -> None:
+        """Call `changed` with all calendars once they are read, and after each edit; ends only with an error."""
+        known: dict[str, Calendar | InvalidCalendar] = {}
+        is_read = False
+
+        def received(name: str, _value: object, message: StoredMessage) -> None:
+            if not is_calendar_name(name):
+                return
+            if is_deleted(message):
+                known.pop(name, None)
+            else:
+                known[name] = read_calendar(name, message.body or b"")
+            if is_read:
+                changed(KnownCalendars(dict(known)))
+
+        def caught_up() -> None:
+            nonlocal is_read
+            if not is_read:
+                is_read = True
+                changed(KnownCalendars(dict(known)))
+
+        await self.follow((">",), received, caught_up)
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            **super()._config(),
+            "description": "nats-scheduler: calendars that schedules name in X-Except",
+            "max_msgs_per_subject": KEPT_REVISIONS,
+            "max_msg_size": MAX_CALENDAR_BYTES + MAX_HEADER_BYTES,
+        }
+
+
+async def read_calendars(bucket: CalendarBucket) -> KnownCalendars:
+    """Return all calendars, as a command reads them; why they are not known, if they cannot be read."""
+    try:
+        return KnownCalendars({found.name: found.read() async for found in bucket.texts()})
+    except JetStreamError as error:
+        return unreadable(error)
+
+
+def unreadable(error: JetStreamError) -> KnownCalendars:
+    """Return what is known of calendars if they cannot be read."""
+    return KnownCalendars({}, f"the calendars cannot be read: {error}")
+
+
+def is_deleted(message: StoredMessage) -> bool:
+    """Return whether a message says that its key has no value any more."""
+    block = message.block
+    return bool(block) and (header_value(block, _OPERATION) is not None or header_value(block, _MARKER) is not None)
+
+
+# The bucket of snapshots: what sidecars keep of far schedules, so that a start need not read all of a stream.
+#
+# It is a key-value bucket beside the registry, `<registry bucket>_snapshots`. Each stream has a manifest, a witness,
+# and chunks of bytes, which belong to one generation:
+#
+# manifest.<stream>.<mode>                          what the snapshot is of, and the digests of its chunks
+# witness.<stream>.<mode>                           messages that show that the stream did not go back
+# chunk.<stream>.<mode>.<generation>.<number>       bytes
+#
+# The rule: any client of the account may write here, and nothing here is needed. What does not fit is not used
+# (`runtime.snapshot_reading`).
+# Cost: one request for each chunk.
+
+MAX_CHUNK_BYTES = 512 * 1024
+"""The longest value of the bucket."""
+
+SNAPSHOT_FORMATS: Mapping[str, int] = {"manifest": 1, "witness": 1}
+"""The formats of the values that are JSON."""
+
+
+class SnapshotsBucket(Registry):
+    """The bucket; JSON as in the registry, and chunks of bytes."""
+
+    formats: Mapping[str, int] = SNAPSHOT_FORMATS
+
+    async def chunk(self, key: str) -> bytes | None:
+        """Return the bytes under a key, None if there are none. Raises `JetStreamError`."""
+        message = await self._last(key)
+        return None if message is None else message.body
+
+    async def write_chunk(self, key: str, chunk: bytes) -> int:
+        """Write bytes under a key and return the sequence under which they are stored. Raises `JetStreamError`."""
+        reply = await self._connection.request(f"{self.written_to}.{key}", chunk)
+        answer = read_object(reply.body) or {}
+        raise_refusal(answer, f"write {key}")
+        return integer(answer.get("seq"))
+
+    async def purge_below(self, keys: str, sequence: int) -> None:
+        """Purge what is stored under matching keys below a sequence.
+
+        As the server does: a purge below the first sequence has no bound, and would purge all of them
+        (`test_the_first_snapshot_of_a_bucket_is_not_purged`).
+        """
+        if sequence <= 1:
+            return
+        request = {"filter": f"{self._subject}.{keys}", "seq": sequence}
+        await self._api.call(f"STREAM.PURGE.{self.stream}", request)
+
+    def _config(self) -> dict[str, Any]:
+        return {
+            **super()._config(),
+            "description": "nats-scheduler: snapshots of far schedules; they may be deleted at any time",
+            "max_msg_size": MAX_CHUNK_BYTES,
+        }
+
+
+def snapshots_bucket_of(registry_bucket: str) -> str:
+    """Return the name of the bucket of snapshots beside a registry's bucket."""
+    return f"{registry_bucket}_snapshots"

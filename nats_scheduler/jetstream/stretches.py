@@ -22,9 +22,17 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 
-from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, CONSUMER_LIMIT_REACHED, Config, JetStreamApi
+from nats_scheduler.jetstream.api import (
+    CONSUMER_DEADLINE_SECONDS,
+    CONSUMER_LIMIT_REACHED,
+    Config,
+    JetStreamApi,
+    consumer_from,
+    consumer_name,
+    delivery_numbers,
+    reads_all,
+)
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import consumer_from, consumer_name, delivery_numbers, reads_all
 from nats_scheduler.jetstream.errors import (
     ApiError,
     ConnectionLostError,

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.buckets import CalendarBucket, SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.registry import CalendarBucket, Registry, SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.runtime.modes import CarryingStreams

@@ -1,7 +1,7 @@
 """Serve one account through one connection: put its parts together, run them, and end them.
 
-The parts: `runtime.discovery` finds the streams to check, `runtime.serving` decides how each is served and runs that,
-`runtime.flags` keeps what is known of their flags, `runtime.instances` divides their shards among sidecars.
+The parts: `runtime.discovery` finds the streams to check, `runtime.serving` keeps what is known of their flags, decides
+how each is served and runs that, and `runtime.instances` divides their shards among sidecars.
 
 The rule: requests of others are watched before anything is read, so that none is missed in between.
 """
@@ -20,10 +20,9 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.calendars import follow_calendars
 from nats_scheduler.runtime.discovery import Discovery, LastRequests
 from nats_scheduler.runtime.file_streams import FileStreams
-from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.server_clock import ServerClock, keep_time, set_clock
-from nats_scheduler.runtime.serving import Serving
+from nats_scheduler.runtime.serving import Serving, StreamFlags
 from nats_scheduler.runtime.stream_service import StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background, kept_up

@@ -32,7 +32,7 @@ from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.sharing.holdings import OWED_NUMBERS
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.consumers import reads_all
+from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import UnknownFormatError
 from nats_scheduler.jetstream.streams import StreamState

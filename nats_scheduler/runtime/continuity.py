@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.jetstream.consumers import reads_all
+from nats_scheduler.jetstream.api import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities

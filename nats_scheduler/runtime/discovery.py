@@ -34,9 +34,8 @@ from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
-from nats_scheduler.runtime.flags import StreamFlags
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving
+from nats_scheduler.runtime.serving import CHANGE_CHECK_WAITS_SECONDS, CHECK_RETRY_WAIT_SECONDS, Serving, StreamFlags
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background

@@ -27,12 +27,10 @@ from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.views.stored import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
+from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
-from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.registry import CalendarBucket, Registry, read_calendars
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState, check_graduation, graduated
 from nats_scheduler.jetstream.task_group import in_turn

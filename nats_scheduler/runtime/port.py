@@ -62,7 +62,7 @@ class Bucket(Protocol):
 
 
 class SnapshotBucket(Protocol):
-    """The key-value bucket of snapshots; see `jetstream.buckets`. To read an unknown format raises as in `Bucket`."""
+    """The key-value bucket of snapshots; see `jetstream.registry`. To read an unknown format raises as in `Bucket`."""
 
     async def open(self) -> bool:
         """Create the bucket if it does not exist, and return whether it was created."""

@@ -18,10 +18,10 @@ from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContactLost
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, EngineView, FiredBy, Query, soonest_first
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contact import follower_of
 from nats_scheduler.jetstream.errors import NoAnswerError
+from nats_scheduler.jetstream.registry import CalendarBucket, read_calendars
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage

@@ -34,9 +34,8 @@ from weakref import WeakSet
 
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy
-from nats_scheduler.jetstream.api import JetStreamApi
+from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.consumers import reads_all
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.scan import first_of

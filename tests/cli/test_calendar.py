@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from nats_scheduler.cli.calendar import _edited
-from nats_scheduler.jetstream.buckets import CalendarBucket
+from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, read_days, with_days, without_days
 from nats_scheduler.settings.sidecar import SidecarSettings

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.finding import Code
-from nats_scheduler.jetstream.buckets import CalendarBucket
+from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.doctor.examined import FLAG
 from tests.harness.account import Account, in_seconds

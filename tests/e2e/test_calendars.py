@@ -7,7 +7,7 @@ import pytest
 
 from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, FireForged
 from nats_scheduler.engine.views.figures import State
-from nats_scheduler.jetstream.buckets import CalendarBucket, read_calendars
+from nats_scheduler.jetstream.registry import CalendarBucket, read_calendars
 from nats_scheduler.schedule.calendars import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
 from tests.conftest import StartServer

@@ -8,9 +8,8 @@ import pytest
 
 from nats_scheduler.engine.events import FireStored, StreamReady
 from nats_scheduler.engine.views.view import ListedSchedule
-from nats_scheduler.jetstream.buckets import SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.registry import Registry
+from nats_scheduler.jetstream.registry import Registry, SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime import snapshot_keeping
 from nats_scheduler.runtime import snapshot_reading as snapshot_values

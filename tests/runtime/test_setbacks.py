@@ -1,7 +1,7 @@
 """What only an operator can mend is reported once and retried seldom; what may heal is retried soon, each time with a
 report."""
 
-from nats_scheduler.jetstream.consumers import consumer_name
+from nats_scheduler.jetstream.api import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS, Setbacks
 

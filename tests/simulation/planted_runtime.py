@@ -6,7 +6,6 @@ without one reads what the stream holds, and the server drops what is repeated w
 checkpoints that claim too much are planted; `tests/runtime/test_checkpoints.py` holds the rest.
 """
 
-
 from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, ReadDuplicate, RemoveExpired, WakeAt
 from nats_scheduler.engine.firing.contents import Contents
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
