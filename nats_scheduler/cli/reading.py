@@ -68,7 +68,7 @@ class Reading:
     async def schedules(self, stream: StreamState, query: Query) -> Listed:
         """Read a stream as a sidecar would."""
         access, name, clock = self._access, stream.name, SystemClock()
-        state, mode = await access.carrying.with_mode(stream)
+        state, mode = await access.with_mode(stream)
         if mode is None:
             raise CommandError(f"stream {name} does not carry schedules any more")
         # By the server's clock, as in the checkpoints: that of this machine may be wrong.
@@ -92,7 +92,7 @@ class Reading:
     async def fires(self, stream: str, query: FireQuery) -> FiresDocument:
         """Read the past fires of a schedule; end the command with 1 if its stream does not exist."""
         access = self._access
-        state, _mode = await access.carrying.with_mode(await self._stream(stream))
+        state, _mode = await access.with_mode(await self._stream(stream))
         try:
             return await find_fires(access.connection, access.api, state, query)
         except ScheduleError as error:
@@ -113,7 +113,7 @@ class Reading:
 
     async def modes(self) -> list[StreamModeDocument]:
         """Look the streams up."""
-        return [mode_document(one) for one in await self._access.carrying.all()]
+        return [mode_document(one) for one in await self._access.served_streams()]
 
     async def _stream(self, name: str, hint: str = "") -> StreamState:
         info = await self._access.api.stream(name)

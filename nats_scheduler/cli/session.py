@@ -55,8 +55,7 @@ class Session(Access):
     @property
     def store(self) -> ScheduleStore:
         """The schedules of the account, to read and to change."""
-        clock = ServerClock(SystemClock())
-        return connection_store(self.connection, self.carrying, clock, self.settings.restrictions_on)
+        return connection_store(self, ServerClock(SystemClock()))
 
     async def known(self, question: Callable[[Source], Awaitable[T]], *, may_ask: bool = True) -> T:
         """Return what a running sidecar answers to a question; if it has no answer, or may not be asked, read that."""
@@ -64,14 +63,6 @@ class Session(Access):
             with suppress(QuestionError, JetStreamError, ValueError, LookupError):
                 return await question(self.service)
         return await question(Reading(self))
-
-    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
-        """Return a stream with its registry entry, and its mode; the mode is None if the stream is not served."""
-        return await self.carrying.with_mode(state)
-
-    async def served_streams(self) -> list[ServedStream]:
-        """Return every stream of the account that is served, by name."""
-        return await self.carrying.all()
 
     async def served_stream(self, name: str) -> ServedStream:
         """Return one stream; end the command with 1 if it does not exist or is not served."""

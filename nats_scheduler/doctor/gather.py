@@ -225,7 +225,7 @@ class Gathering:
         state = StreamState.from_info(info)
         mode: Mode | None = None
         try:
-            state, mode = await self._account.carrying.with_mode(state)
+            state, mode = await self._account.with_mode(state)
         except JetStreamError as error:
             self._note(unexamined(f"whether {state.name} carries the flag", error, state.name))
         stored = inner(info.get("state"))

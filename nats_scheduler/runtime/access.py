@@ -8,10 +8,11 @@ from typing import Self
 
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.jetstream.registry import CalendarBucket, Registry, SnapshotsBucket, snapshots_bucket_of
-from nats_scheduler.jetstream.streams import FlaggedStreams
+from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.runtime.modes import CarryingStreams
+from nats_scheduler.runtime.modes import Mode, ServedStream, mode_of
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -42,7 +43,26 @@ class Access:
         """The streams that carry the flag."""
         return FlaggedStreams(self.api, self.registry, self.server)
 
-    @property
-    def carrying(self) -> CarryingStreams:
-        """What finds the streams that carry schedules, by the settings."""
-        return CarryingStreams(self.api, self.flagged, self.server, self.settings.portable_streams)
+    async def served_streams(self) -> list[ServedStream]:
+        """Return every stream that carries schedules, as the server and the registry have it at the moment, by name.
+
+        Those with the flag, and those that the settings name; whether a sidecar serves them is another question. It
+        takes the list of streams, and a request to the registry for each stream where the server does not keep the
+        flag. Raises `JetStreamError`.
+        """
+        states = [StreamState.from_info(info) async for info in self.api.streams()]
+        found = [await self.with_mode(state) for state in sorted(states, key=lambda state: state.name)]
+        return [ServedStream(state, mode) for state, mode in found if mode is not None]
+
+    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
+        """Return a stream with its registry entry, and its mode by the sidecar's own rules.
+
+        The mode is None if the stream is not served.
+        """
+        try:
+            state = await self.flagged.recall(state)
+        except NotPermittedError:
+            if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
+                raise
+        mode = mode_of(state, self.server, self.settings.portable_streams)
+        return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode

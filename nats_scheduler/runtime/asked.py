@@ -35,7 +35,7 @@ def asked_sidecar(
     is_draining: Callable[[], bool],
 ) -> Asked:
     """Return this instance on one connection, as the service asks it."""
-    settings, carrying = access.settings, SharedLookup(access.carrying)
+    settings, carrying = access.settings, SharedLookup(access.served_streams)
 
     async def stream_modes() -> list[StreamModeDocument]:
         return [mode_document(one) for one in await carrying.streams()]
@@ -50,7 +50,7 @@ def asked_sidecar(
         leases=leases,
         activity=activity,
         # With a clock of its own: it sets it by the leaders of the streams, and fires are due by that of the bucket.
-        store=connection_store(access.connection, access.carrying, ServerClock(clock), settings.restrictions_on),
+        store=connection_store(access, ServerClock(clock)),
         restrictions_on=settings.restrictions_on,
         allows_control=settings.allow_control,
         failures_stream=settings.failures_stream if settings.keep_failures else None,

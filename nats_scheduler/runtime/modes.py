@@ -15,14 +15,12 @@ DORMANT is what an upgrade leaves: the stored schedules wait until the flag is s
 
 import asyncio
 import math
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nats_scheduler.engine.views.view import FiredBy
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.jetstream.streams import FlaggedStreams, StreamState
+from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.observe.documents import StreamModeDocument
@@ -77,12 +75,6 @@ EXPLANATIONS = {
 }
 
 
-# The streams of an account that carry schedules, as the server and the registry have them at the moment.
-#
-# The rule: a sidecar that is asked and a command that reads find them by the same code. Whether a sidecar serves them
-# is another question. Cost: the list of streams, and a request to the registry for each stream where the server does
-# not keep the flag.
-
 LOOKUP_INTERVAL_SECONDS = 0.5
 """Time between two look-ups for requests."""
 
@@ -100,43 +92,14 @@ class ServedStream:
         return self.state.name
 
 
-@dataclass(frozen=True, slots=True)
-class CarryingStreams:
-    """Finds the streams that carry schedules: those with the flag, and those that the settings name (`portable`)."""
-
-    api: JetStreamApi
-    flagged: FlaggedStreams
-    server: Capabilities
-    portable: Collection[str]
-
-    async def all(self) -> list[ServedStream]:
-        """Return all of them, by name; raises `JetStreamError`."""
-        states = [StreamState.from_info(info) async for info in self.api.streams()]
-        served = [await self.with_mode(state) for state in sorted(states, key=lambda state: state.name)]
-        return [ServedStream(state, mode) for state, mode in served if mode is not None]
-
-    async def with_mode(self, state: StreamState) -> tuple[StreamState, Mode | None]:
-        """Return a stream with its registry entry, and its mode by the sidecar's own rules.
-
-        The mode is None if the stream is not served.
-        """
-        try:
-            state = await self.flagged.recall(state)
-        except NotPermittedError:
-            if not state.is_native and not state.has_metadata_flag:  # these are flagged without a registry entry
-                raise
-        mode = mode_of(state, self.server, self.portable)
-        return state, None if mode is Mode.EMULATED and state.excludes_schedules else mode
-
-
 class SharedLookup:
     """Looks the streams up for requests: once for all that wait when it begins, and not more often than allowed.
 
     A page of the server's list takes milliseconds to read, and no fire is sent meanwhile.
     """
 
-    def __init__(self, carrying: CarryingStreams) -> None:
-        self._carrying = carrying
+    def __init__(self, look_up: Callable[[], Awaitable[list[ServedStream]]]) -> None:
+        self._look_up = look_up
         self._turn = asyncio.Lock()
         self._found: list[ServedStream] = []
         self._found_from = self._began_at = -math.inf
@@ -150,7 +113,7 @@ class SharedLookup:
             if self._found_from < asked_at:
                 await asyncio.sleep(max(self._began_at + LOOKUP_INTERVAL_SECONDS - now(), 0))
                 self._began_at = began_at = now()
-                self._found = await self._carrying.all()
+                self._found = await self._look_up()
                 self._found_from = began_at
             return self._found
 

@@ -1,6 +1,7 @@
 """The store on a connection keeps the contract of all stores, on every version of the server."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -8,13 +9,11 @@ from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add
 from nats_scheduler.control.errors import NotPossibleError
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import FlaggedStreams
 from nats_scheduler.message.capabilities import capabilities
-from nats_scheduler.message.stream_rules import UNRESTRICTED
-from nats_scheduler.runtime.modes import CarryingStreams
+from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import SharedServer
 from tests.control.contract import StoreContract
 from tests.control.server_side import ServerSide, account_with
@@ -27,9 +26,8 @@ async def store_of(account: Account, *portable: str) -> ScheduleStore:
     """Return the store of an account; `portable` are the streams that the settings name."""
     greeting = account.connection.server
     server = capabilities(await account.api.info(), greeting.version, greeting.max_payload)
-    flagged = FlaggedStreams(account.api, Registry(account.connection, account.api, "nats_scheduler"), server)
-    carrying = CarryingStreams(account.api, flagged, server, portable)
-    return connection_store(account.connection, carrying, ServerClock(CLOCK), lambda _stream: UNRESTRICTED)
+    access = Access.through(account.connection, SidecarSettings(portable_streams=portable))
+    return connection_store(replace(access, server=server), ServerClock(CLOCK))
 
 
 @pytest.fixture(params=ALL_VERSIONS)
