@@ -67,46 +67,36 @@ class Walk:
         self._notify = notify
         self.last = last
         """The sequence of the last message that was delivered."""
-        self._is_unanswered = False
+        self.is_answered = True
+        """False from a request that was not answered until everything is read."""
         self._walking = asyncio.create_task(self._walk())
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the last request was answered."""
-        return not self._is_unanswered
 
     def end(self) -> None:
         """Stop reading and delivering."""
         self._walking.cancel()
 
     async def _walk(self) -> None:
-        while True:
-            try:
-                await self._read_on()
-            except JetStreamError as error:
-                if not self._is_unanswered:
-                    self._notify(ContactLost(str(error)))
-                self._is_unanswered = True
-                await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
-
-    async def _read_on(self) -> None:
-        """Deliver what is stored, and then what is published; raise `JetStreamError` when no answer comes."""
+        """Deliver what is stored, and then what is published, until cancelled."""
         is_caught_up = False
         while True:
-            while (message := await self._next()) is not None:
+            try:
+                async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
+                    message = await self._api.message(self._stream, seq=self.last + 1, next_by_subj=">")
+            except (JetStreamError, TimeoutError) as error:
+                if self.is_answered:
+                    silence = f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s"
+                    self._notify(ContactLost(str(error) or silence))
+                self.is_answered = is_caught_up = False
+                await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
+                continue
+            if message is not None:
                 self.last = message.sequence
                 self._notify(MessagesRead([message._replace(body=None)]))
+                continue
             if not is_caught_up:
                 self._notify(CaughtUp())
-            is_caught_up, self._is_unanswered = True, False
+            is_caught_up = self.is_answered = True
             await asyncio.sleep(WALK_POLL_INTERVAL_SECONDS)
-
-    async def _next(self) -> StoredMessage | None:
-        try:
-            async with asyncio.timeout(WALK_ANSWER_DEADLINE_SECONDS):
-                return await self._api.message(self._stream, seq=self.last + 1, next_by_subj=">")
-        except TimeoutError:
-            raise NoAnswerError(f"the next message was not answered within {WALK_ANSWER_DEADLINE_SECONDS} s") from None
 
 
 MAX_PULL_BATCH = 5_000
