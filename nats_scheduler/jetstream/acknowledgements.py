@@ -15,7 +15,7 @@ entry for each sender, and nothing while nothing is in flight.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from typing import Any, Generic, TypeVar
 
@@ -172,7 +172,6 @@ class Answers:
     def __init__(self, connection: Connection, name: str, usual: bytes) -> None:
         """Receive on the inbox with this name; those that say `usual` are read from the bytes together."""
         self._connection = connection
-        self._loop = asyncio.get_running_loop()
         self._inbox = connection.inbox(name)
         self._senders: dict[bytes, Sender[Any]] = {}
         self._streams: dict[bytes, bytes] = {}
@@ -180,7 +179,8 @@ class Answers:
         """The senders that have requests in flight."""
         self._joined = 0
         self._denials: Counter[str] = Counter()
-        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._end_checking: Callable[[], None] | None = None
+        """Ends the check of deadlines, while that is made."""
         self._frames = AnswerFrames(self._inbox, self._streams, usual)
         sid = connection.subscribe(f"{self._inbox}.*.*", self._received)
         connection.read_runs(sid, self._received_run, short=True)
@@ -205,8 +205,8 @@ class Answers:
     def expect(self, key: bytes) -> None:
         """Check the deadlines of the sender with this key until it has nothing in flight."""
         self._busy[key] = self._senders[key]
-        if self._deadline_timer is None:
-            self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
+        if self._end_checking is None:
+            self._end_checking = self._connection.every(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
 
     def _received(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         _inbox, key, number = subject.rsplit(b".", 2)
@@ -237,15 +237,15 @@ class Answers:
             sender.conclude_denied(denials)
 
     def _check_deadlines(self) -> None:
-        self._deadline_timer = None
-        now = self._loop.time()
+        now = asyncio.get_running_loop().time()
         for key, sender in list(self._busy.items()):
             if sender.in_flight:
                 sender.conclude_late(now)
             else:
                 self._busy.pop(key, None)
-        if self._busy and self._deadline_timer is None and not self._connection.is_lost:
-            self._deadline_timer = self._loop.call_later(ACK_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
+        if not self._busy and self._end_checking is not None:
+            self._end_checking()
+            self._end_checking = None
 
 
 def acknowledgements(connection: Connection) -> Answers:

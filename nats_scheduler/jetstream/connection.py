@@ -114,8 +114,12 @@ class Connection:
         self._requests = f"{self._inbox}.r."
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _PendingRequest] = {}
-        self._deadline_timer: asyncio.TimerHandle | None = None
         self._number = 0
+        self._checks: dict[float, dict[int, Callable[[], None]]] = {}
+        """The periodic checks, by their period."""
+        self._checks_begun = 0
+        self._end_checking: Callable[[], None] | None = None
+        """Ends the check of the deadlines of requests, while that is made."""
         self._parts: dict[Callable[[Connection], Any], Any] = {}
         """The objects that all streams of the connection share: one of each kind."""
         self.lost: asyncio.Future[str] = self._loop.create_future()
@@ -192,6 +196,33 @@ class Connection:
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
 
+    def every(self, seconds: float, check: Callable[[], None]) -> Callable[[], None]:
+        """Call `check` once in so many seconds; return what ends that. The connection's end ends it too.
+
+        There is one timer for all checks with one period: a thousand timers cost a thousand turns of the event loop,
+        and a thousand checks in one turn next to nothing. So the first check comes within one period, not after it. A
+        check is short, does not wait, and must not raise.
+        """
+        checks = self._checks.setdefault(seconds, {})
+        if not checks:
+            self._loop.call_later(seconds, self._run_checks, seconds, checks)
+        self._checks_begun += 1
+        number = self._checks_begun
+        checks[number] = check
+
+        def end() -> None:
+            checks.pop(number, None)
+            if not checks and self._checks.get(seconds) is checks:
+                del self._checks[seconds]
+
+        return end
+
+    def _run_checks(self, seconds: float, checks: dict[int, Callable[[], None]]) -> None:
+        for check in list(checks.values()):
+            check()
+        if checks and not self.is_lost:
+            self._loop.call_later(seconds, self._run_checks, seconds, checks)
+
     def end_when(self, find_reason: Callable[[], str]) -> None:
         """End the connection when `find_reason` returns a reason; "" means none.
 
@@ -263,8 +294,8 @@ class Connection:
         token = b"%d" % self._number
         self._pending[token] = waiting
         self.write(message)
-        if self._deadline_timer is None:
-            self._deadline_timer = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
+        if self._end_checking is None:
+            self._end_checking = self.every(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
         try:
             reply = await waiting.answer
         finally:
@@ -275,7 +306,6 @@ class Connection:
 
     def _check_deadlines(self) -> None:
         """End requests that are past their deadline, and send repeatable ones again, while any is pending."""
-        self._deadline_timer = None
         now = self._loop.time()
         for waiting in self._pending.values():
             if waiting.answer.done():
@@ -285,8 +315,9 @@ class Connection:
             elif waiting.resend_frame and waiting.resend_at <= now:
                 waiting.resend_at = now + REQUEST_RESEND_INTERVAL_SECONDS
                 self.write(waiting.resend_frame)
-        if self._pending and not self.is_lost:
-            self._deadline_timer = self._loop.call_later(REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS, self._check_deadlines)
+        if not self._pending and self._end_checking is not None:
+            self._end_checking()
+            self._end_checking = None
 
     async def request_json(
         self, subject: str, body: Any = None, deadline: float = REQUEST_DEADLINE_SECONDS, *, is_repeatable: bool = False
@@ -311,8 +342,8 @@ class Connection:
             if not waiting.answer.done():
                 waiting.answer.set_exception(ConnectionLostError(reason))
         self._pending.clear()
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
+        for checks in self._checks.values():
+            checks.clear()
 
     async def close(self) -> None:
         """Close the connection from this side, after the socket accepted what was written."""
@@ -336,45 +367,3 @@ class Connection:
             if waiting.subject == denial.subject and not waiting.answer.done():
                 waiting.answer.set_exception(NotPermittedError(waiting.subject))
                 return
-
-
-# One timer for all periodic checks of one connection.
-#
-# A thousand timers cost a thousand turns of the event loop; a thousand checks in one turn cost next to nothing.
-#
-# The rule: a check is short, does not wait, and must not raise.
-# Limit: the first check comes within one period, not after it.
-
-Check = Callable[[], None]
-
-
-class PeriodicChecks:
-    """The checks, by their period."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._loop = asyncio.get_running_loop()
-        self._by_period: dict[float, dict[int, Check]] = {}
-        self._begun = 0
-
-    def every(self, seconds: float, check: Check) -> Callable[[], None]:
-        """Call `check` once in so many seconds; return what ends that. The connection's end ends it too."""
-        checks = self._by_period.setdefault(seconds, {})
-        if not checks:
-            self._loop.call_later(seconds, self._run_checks, seconds, checks)
-        self._begun += 1
-        number = self._begun
-        checks[number] = check
-
-        def end() -> None:
-            checks.pop(number, None)
-            if not checks and self._by_period.get(seconds) is checks:
-                del self._by_period[seconds]
-
-        return end
-
-    def _run_checks(self, seconds: float, checks: dict[int, Check]) -> None:
-        for check in list(checks.values()):
-            check()
-        if checks and not self._connection.is_lost:
-            self._loop.call_later(seconds, self._run_checks, seconds, checks)

@@ -35,7 +35,7 @@ from nats_scheduler.jetstream.api import (
     undelivered,
 )
 from nats_scheduler.jetstream.burst import Burst
-from nats_scheduler.jetstream.connection import Connection, PeriodicChecks, frame
+from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.wire import ConsumerFrames
@@ -306,9 +306,7 @@ class ConsumerFollower:
         """Return why the consumer ended; check periodically that it still sends something."""
         assert self._ended is not None
         self._silent = 0
-        stop_checking = self._connection.one(PeriodicChecks).every(
-            self._factor * CONSUMER_CHECK_INTERVAL_SECONDS, self._check_consumer
-        )
+        stop_checking = self._connection.every(self._factor * CONSUMER_CHECK_INTERVAL_SECONDS, self._check_consumer)
         ends = (self._ended, self._connection.lost)
         try:
             behind = 0

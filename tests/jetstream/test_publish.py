@@ -1,5 +1,6 @@
 """Each fire is concluded once, also if its acknowledgement comes late, twice, or together with many others."""
 
+import asyncio
 from collections.abc import Callable
 
 from nats_scheduler.engine.fire import Fire
@@ -19,6 +20,8 @@ class Wire(Connection):
     def __init__(self) -> None:
         self.written: list[bytes] = []
         self._parts = {}
+        self._checks, self._checks_begun = {}, 0
+        self._loop = asyncio.get_running_loop()
         self._sinks: list[Sink] = []
         self._runs: list[RunReader] = []
         self._called: list[Callable[[], None]] = []
