@@ -115,7 +115,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[bytes, _PendingRequest] = {}
         self._number = 0
-        self._checks: dict[float, dict[int, Callable[[], None]]] = {}
+        self._checks: dict[float, dict[int, Callable[[], object]]] = {}
         """The periodic checks, by their period."""
         self._checks_begun = 0
         self._end_checking: Callable[[], None] | None = None
@@ -196,7 +196,7 @@ class Connection:
         listeners.append(listener)
         return lambda: listeners.remove(listener) if listener in listeners else None
 
-    def every(self, seconds: float, check: Callable[[], None]) -> Callable[[], None]:
+    def every(self, seconds: float, check: Callable[[], object]) -> Callable[[], None]:
         """Call `check` once in so many seconds; return what ends that. The connection's end ends it too.
 
         There is one timer for all checks with one period: a thousand timers cost a thousand turns of the event loop,
@@ -217,7 +217,7 @@ class Connection:
 
         return end
 
-    def _run_checks(self, seconds: float, checks: dict[int, Callable[[], None]]) -> None:
+    def _run_checks(self, seconds: float, checks: dict[int, Callable[[], object]]) -> None:
         for check in list(checks.values()):
             check()
         if checks and not self.is_lost:
@@ -235,12 +235,9 @@ class Connection:
                 self.end(reason)
             return not self.is_lost
 
-        def check() -> None:
-            if is_sound():
-                asyncio.get_running_loop().call_later(CONNECTION_CHECK_INTERVAL_SECONDS, check)
-
         self._client.may_write = is_sound
-        check()
+        if is_sound():
+            self.every(CONNECTION_CHECK_INTERVAL_SECONDS, is_sound)
 
     def write(self, frames: bytes) -> None:
         """Send whole frames."""
