@@ -4,8 +4,6 @@ The rule: build the request, send it, translate the answer; what follows from it
 It is the part of `control.port.Wire` that is the same for each client; how a request is sent is theirs.
 """
 
-from __future__ import annotations
-
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator

@@ -30,6 +30,7 @@ it, and another schedule's message after it, is not found at start.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
@@ -60,19 +61,17 @@ MAX_HINT_LOOKUPS_IN_FLIGHT = 256
 """Look-ups in flight at once."""
 
 
+@dataclass(slots=True, eq=False)
 class Hint:
     """One subject on which something was published."""
 
-    __slots__ = ("covers_others", "fingerprint", "number", "subject")
-
-    def __init__(self, subject: str, fingerprint: int, number: int) -> None:
-        self.subject = subject
-        self.fingerprint = fingerprint
-        """Of the last publish that was received; see `fingerprint_of`."""
-        self.number = number
-        """Of the first publish that it stands for, in the order of their arrival."""
-        self.covers_others = False
-        """Whether it stands for earlier publishes too, which may be stored before the last one."""
+    subject: str
+    fingerprint: int
+    """Of the last publish that was received; see `fingerprint_of`."""
+    number: int
+    """Of the first publish that it stands for, in the order of their arrival."""
+    covers_others: bool = False
+    """Whether it stands for earlier publishes too, which may be stored before the last one."""
 
 
 def fingerprint_of(block: bytes, body: bytes | None) -> int:

@@ -12,8 +12,6 @@ Limit: if the stream is full of other schedules' failures (`max_bytes`), the old
 while the stream is missing is not kept.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from typing import Any

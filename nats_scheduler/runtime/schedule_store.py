@@ -4,8 +4,6 @@ The rule: it is found by the same code as in a sidecar (`runtime.access`), each 
 Cost: one request, two where the flag is in the registry.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError

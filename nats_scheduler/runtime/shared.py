@@ -20,8 +20,6 @@ schedule that is listed as failing.
 Limit: what is shared is as old as `SHARE_INTERVAL_SECONDS` and the requests that write it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
