@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from nats_scheduler.message.definition import Definition, Terms
+from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import PURGE, is_requested
 from nats_scheduler.message.headers import CRLF, decoded, header_value
@@ -147,13 +147,12 @@ class StoredFire:
         return self.stored_at - self.send_time
 
 
-@dataclass(slots=True)
-class _Known:
-    """A schedule that was read; `due` is its next fire time (ns), for fires without one in their identity."""
+class StoredSchedule(NamedTuple):
+    """A schedule as it is stored now."""
 
-    definition: Definition
+    sequence: int
     timetable: Timetable
-    due: int | None
+    terms: Terms
 
 
 class FireReader:
@@ -165,7 +164,9 @@ class FireReader:
         """The highest stream sequence read so far."""
         self._rules = StreamRules.from_config(config)
         self._is_native = config.get(FLAG) is True
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, StoredSchedule] = {}
+        self._due: dict[str, int | None] = {}
+        """Their next fire times (ns), for fires without one in their identity."""
 
     def holds(self, subject: str) -> bool:
         """Return whether a schedule was read on this subject."""
@@ -180,9 +181,10 @@ class FireReader:
         reading = read_message(message.block, message.subject, message.stored_at, self._rules, DIALECTS)
         if reading is not None and reading.definition is not None:
             pattern, terms = reading.definition
-            at, subject = message.stored_at, message.subject
-            timetable = stored_timetable(pattern, terms.policies, at, subject, message.sequence)
-            self._known[message.subject] = _Known(reading.definition, timetable, timetable.first_fire())
+            at, subject, sequence = message.stored_at, message.subject, message.sequence
+            timetable = stored_timetable(pattern, terms.policies, at, subject, sequence)
+            self._known[subject] = StoredSchedule(sequence, timetable, terms)
+            self._due[subject] = timetable.first_fire()
             return None
         self._known.pop(message.subject, None)
         return self._our_fire(reading.generated, message) if reading is not None and reading.generated else None
@@ -198,19 +200,17 @@ class FireReader:
     def _native_fire(self, message: StoredMessage) -> StoredFire | None:
         """Recognise a fire of the server's own scheduler: it names a schedule that was due, and is on its target."""
         schedule = scheduler_of(message.block)
-        known = self._known.get(schedule)
-        if known is None or known.due is None or known.definition.terms.target != message.subject:
+        known, due = self._known.get(schedule), self._due.get(schedule)
+        if known is None or due is None or known.terms.target != message.subject or message.stored_at < due:
             return None
-        if message.stored_at < known.due:
-            return None
-        fire = self._stored_fire(schedule, message, known, known.due)
-        known.due = following_fire(message.block, ADR51)
-        if known.due is None:
+        fire = self._stored_fire(schedule, message, known, due)
+        self._due[schedule] = following_fire(message.block, ADR51)
+        if self._due[schedule] is None:
             del self._known[schedule]
         return fire
 
-    def _stored_fire(self, schedule: str, message: StoredMessage, known: _Known | None, due: int) -> StoredFire:
-        kind = ScheduleKind.UNKNOWN if known is None else kind_of(known.definition)
+    def _stored_fire(self, schedule: str, message: StoredMessage, known: StoredSchedule | None, due: int) -> StoredFire:
+        kind = ScheduleKind.UNKNOWN if known is None else kind_of(known)
         since = due if known is None else known.timetable.stored_at
         return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
 
@@ -226,11 +226,11 @@ def following_fire(block: bytes, dialect: Dialect) -> int | None:
     return following if isinstance(following, int) else None
 
 
-def kind_of(definition: Definition) -> ScheduleKind:
+def kind_of(schedule: StoredSchedule) -> ScheduleKind:
     """Return the kind of a schedule; one with a source is sampling, whatever its pattern."""
-    if definition.terms.source is not None:
+    if schedule.terms.source is not None:
         return ScheduleKind.SAMPLING
-    base = definition.pattern.base
+    base = schedule.timetable.pattern.base
     if isinstance(base, At):
         return ScheduleKind.DELAYED
     return ScheduleKind.INTERVAL if isinstance(base, Every) else ScheduleKind.CRON
@@ -288,14 +288,6 @@ class PastFire:
         if self.was_requested:
             return "request"
         return "server" if self.by_server else "sidecar"
-
-
-class StoredSchedule(NamedTuple):
-    """The schedule as it is stored now."""
-
-    sequence: int
-    timetable: Timetable
-    terms: Terms
 
 
 class PastFires:

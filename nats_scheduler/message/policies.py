@@ -91,25 +91,18 @@ def _missed(value: str) -> Missed:
     return Missed(Kept(value))
 
 
-def _duration(value: str) -> int:
-    duration = parse_duration(value)
-    if isinstance(duration, Invalid):
-        raise FaultError(f"is not a duration: {duration.reason}")
-    return duration
+def _span(is_valid: Callable[[int], bool], fault: str) -> Callable[[str], int]:
+    """Return what reads a duration (ns) for which a condition holds; `fault` says that it does not."""
 
+    def read(value: str) -> int:
+        duration = parse_duration(value)
+        if isinstance(duration, Invalid):
+            raise FaultError(f"is not a duration: {duration.reason}")
+        if not is_valid(duration):
+            raise FaultError(fault)
+        return duration
 
-def _grace(value: str) -> int:
-    duration = _duration(value)
-    if duration < MIN_GRACE_NS:
-        raise FaultError(f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late")
-    return duration
-
-
-def _jitter(value: str) -> int:
-    duration = _duration(value)
-    if not 0 < duration <= MAX_JITTER_NS:
-        raise FaultError(f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}")
-    return duration
+    return read
 
 
 def _report(value: str) -> bool:
@@ -194,13 +187,6 @@ def _consumer(name: str) -> str:
     if _FORBIDDEN(name):
         raise FaultError("is no name of a consumer: it has no blanks, dots, slashes or wildcards")
     return name
-
-
-def _timeout(value: str) -> int:
-    duration = _duration(value)
-    if duration <= 0:
-        raise FaultError("is not more than 0")
-    return duration
 
 
 MAX_EXCEPTIONS = 1_000
@@ -546,8 +532,25 @@ POLICIES: Mapping[str, Policy] = {
     "X-Consumer": Policy(_value("consumer", _consumer)),
     "X-End": Policy(_bound(end=_time)),
     "X-Except": Policy(_bound(excepted=_excepted, calendars=_calendars)),
-    "X-Grace": Policy(_value("grace", _grace)),
-    "X-Jitter": Policy(_value("jitter", _jitter), _jitter_words),
+    "X-Grace": Policy(
+        _value(
+            "grace",
+            _span(
+                lambda span: span >= MIN_GRACE_NS,
+                f"is less than {format_duration(MIN_GRACE_NS)}: fires of a burst are that late",
+            ),
+        )
+    ),
+    "X-Jitter": Policy(
+        _value(
+            "jitter",
+            _span(
+                lambda span: 0 < span <= MAX_JITTER_NS,
+                f"is not more than 0 and at most {format_duration(MAX_JITTER_NS)}",
+            ),
+        ),
+        _jitter_words,
+    ),
     "X-Limit": Policy(_bound(limit=_limit)),
     "X-Missed": Policy(_value("missed", _missed), _missed_words),
     "X-Note": Policy(_value("note", _text), is_label=True),
@@ -557,7 +560,7 @@ POLICIES: Mapping[str, Policy] = {
     "X-Start": Policy(_bound(start=_time)),
     "X-Syntax": Policy(_syntax),
     "X-Target": Policy(_target),
-    "X-Timeout": Policy(_value("timeout", _timeout)),
+    "X-Timeout": Policy(_value("timeout", _span(lambda span: span > 0, "is not more than 0"))),
 }
 """By their names without the prefix, in the order in which the words of a schedule name them."""
 

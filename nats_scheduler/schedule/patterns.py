@@ -153,12 +153,14 @@ class At(Pattern):
     instant, it is not stored, since a million of them would take 80 MB.
     """
 
-    __slots__ = ("_instant", "_written")
+    __slots__ = ("instant", "written")
 
     def __init__(self, text: str | None, instant: int) -> None:
         """Fire at `instant`; `text` is None if it is equal to the printed instant."""
-        self._written = text
-        self._instant = instant
+        self.written = text
+        """The pattern as it was written; None if that is equal to the printed instant."""
+        self.instant = instant
+        """When it fires (ns)."""
 
     @property
     def repeats(self) -> bool:
@@ -173,17 +175,7 @@ class At(Pattern):
     @property
     def text(self) -> str:
         """The pattern as it was written."""
-        return f"@at {format_rfc3339(self._instant)}" if self._written is None else self._written
-
-    @property
-    def written(self) -> str | None:
-        """The pattern as it was written; None if that is equal to the printed instant."""
-        return self._written
-
-    @property
-    def instant(self) -> int:
-        """When it fires (ns)."""
-        return self._instant
+        return f"@at {format_rfc3339(self.instant)}" if self.written is None else self.written
 
     def __eq__(self, other: object) -> bool:
         """Compare by value."""
@@ -199,7 +191,7 @@ class At(Pattern):
 
     def first_fire(self, stored_at: int) -> int | None:
         """Return the instant, which does not depend on when the schedule was stored."""
-        return self._instant
+        return self.instant
 
     def next_fire(self, after: int, stored_at: int) -> int | None:
         """Return None: there is only one fire."""
@@ -211,14 +203,14 @@ class At(Pattern):
 
     def is_fire(self, instant: int, stored_at: int) -> bool:
         """Return whether this is the instant."""
-        return instant == self._instant
+        return instant == self.instant
 
     def count(self, after: int, until: int, stored_at: int) -> int:
         """Return whether the instant lies in (after, until], as a number."""
-        return int(after < self._instant <= until)
+        return int(after < self.instant <= until)
 
     def _search(self, after: int, stored_at: int) -> int | None:
-        return self._instant if after < self._instant else None
+        return self.instant if after < self.instant else None
 
 
 @dataclass(frozen=True, slots=True)
