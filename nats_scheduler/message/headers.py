@@ -36,15 +36,10 @@ def header_value(block: bytes | None, name: bytes) -> bytes | None:
     Names are case-sensitive, directly after CRLF and directly before a colon. Leading spaces of the value are skipped;
     tabs and trailing spaces belong to it.
     """
-    # Most look-ups find nothing, and most others find the header at the first match: both avoid the slower search.
-    if not block or (at := block.find(name)) < 2:
+    at = _position(block, name, 0) if block else -1
+    if block is None or at < 0:
         return None
     start = at + len(name) + 1
-    if block[at - 2 : at] != CRLF or block[start - 1 : start] != b":":
-        at = _position(block, name, 0)
-        if at < 0:
-            return None
-        start = at + len(name) + 1
     end = block.find(CRLF, start)
     return (block[start:] if end < 0 else block[start:end]).lstrip(b" ")
 

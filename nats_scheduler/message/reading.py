@@ -31,9 +31,7 @@ from nats_scheduler.message.policies import PAUSED, extension_prefix
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.durations import parse_ttl
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.invalid import Invalid
 
 # Read what a client published in one dialect: a schedule, a cancel, both, or a fault.
 #
@@ -431,12 +429,5 @@ def lifetime_of(block: bytes) -> int | None:
     """Return the lifetime (ns) in a message's headers; None if there is none, or if it never ends."""
     if block.find(MSG_TTL) < 0:
         return None
-    text = header_value(block, MSG_TTL)
-    return _lifetime(text) if text else None
-
-
-@lru_cache(maxsize=256)
-def _lifetime(text: bytes) -> int | None:
-    """Read a TTL; cached, because the schedules of a stream have only a few different TTLs."""
-    seconds = parse_ttl(decoded(text))
-    return None if isinstance(seconds, Invalid) or seconds <= 0 else seconds * SECOND
+    seconds = read_ttl(decoded(header_value(block, MSG_TTL) or b""))
+    return None if seconds is None or seconds <= 0 else seconds * SECOND
