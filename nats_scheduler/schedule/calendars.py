@@ -22,6 +22,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from nats_scheduler.schedule.instants import DAY, days_from_civil, days_in_month
@@ -90,12 +91,8 @@ def without(days: Iterable[Days], removed: Days) -> tuple[Days, ...]:
 
 def row_around(days: Sequence[Days], day: int) -> Days | None:
     """Return the days in a row that contain a day, of some in their order; None if none do."""
-    number = bisect_right(days, day, key=_first_day) - 1
+    number = bisect_right(days, day, key=itemgetter(0)) - 1
     return None if number < 0 or days[number].last < day else days[number]
-
-
-def _first_day(days: Days) -> int:
-    return days.first
 
 
 def _day(text: str) -> int | None:
@@ -122,19 +119,13 @@ NAME_GRAMMAR = f"up to {MAX_NAME_CHARS} letters, digits, '-' and '_', such as 'd
 _is_name = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME_CHARS}}}").fullmatch
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Calendar:
     """A calendar that is named, and its days if they are known."""
 
     name: str
     days: tuple[Days, ...] | None = None
     """In their order, without overlaps. None if they are not known."""
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether it is the same calendar with the same days."""
-        if self is other:
-            return True
-        return isinstance(other, Calendar) and (self.name, self.days) == (other.name, other.days)
 
     def __hash__(self) -> int:
         """Return the hash of its name: that of thousands of days would be computed for each question to a pattern."""

@@ -23,7 +23,7 @@ from enum import StrEnum
 from nats_scheduler.schedule.cron import CronFields
 from nats_scheduler.schedule.instants import SECOND, SECONDS_PER_DAY, civil_from_days
 from nats_scheduler.schedule.patterns import Cron, Pattern
-from nats_scheduler.schedule.zones import Segment, Zone
+from nats_scheduler.schedule.zones import Zone
 
 
 class ClockChange(StrEnum):
@@ -94,9 +94,10 @@ def _skipped(fields: CronFields, zone: Zone, before: int, fire: int) -> list[Ski
 def _marked(fields: CronFields, zone: Zone, before: int, fire: int) -> NextFire:
     """Return a fire with what the nearest change of the clock does to it."""
     segment = zone.segment_at(fire)
-    shift = _shift_at_end(zone, segment)
-    if segment.end is not None and shift < 0 and fire >= segment.end + shift * SECOND:
-        return NextFire(fire, ClockChange.FIRST_OF_TWO, shift)
+    if segment.end is not None:
+        shift = zone.offset_at(segment.end) - segment.offset
+        if shift < 0 and fire >= segment.end + shift * SECOND:
+            return NextFire(fire, ClockChange.FIRST_OF_TWO, shift)
     if segment.start is None:
         return NextFire(fire)
     shift = segment.offset - zone.offset_at(segment.start - 1)
@@ -105,15 +106,7 @@ def _marked(fields: CronFields, zone: Zone, before: int, fire: int) -> NextFire:
     if before < segment.start:
         shift = segment.offset - zone.offset_at(before)
         unchanged = fire // SECOND + segment.offset - shift
-        if shift and not _matches(fields, unchanged):
+        year = civil_from_days(unchanged // SECONDS_PER_DAY)[0]
+        if shift and fields.first_match(unchanged, year) != unchanged:
             return NextFire(fire, ClockChange.MOVED, shift)
     return NextFire(fire)
-
-
-def _shift_at_end(zone: Zone, segment: Segment) -> int:
-    return 0 if segment.end is None else zone.offset_at(segment.end) - segment.offset
-
-
-def _matches(fields: CronFields, local: int) -> bool:
-    """Return whether a local second matches."""
-    return fields.first_match(local, civil_from_days(local // SECONDS_PER_DAY)[0]) == local
