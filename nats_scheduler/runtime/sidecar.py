@@ -370,7 +370,7 @@ class Sidecar:
             examination,
             self._stopping.is_set,
         )
-        answering = partial(serve, asked, partial(self._reporter.defect, "request_failed"))
+        answering = partial(serve, asked, lambda error: self._reporter.defect("request_failed", error))
         works: list[Callable[[], Awaitable[None]]] = [
             *(partial(entry.keep, registry) for entry in self._shared),
             leftovers.keep_removing,
