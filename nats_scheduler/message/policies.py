@@ -38,7 +38,7 @@ from nats_scheduler.schedule.calendars import (
 from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import FaultError, Invalid
-from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax, SyntaxCron
+from nats_scheduler.schedule.patterns import Cron, Every, Pattern, Syntax
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 # The values of policies: a reader returns the value, or raises `FaultError`.
@@ -448,7 +448,7 @@ def _calendars(value: str) -> tuple[Calendar, ...]:
 
 def _syntax(policies: Policies, _value: str, beside: Beside) -> Policies:
     pattern = beside.pattern
-    if isinstance(pattern, SyntaxCron):
+    if isinstance(pattern, Cron) and pattern.syntax is not None:
         return replace(policies, syntax=pattern.syntax)
     if not isinstance(pattern, Cron):
         raise FaultError("is for patterns of fields, and this pattern has none")

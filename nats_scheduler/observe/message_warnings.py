@@ -16,7 +16,7 @@ from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.observe.texts import NO_SERVER_KNOWS, policies_text, printable, span_text, time_text
 from nats_scheduler.schedule.cron_syntax import has_numbered_weekdays
-from nats_scheduler.schedule.patterns import Pattern, Syntax, SyntaxCron
+from nats_scheduler.schedule.patterns import Cron, Pattern, Syntax
 
 
 def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, stored_at: int) -> list[str]:
@@ -88,7 +88,7 @@ def _outlives_max_age(block: bytes, rules: StreamRules) -> bool:
 def pattern_warnings(pattern: Pattern) -> list[str]:
     """Return the warnings about a pattern that is valid and may be meant otherwise."""
     base = pattern.base
-    if not isinstance(base, SyntaxCron) or base.syntax is not Syntax.QUARTZ or not has_numbered_weekdays(base.text):
+    if not isinstance(base, Cron) or base.syntax is not Syntax.QUARTZ or not has_numbered_weekdays(base.text):
         return []
     return [
         "the weekdays of quartz are numbered as in a crontab, where 0 and 7 are Sunday, and in Quartz itself 1 is "

@@ -34,7 +34,6 @@ __all__ = [
     "InvalidTimeZone",
     "Pattern",
     "Syntax",
-    "SyntaxCron",
     "parse_pattern",
 ]
 
@@ -265,6 +264,8 @@ class Cron(Pattern):
     """None is UTC."""
     _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
+    syntax: Syntax | None = None
+    """How its text is written, if not in the server's grammar: `30 9 * * mon-fri` or `0 30 9 ? * L5 2027`."""
 
     @property
     def ends_by_itself(self) -> bool:
@@ -296,13 +297,6 @@ class Cron(Pattern):
 
     def _search(self, after: int, stored_at: int) -> int | None:
         return next_fire(self.fields, self.zone, after)
-
-
-@dataclass(frozen=True, slots=True)
-class SyntaxCron(Cron):
-    """`30 9 * * mon-fri` or `0 30 9 ? * L5 2027`: fires as `Cron` does; its text is not in the server's grammar."""
-
-    syntax: Syntax = Syntax.CRONTAB
 
 
 def parse_pattern(
@@ -381,7 +375,7 @@ def _parse_every(text: str) -> Every | InvalidPattern:
     return Every(text, interval)
 
 
-def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> SyntaxCron | InvalidPattern:
+def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> Cron | InvalidPattern:
     """Parse the fields of a syntax, or an alias."""
     stands_for = ALIASES.get(text)
     if stands_for is None and text.startswith("@"):
@@ -389,4 +383,4 @@ def _parse_syntax(text: str, zone: Zone | None, syntax: Syntax) -> SyntaxCron | 
     fields = parse_syntax(text, syntax) if stands_for is None else parse_cron(stands_for)
     if isinstance(fields, Invalid):
         return InvalidPattern(text, fields.reason)
-    return SyntaxCron(text, fields, zone, syntax=syntax)
+    return Cron(text, fields, zone, syntax=syntax)

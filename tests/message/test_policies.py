@@ -23,7 +23,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
-from nats_scheduler.schedule.patterns import SyntaxCron
+from nats_scheduler.schedule.patterns import Cron
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
 
@@ -236,7 +236,7 @@ def test_an_end_that_is_not_later_than_the_start_is_rejected() -> None:
 )
 def test_a_portable_pattern_is_read_in_the_syntax_that_it_names(pattern: str, syntax: str, first: str) -> None:
     definition = accepted(pattern, ("X-Syntax", syntax), ("X-Note", "a"), dialect=PORTABLE)
-    assert isinstance(definition.pattern, SyntaxCron)
+    assert isinstance(definition.pattern, Cron)
     assert (definition.pattern.text, definition.pattern.syntax) == (pattern, syntax)
     assert definition.terms.policies.syntax == syntax
     fire = definition.timetable(STORED_AT).first_fire()

@@ -15,7 +15,7 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 
 from nats_scheduler.schedule.cron_syntax import Syntax
 from nats_scheduler.schedule.instants import DAY, SECOND, days_from_civil
-from nats_scheduler.schedule.patterns import InvalidPattern, SyntaxCron, parse_pattern
+from nats_scheduler.schedule.patterns import Cron, InvalidPattern, parse_pattern
 from nats_scheduler.schedule.zones import Zone
 from tests.hostile.effort import EFFORT, seeded
 from tests.schedule.syntax_oracle import SyntaxMeaning, drawn_meaning
@@ -60,12 +60,12 @@ def test_random_patterns_fire_when_croniter_says(zone: str | None) -> None:
             with pytest.raises(CroniterBadDateError):
                 other.get_next(datetime)
             continue
-        assert isinstance(pattern, SyntaxCron), meaning.text
+        assert isinstance(pattern, Cron), meaning.text
         compared += compare(pattern, other, start)
     assert compared > 500 * EFFORT
 
 
-def compare(pattern: SyntaxCron, other: croniter, start: int) -> int:
+def compare(pattern: Cron, other: croniter, start: int) -> int:
     """Compare fires up to the horizon, or to a change of the clock, where croniter has rules of its own."""
     fire, compared = start * SECOND, 0
     segment = None if pattern.zone is None else pattern.zone.segment_at(fire)
@@ -161,7 +161,7 @@ def test_random_texts_that_croniter_rejects_are_rejected() -> None:
             text[place : place + random.randint(0, 1)] = random.choice(MUTATED)
         changed = "".join(text)
         pattern = parse_pattern(changed, None, Syntax(meaning.syntax))
-        if not isinstance(pattern, SyntaxCron):
+        if not isinstance(pattern, Cron):
             continue
         accepted += 1
         try:
@@ -187,7 +187,7 @@ def test_random_patterns_fire_on_the_days_that_a_search_day_by_day_finds() -> No
         if isinstance(pattern, InvalidPattern):
             assert expected == [], meaning.text
             continue
-        assert isinstance(pattern, SyntaxCron)
+        assert isinstance(pattern, Cron)
         found, fire = list[int](), pattern.next_fire(after * SECOND, 0)
         while fire is not None and len(found) < len(expected):
             found.append(fire // SECOND)

@@ -8,16 +8,16 @@ import pytest
 
 from nats_scheduler.schedule.cron_syntax import MAX_FIELD_CHARS, Syntax
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
-from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, SyntaxCron, parse_pattern
+from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, parse_pattern
 from nats_scheduler.schedule.zones import load_zone
 from tests.schedule.test_cron_fires import at
 
 CRONTAB, QUARTZ = Syntax.CRONTAB, Syntax.QUARTZ
 
 
-def cron(text: str, syntax: Syntax = CRONTAB, zone: str | None = None) -> SyntaxCron:
+def cron(text: str, syntax: Syntax = CRONTAB, zone: str | None = None) -> Cron:
     pattern = parse_pattern(text, zone, syntax)
-    assert isinstance(pattern, SyntaxCron), pattern
+    assert isinstance(pattern, Cron), pattern
     return pattern
 
 

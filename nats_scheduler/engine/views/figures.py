@@ -33,7 +33,7 @@ from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import fire_after
-from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern, SyntaxCron
+from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 
 # What becomes of a held schedule next: its state, and when it fires.
 #
@@ -86,7 +86,7 @@ class Outlook(NamedTuple):
     state: State
 
 
-KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON, SyntaxCron: Kind.CRON}
+KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON}
 """The kind of each class of patterns without bounds."""
 
 
