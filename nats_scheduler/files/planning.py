@@ -9,12 +9,11 @@ otherwise, and for each subject that has no schedule yet, one request for each s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nats_scheduler.control.declared import Declared
 from nats_scheduler.control.errors import NotServedError, StreamNotFoundError
-from nats_scheduler.control.plan import Fault, Plan, planning
+from nats_scheduler.control.plan import Plan, planning
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.files.document import Problem
@@ -35,26 +34,6 @@ class StreamPlan:
     served: Served
     owner: str | None
     plan: Plan
-
-
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """The documents of one stream and one owner."""
-
-    stream: str
-    owner: str | None
-    files: list[StreamFile]
-
-    @property
-    def declared(self) -> list[Declared]:
-        return [one for file in self.files for one in file.declared]
-
-    def problems(self, faults: Iterable[Fault]) -> Iterator[Problem]:
-        """Yield faults with their places in the files."""
-        where = {one.subject: (file, index) for file in self.files for index, one in enumerate(file.declared)}
-        for fault in faults:
-            file, index = where[fault.subject]
-            yield Problem(file.place(index, fault.header), self.stream, fault.subject, fault.text, fault.code)
 
 
 async def _stored(
@@ -94,34 +73,32 @@ async def plan_files(
     With `prune`, schedules with the owner's label that are in no file are removed; with `takes_over`, those with the
     label of another owner are changed too.
     """
-    groups = _grouped(files)
+    groups: dict[tuple[str, str | None], list[StreamFile]] = {}
+    for one in files:
+        groups.setdefault((one.stream, one.owner), []).append(one)
     plans: list[StreamPlan] = []
     problems: list[Problem] = []
-    for group in groups:
+    for (stream, owner), members in groups.items():
         try:
-            served = await store.served(group.stream)
+            served = await store.served(stream)
         except (StreamNotFoundError, NotServedError) as error:
-            problems.append(Problem(group.files[0].place_of_stream(), group.stream, "", str(error), error.code))
+            problems.append(Problem(members[0].place_of_stream(), stream, "", str(error), error.code))
             continue
-        others = [other for other in groups if other.stream == group.stream and other is not group]
-        declared = group.declared
+        declared = [one for file in members for one in file.declared]
+        others = [file for file in files if file.stream == stream and file.owner != owner]
         plan = planning(
             declared,
-            await _stored(store, group.stream, group.owner, [one.subject for one in declared]),
+            await _stored(store, stream, owner, [one.subject for one in declared]),
             served,
             now=store.now(),
-            owner=group.owner,
+            owner=owner,
             prune=prune,
             takes_over=takes_over,
-            kept=frozenset(one.subject for other in others for one in other.declared),
+            kept=frozenset(one.subject for file in others for one in file.declared),
         )
-        problems += group.problems(plan.faults)
-        plans.append(StreamPlan(served, group.owner, plan))
+        places = {one.subject: (file, index) for file in members for index, one in enumerate(file.declared)}
+        for fault in plan.faults:
+            file, index = places[fault.subject]
+            problems.append(Problem(file.place(index, fault.header), stream, fault.subject, fault.text, fault.code))
+        plans.append(StreamPlan(served, owner, plan))
     return plans, problems
-
-
-def _grouped(files: Sequence[StreamFile]) -> list[_Group]:
-    groups: dict[tuple[str, str | None], _Group] = {}
-    for one in files:
-        groups.setdefault((one.stream, one.owner), _Group(one.stream, one.owner, [])).files.append(one)
-    return list(groups.values())
