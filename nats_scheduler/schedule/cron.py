@@ -412,10 +412,9 @@ def _longest_month(months: int) -> int:
 # One rule: a cron schedule fires at exactly the instants whose local wall-clock fields match. Therefore a local time
 # that the clock skips (a gap) has no fire that day, and one that occurs twice (a fold) has two. There is no
 # correction that could be wrong; nats-server has some (`docs/reference/patterns.md`, "Better than the server"). The
-# search applies the calendar without time zones to each segment of constant UTC offset, within
-# which local time has no gap and no fold. Cost: a few microseconds for any pattern, and one segment look-up for each
-# change of offset that the search passes. Limit: the server's horizon, 31 December of the fifth year after that of
-# the start.
+# search applies the calendar without time zones to each segment of constant UTC offset, within which local time has
+# no gap and no fold. Cost: a few microseconds for any pattern, and as many for each change of offset that the search
+# passes. Limit: the server's horizon, 31 December of the fifth year after that of the start.
 
 HORIZON_YEARS = 5
 """As the server does: a schedule has ended if it has no match up to the end of the year that is this much later

@@ -1,8 +1,8 @@
 """Text that the schedule language rejects, as a value.
 
 One rule: bad input is returned, never raised, and always contains the text and what was expected.
-Inside a parser `FaultError` carries the reason to the function that returns it with the text; no parser raises it to
-its callers, but for those of a single value that say so.
+Inside a parser `FaultError` carries the reason to the function that returns it with the text. A function that raises it
+to its callers says so.
 Callers turn it into a rejection with the server's code; only the edge of the package raises exceptions.
 """
 
