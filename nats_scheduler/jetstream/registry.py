@@ -484,7 +484,7 @@ def is_deleted(message: StoredMessage) -> bool:
 # chunk.<stream>.<mode>.<generation>.<number>       bytes
 #
 # The rule: any client of the account may write here, and nothing here is needed. What does not fit is not used
-# (`runtime.snapshot_reading`).
+# (`runtime.snapshots`).
 # Cost: one request for each chunk.
 
 MAX_CHUNK_BYTES = 512 * 1024

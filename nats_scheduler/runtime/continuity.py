@@ -15,6 +15,7 @@ if that message was removed since.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,7 @@ from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
 from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.version import VERSION
 
 LAG_LIMIT_SECONDS = 1.0
 """If a leader is behind for longer than this, it does not lag: its stream went back. *Live* leaves 3 s."""
@@ -109,6 +111,9 @@ async def watch_for_a_step_back(api: StreamContents, stream: str, driver: Stream
 # The rule: what an engine is given once, and cannot be notified of, is compared here and nowhere else.
 
 
+DIGEST_BYTES = 16
+
+
 @dataclass(frozen=True, slots=True)
 class EngineBasis:
     """One stream, as far as its engine depends on it."""
@@ -131,6 +136,16 @@ class EngineBasis:
     def has_buried(self) -> bool:
         """Whether expired messages may be stored that following does not deliver."""
         return self.removes_expired and not self.reads_all
+
+    def digest(self, settings: SidecarSettings) -> str:
+        """Return the digest of all that the engine depends on, but for the data of time zones.
+
+        Another version of the program may find other fire times. Each chunk of a snapshot has the digests of the zones
+        that it names.
+        """
+        limits = self.rules.max_age, self.rules.evicts, self.rules.duplicate_window
+        told = VERSION, self, limits, settings.look_ahead, settings.restrictions_on(self.name)
+        return hashlib.blake2b(repr(told).encode(), digest_size=DIGEST_BYTES).hexdigest()
 
     def new_engine(
         self,

@@ -26,7 +26,7 @@ from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode, mode_of
-from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
+from nats_scheduler.runtime.snapshots import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService, StreamServices
 from nats_scheduler.runtime.unserved import is_named
 from nats_scheduler.runtime.work import Background, Setbacks

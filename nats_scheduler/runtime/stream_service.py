@@ -30,8 +30,7 @@ from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import FIRED_BY, Mode
 from nats_scheduler.runtime.port import Bucket, Contacts, StreamContents, StreamInformation
 from nats_scheduler.runtime.removals import Removals
-from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots, StreamSnapshots
-from nats_scheduler.runtime.snapshot_reading import basis_digest
+from nats_scheduler.runtime.snapshots import KeptSnapshots, StreamSnapshots
 from nats_scheduler.runtime.wakes import Wakes
 from nats_scheduler.schedule.calendars import NOT_READ, KnownCalendars
 from nats_scheduler.schedule.instants import SECOND
@@ -273,7 +272,7 @@ class StreamService:
         return None
 
     def _digest(self) -> str:
-        return basis_digest(self._basis, self._settings)
+        return self._basis.digest(self._settings)
 
     def _contact(self, contacts: Contacts, tasks: asyncio.TaskGroup) -> StreamPort:
         ack_timeout = self._settings.ack_timeout

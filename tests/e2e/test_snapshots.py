@@ -11,10 +11,10 @@ from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry, SnapshotsBucket, snapshots_bucket_of
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.runtime import snapshot_keeping
-from nats_scheduler.runtime import snapshot_reading as snapshot_values
+from nats_scheduler.runtime import continuity
+from nats_scheduler.runtime import snapshots as snapshot_values
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot_reading import snapshot_key
+from nats_scheduler.runtime.snapshots import snapshot_key
 from nats_scheduler.schedule import zones
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.zones import package_folder
@@ -32,10 +32,10 @@ MANIFEST = snapshot_key("manifest", "S", Mode.EMULATED)
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have snapshots of small streams written at once."""
-    monkeypatch.setattr(snapshot_keeping, "MIN_MESSAGES_AFTER", 5)
-    monkeypatch.setattr(snapshot_keeping, "FIRST_CHECK_SECONDS", 0.05)
-    monkeypatch.setattr(snapshot_keeping, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.1)
-    monkeypatch.setattr(snapshot_keeping, "MIN_PAUSE_NS", SECOND)
+    monkeypatch.setattr(snapshot_values, "MIN_MESSAGES_AFTER", 5)
+    monkeypatch.setattr(snapshot_values, "FIRST_CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(snapshot_values, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(snapshot_values, "MIN_PAUSE_NS", SECOND)
 
 
 def listed(running: Running) -> list[ListedSchedule]:
@@ -230,7 +230,7 @@ async def test_a_snapshot_that_does_not_fit_is_not_used(start_server: StartServe
 
 
 def other_program(monkeypatch: pytest.MonkeyPatch, _zone: Path) -> None:
-    monkeypatch.setattr(snapshot_values, "VERSION", "0.0.0")
+    monkeypatch.setattr(continuity, "VERSION", "0.0.0")
 
 
 def other_zone_data(_monkeypatch: pytest.MonkeyPatch, zone: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.runtime.snapshot_keeping import SNAPSHOT_CHECK_INTERVAL_SECONDS, is_loading
+from nats_scheduler.runtime.snapshots import SNAPSHOT_CHECK_INTERVAL_SECONDS, is_loading
 
 
 def written_after(rate: int, seconds: float) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.runtime.snapshot_reading import (
+from nats_scheduler.runtime.snapshots import (
     Manifest,
     Witness,
     digest_of,

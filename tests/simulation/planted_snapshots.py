@@ -18,10 +18,11 @@ from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.engine.snapshots.snapshots import Restoring, Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import Removed
-from nats_scheduler.runtime import continuity, snapshot_keeping, snapshot_reading
+from nats_scheduler.runtime import continuity
+from nats_scheduler.runtime import snapshots as kept_snapshots
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import Removals as FollowedRemovals
-from nats_scheduler.runtime.snapshot_reading import Manifest, snapshot_key
+from nats_scheduler.runtime.snapshots import Manifest, snapshot_key
 from tests.simulation.planted_division import Changes
 
 
@@ -88,9 +89,9 @@ def stream_trusted() -> Changes:
     async def unnoticed(*_args: object) -> str:
         return ""
 
-    yield snapshot_reading, "_witness", unchecked
+    yield kept_snapshots, "_witness", unchecked
     yield continuity, "step_back", unnoticed
-    yield snapshot_keeping, "read_snapshot", _for_any_basis(snapshot_reading.read_snapshot)
+    yield kept_snapshots, "read_snapshot", _for_any_basis(kept_snapshots.read_snapshot)
 
 
 def _for_any_basis(original: Any) -> Any:

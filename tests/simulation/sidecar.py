@@ -43,7 +43,7 @@ from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.sidecar import leave
-from nats_scheduler.runtime.snapshot_keeping import KeptSnapshots
+from nats_scheduler.runtime.snapshots import KeptSnapshots
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND

@@ -13,7 +13,7 @@ from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.runtime import snapshot_keeping
+from nats_scheduler.runtime import snapshots as kept_snapshots
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.simulation.bucket import BucketServer
 from tests.simulation.link import Link
@@ -24,17 +24,17 @@ FOUND = ("latest", "latest", "latest", "older", "partial", "damaged", "foreign",
 """What a process may find of the snapshots that were written."""
 
 HASTY = (
-    (snapshot_keeping, "FIRST_CHECK_SECONDS", 0.2),
-    (snapshot_keeping, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.5),
-    (snapshot_keeping, "MIN_MESSAGES_AFTER", 1),
-    (snapshot_keeping, "MAX_SHARE_AFTER", 0.0),
-    (snapshot_keeping, "LOAD_CHECK_SECONDS", 0),
-    (snapshot_keeping, "MIN_PAUSE_NS", 2 * SECOND),
-    (snapshot_keeping, "PAUSE_FOR_EACH_NS", 0),
-    (snapshot_keeping, "PAUSE_FOR_EACH_OBJECT_NS", 0),
-    (snapshot_keeping, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
-    (snapshot_keeping, "UNIT_PAUSE_SECONDS", 0.1),
-    (snapshot_keeping, "QUIET_WAIT_SECONDS", 0.02),
+    (kept_snapshots, "FIRST_CHECK_SECONDS", 0.2),
+    (kept_snapshots, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.5),
+    (kept_snapshots, "MIN_MESSAGES_AFTER", 1),
+    (kept_snapshots, "MAX_SHARE_AFTER", 0.0),
+    (kept_snapshots, "LOAD_CHECK_SECONDS", 0),
+    (kept_snapshots, "MIN_PAUSE_NS", 2 * SECOND),
+    (kept_snapshots, "PAUSE_FOR_EACH_NS", 0),
+    (kept_snapshots, "PAUSE_FOR_EACH_OBJECT_NS", 0),
+    (kept_snapshots, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
+    (kept_snapshots, "UNIT_PAUSE_SECONDS", 0.1),
+    (kept_snapshots, "QUIET_WAIT_SECONDS", 0.02),
     (snapshots, "PLACES_PER_UNIT", 2),
 )
 """A snapshot after each few messages, taken while much happens."""

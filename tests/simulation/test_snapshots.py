@@ -10,7 +10,7 @@ from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolici
 from nats_scheduler.engine.snapshots import snapshots as restoring
 from nats_scheduler.engine.snapshots.chunks import History, give_back
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.snapshot_reading import snapshot_key
+from nats_scheduler.runtime.snapshots import snapshot_key
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from tests.simulation import sidecar
 from tests.simulation.fleet import SimulatedFleet

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
+from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
 from tests.bench.load import SECOND, at_pattern, schedules
 from tests.bench.measures import (
     CPU_ACCEPT,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from time import time_ns
 
-from nats_scheduler.runtime.snapshot_keeping import MIN_MESSAGES_AFTER
+from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
 from tests.bench.load import at_pattern, ordinary, schedules
 from tests.bench.measures import MEMORY_RESTARTED, RESTART, figures
 from tests.bench.scenarios.held import MEGABYTE, MONTH
