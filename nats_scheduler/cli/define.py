@@ -165,19 +165,14 @@ def _policies(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--policy of {text!r}: expected NAME=VALUE, such as Jitter=30s")
-        policy = policy_name(name)
+        wanted = name.strip().lower()
+        policy = next((one for one in POLICY_NAMES if wanted in (one.lower(), one.lower().removeprefix("x-"))), None)
         if policy is None:
             raise click.UsageError(f"--policy of {text!r}: expected one of {', '.join(POLICY_NAMES)}")
         if policy in seen:
             raise click.UsageError(f"--policy of {text!r}: {policy} is given twice")
         seen.add(policy)
         yield policy, value
-
-
-def policy_name(text: str) -> str | None:
-    """Return the policy that a text such as `jitter` or `X-Jitter` names; None if there is none."""
-    wanted = text.strip().lower()
-    return next((name for name in POLICY_NAMES if wanted in (name.lower(), name.lower().removeprefix("x-"))), None)
 
 
 def _own_header(text: str) -> Header:

@@ -13,7 +13,7 @@ import asyncio
 import fcntl
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,17 +126,15 @@ class Trial:
     async def _until_over(self, *tasks: asyncio.Task[Any]) -> None:
         """Return when the trial is to stop, when a task ended, or when the time is over."""
         stopping = asyncio.create_task(self._stopping.wait())
-        left = None if self._plan.length is None else self._plan.length / SECOND
-        deadline = None if left is None else asyncio.get_running_loop().time() + left
+        seconds = None if self._plan.length is None else self._plan.length / SECOND
         try:
-            while left is None or left > 0:
-                wait = SERVER_CHECK_INTERVAL_SECONDS if left is None else min(SERVER_CHECK_INTERVAL_SECONDS, left)
-                done, _ = await asyncio.wait((stopping, *tasks), timeout=wait, return_when=asyncio.FIRST_COMPLETED)
-                if done:
-                    return
-                if self._server.pid is None:
-                    raise EmbeddedServerError(f"nats-server ended by itself:\n{_tail(self._server.log)}")
-                left = None if deadline is None else deadline - asyncio.get_running_loop().time()
+            async with asyncio.timeout(seconds):
+                while not await _any_done((stopping, *tasks)):
+                    if self._server.pid is None:
+                        last = self._server.log.read_text("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:]
+                        raise EmbeddedServerError("\n".join(["nats-server ended by itself:", *last]))
+        except TimeoutError:
+            return
         finally:
             stopping.cancel()
 
@@ -198,8 +196,11 @@ class Trial:
             showing.result()
 
 
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text("utf-8", "replace").splitlines()[-LOG_TAIL_LINES:])
+async def _any_done(tasks: Collection[asyncio.Task[Any]]) -> bool:
+    """Wait for `SERVER_CHECK_INTERVAL_SECONDS` at most; return whether one of the tasks has ended."""
+    wait = SERVER_CHECK_INTERVAL_SECONDS
+    done, _ = await asyncio.wait(tasks, timeout=wait, return_when=asyncio.FIRST_COMPLETED)
+    return bool(done)
 
 
 STREAM_FILE_NAME = "orders.json"

@@ -199,17 +199,13 @@ def _document(outcome: Outcome) -> dict[str, object]:
         "server": outcome.version,
         "outcome": outcome.outcome,
         "blocked_by": list(outcome.blocked),
-        "findings": [_finding(finding) for finding in outcome.findings],
+        "findings": [{**finding._asdict(), "blocks": finding.kind in BLOCKING_KINDS} for finding in outcome.findings],
         "handed_over": len(outcome.handed_over),
         "next_fires": [_next_fire(outcome.stream, one) for one in outcome.handed_over[:MAX_ROWS_SHOWN]],
         "removed": None if done is None else done.removed,
         "make_up_fires": None if done is None else done.made_up,
         "doubtful": None if done is None else done.doubtful,
     }
-
-
-def _finding(finding: Finding) -> dict[str, object]:
-    return {**finding._asdict(), "blocks": finding.kind in BLOCKING_KINDS}
 
 
 def _next_fire(stream: str, one: HandedOver) -> dict[str, object]:

@@ -63,13 +63,7 @@ def sidecar_options(command: Command) -> Command:
     The `nats` CLI's variables and contexts are not read, and a connection in the settings file is ignored.
     """
     fields = [field for key, field in setting_fields().items() if "." not in key and not _is_of_web(key)]
-
-    @wraps(command)
-    def run(settings_file: str | None, **arguments: Any) -> Any:
-        flags = {field.name: arguments.pop(field.name) for field in fields} | {"no_context": True}
-        return command(resolved=resolve(flags, settings_file, _without_connection(os.environ)), **arguments)
-
-    return decorated(run, *map(_option, fields), _settings_file_option())
+    return _with_flags(command, fields, connects=False)
 
 
 def resolve(
@@ -86,24 +80,39 @@ def _is_of_web(key: str) -> bool:
     return key.startswith(WEB_PREFIX)
 
 
-def _with_flags(command: Command, fields: list[SettingField]) -> Command:
-    names = [field.name for field in fields] + ["context", "no_context"]
+def _with_flags(command: Command, fields: list[SettingField], *, connects: bool = True) -> Command:
+    """Give a command the flags of settings; one that does not connect by them reads no context either."""
+    names = [field.name for field in fields] + (["context", "no_context"] if connects else [])
 
     @wraps(command)
     def run(settings_file: str | None, **arguments: Any) -> Any:
         flags = {name: arguments.pop(name) for name in names}
-        return command(resolved=resolve(flags, settings_file), **arguments)
+        if connects:
+            return command(resolved=resolve(flags, settings_file), **arguments)
+        environ = _without_connection(os.environ)
+        return command(resolved=resolve(flags | {"no_context": True}, settings_file, environ), **arguments)
 
-    return _declared(run, fields)
+    return _declared(run, fields, connects=connects)
 
 
 def _connection_fields() -> list[SettingField]:
     return [field for key, field in setting_fields().items() if "." in key]
 
 
-def _declared(command: Command, fields: list[SettingField]) -> Command:
+def _declared(command: Command, fields: list[SettingField], *, connects: bool = True) -> Command:
     """Give a command the flags of the settings, and those that name their sources."""
-    return decorated(command, *map(_option, fields), *_beside_the_fields())
+    sources = [
+        click.option("--context", metavar="NAME", help=f"Saved context of the nats CLI. [${CONTEXT_VARIABLE}]"),
+        click.option("--no-context", is_flag=True, help="Ignore the selected context."),
+    ]
+    settings_file = click.option(
+        "--settings",
+        "settings_file",
+        metavar="FILE",
+        envvar=FILE_VARIABLE,
+        help=f"Settings file (JSON; see `nats-scheduler settings schema`). [${FILE_VARIABLE}]",
+    )
+    return decorated(command, *map(_option, fields), *(sources if connects else ()), settings_file)
 
 
 def _option(field: SettingField) -> Callable[[Command], Command]:
@@ -122,25 +131,6 @@ def _metavar(field: SettingField) -> str:
         return "|".join(field.schema["enum"])
     by_kind = {"path": "PATH", "integer": "NUMBER", "duration": "DURATION", "list": "A[,B…]"}
     return by_kind.get(field.kind, "TEXT")
-
-
-def _beside_the_fields() -> list[Callable[[Command], Command]]:
-    """Return the options that name the sources of the settings."""
-    return [
-        click.option("--context", metavar="NAME", help=f"Saved context of the nats CLI. [${CONTEXT_VARIABLE}]"),
-        click.option("--no-context", is_flag=True, help="Ignore the selected context."),
-        _settings_file_option(),
-    ]
-
-
-def _settings_file_option() -> Callable[[Command], Command]:
-    return click.option(
-        "--settings",
-        "settings_file",
-        metavar="FILE",
-        envvar=FILE_VARIABLE,
-        help=f"Settings file (JSON; see `nats-scheduler settings schema`). [${FILE_VARIABLE}]",
-    )
 
 
 def _without_connection(environ: Mapping[str, str]) -> dict[str, str]:

@@ -62,20 +62,18 @@ def check_failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
             target = listed.terms.target
             since = format_rfc3339(why.since)
             what = f"fires of {listed.subject} to {target} are refused with {why.code} since {since}: {why.description}"
-            command = _permit(target) if why.code == NOT_PERMITTED else f"nats stream info {stream.name}"
+            command = f"nats stream info {stream.name}"
+            if why.code == NOT_PERMITTED:
+                command = f"allow the sidecar's user to publish to {target}"
             yield Finding(Code.FIRES_REFUSED, what, command, stream.name, listed.subject)
     if stream.failing_unlisted:
         what = f"fires of {stream.failing_unlisted} more schedules are refused"
         yield Finding(Code.FIRES_REFUSED, what, f"nats-scheduler ls {stream.name} --invalid", stream.name)
 
 
-def _permit(target: str) -> str:
-    return f"allow the sidecar's user to publish to {target}"
-
-
 def check_targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
-    if stream.consumers is None or facts.subscriptions is None or _republishes(stream):
+    if stream.consumers is None or facts.subscriptions is None or stream.config.get("republish"):
         return
     copied = [one for _kind, _name, taken in facts.copies.get(stream.name, ()) for one in taken]
     filters = {*(one for received in stream.consumers.values() for one in received), *facts.subscriptions, *copied}
@@ -104,10 +102,6 @@ def check_targets_elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterato
         what = f"no stream has the target {target} of {listed.subject} as one of its subjects"
         command = f"nats stream add --subjects {target}, or publish {listed.subject} again with another X-Target"
         yield Finding(Code.TARGET_WITHOUT_STREAM, what, command, stream.name, listed.subject)
-
-
-def _republishes(stream: StreamFacts) -> bool:
-    return bool(stream.config.get("republish"))
 
 
 def check_policies(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

@@ -64,12 +64,8 @@ def check_eviction(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
         left = max((most - used) / unit, 0) + before
         if left * unit <= NEAR_EVICTION * most:
             what = f"{limit} is {most} and {used} are used: about {left:.0f} more messages remove {first.subject}"
-            command = f"nats stream edit {stream.name} --{_flag_of(limit)} {2 * most}"
+            command = f"nats stream edit {stream.name} --{limit.replace('_', '-')} {2 * most}"
             yield Finding(Code.EVICTS_SOON, what, command, stream.name, first.subject)
-
-
-def _flag_of(limit: str) -> str:
-    return limit.replace("_", "-")
 
 
 def check_interest(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ class Configured:
 def configure_logging(form: Literal["text", "json"], level: str) -> None:
     """Set the format and the lowest level of log lines for this process."""
     handler = logging.StreamHandler(_FailSafeFile(sys.stderr))
-    handler.setFormatter(JsonLines() if form == "json" else TextLines(has_colors=_wants_colors(sys.stderr)))
+    has_colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR")  # https://no-color.org
+    handler.setFormatter(JsonLines() if form == "json" else TextLines(has_colors=has_colors))
     Configured.lines = logging.Logger("nats_scheduler", level.upper())
     Configured.lines.addHandler(handler)
 
@@ -148,11 +149,6 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def _wants_colors(file: TextIO) -> bool:
-    """Return whether lines are coloured: on a terminal, unless `NO_COLOR` is set (https://no-color.org)."""
-    return file.isatty() and not os.environ.get("NO_COLOR")
 
 
 class _FailSafeFile:
