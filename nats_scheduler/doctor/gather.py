@@ -7,9 +7,9 @@ no more than a sidecar that starts.
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from nats_scheduler.doctor.clock import leader_of, read_clocks, zone_data_of, zones_in
 from nats_scheduler.doctor.facts import (
@@ -43,6 +43,8 @@ from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.runtime.unserved import SearchedHeaders
 from nats_scheduler.schedule.zones import zone_data_versions
+
+T = TypeVar("T")
 
 TO_FIRE = frozenset({State.WAITING, State.OVERDUE, State.FAILING, State.UNFINISHED})
 """The states of schedules that fire, now or later."""
@@ -150,7 +152,8 @@ class Gathering:
         outlines = [one if only in (None, one.name) else replace(one, mode=None, is_read=False) for one in outlines]
         has_canary = self._place.has_canary or any(one.name == CANARY_STREAM for one in outlines)
         self._place = self._place._replace(has_canary=has_canary)
-        failures = await self._failures({one.name for one in sidecars or ()})
+        refused = await self._tried("which fires the server refuses", self._account.registry.get(FAILING), None)
+        failures = read_failures(refused, {one.name for one in sidecars or ()})
         steps = len(outlines) + 1
         self._progress("permissions", 0, steps)
         missing, unclear = await self._permissions(self._needs(outlines))
@@ -181,35 +184,31 @@ class Gathering:
             unexamined=self._unexamined,
         )
 
+    async def _tried(self, what: str, reading: Awaitable[T], otherwise: T, stream: str | None = None) -> T:
+        """Return what is read; if that fails, note what could not be read, and return what counts then."""
+        try:
+            return await reading
+        except JetStreamError as error:
+            self._note(unexamined(what, error, stream))
+            return otherwise
+
     # -- the account ---------------------------------------------------------------------------------------------
 
     async def _infos(self) -> list[Mapping[str, Any]]:
-        try:
-            infos, unanswered = await self._account.api.listed_streams()
-        except JetStreamError as error:
-            self._note(unexamined("the streams of the account", error))
+        listed = await self._tried("the streams of the account", self._account.api.listed_streams(), None)
+        if listed is None:
             return []
+        infos, unanswered = listed
         self._knows_all_streams = not unanswered
         self._unexamined += without_leaders(unanswered)
         return sorted(infos, key=lambda info: str(info["config"]["name"]))
-
-    async def _failures(self, alive: set[str]) -> Failures:
-        try:
-            return read_failures(await self._account.registry.get(FAILING), alive)
-        except JetStreamError as error:
-            self._note(unexamined("which fires the server refuses", error))
-            return Failures()
 
     def _needs(self, streams: Sequence[StreamFacts]) -> list[Need]:
         return needs_of(self._place, self._account.server, streams)
 
     async def _permissions(self, needs: Sequence[Need]) -> tuple[list[Need], list[Need]]:
-        account = self._account
-        try:
-            return await read_permissions(account.connection, account.api, self._place, needs)
-        except JetStreamError as error:
-            self._note(unexamined("the permissions of the user", error))
-            return [], []
+        read = read_permissions(self._account.connection, self._account.api, self._place, needs)
+        return await self._tried("the permissions of the user", read, ([], []))
 
     async def _subscriptions(self) -> Sequence[str] | None:
         try:
@@ -223,11 +222,8 @@ class Gathering:
     async def _outline(self, info: Mapping[str, Any]) -> StreamFacts:
         """Return what STREAM.LIST and the bucket say of a stream."""
         state = StreamState.from_info(info)
-        mode: Mode | None = None
-        try:
-            state, mode = await self._account.with_mode(state)
-        except JetStreamError as error:
-            self._note(unexamined(f"whether {state.name} carries the flag", error, state.name))
+        what, found = f"whether {state.name} carries the flag", self._account.with_mode(state)
+        state, mode = await self._tried(what, found, (state, None), state.name)
         stored = inner(info.get("state"))
         return StreamFacts(state, mode, messages=integer(stored.get("messages")), bytes=integer(stored.get("bytes")))
 
@@ -247,10 +243,7 @@ class Gathering:
             ("its schedules", self._with_schedules),
             ("what a graduation would refuse", self._with_graduation),
         ):
-            try:
-                facts = await read(facts)
-            except JetStreamError as error:
-                self._note(unexamined(f"{facts.name}: {what}", error, facts.name))
+            facts = await self._tried(f"{facts.name}: {what}", read(facts), facts, facts.name)
         key = f"{facts.mode}.{facts.name}"
         return replace(facts, failing=failures.schedules.get(key, {}), failing_unlisted=failures.more.get(key, 0))
 
