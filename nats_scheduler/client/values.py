@@ -4,7 +4,7 @@ The rule: a time is there twice, as a `datetime` in UTC, which has microseconds,
 Unix epoch, as it is stored (`…_ns`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -99,18 +99,7 @@ class Schedule:
 
     def next_ns(self, n: int = 1, *, after: int) -> list[int]:
         """Do what `next` does, in nanoseconds since the Unix epoch."""
-        return list(islice(self._fires(after), n))
-
-    def _fires(self, after: int) -> Iterator[int]:
-        if self.current.definition is None:
-            return
-        timetable = self.current.timetable()
-        fire = timetable.first_fire()
-        if fire is not None and fire <= after:
-            fire = timetable.next_fire(after)
-        while fire is not None:
-            yield fire
-            fire = timetable.next_fire(max(fire, self.stored_at_ns))
+        return [] if self.current.definition is None else list(islice(self.current.timetable().each(after), n))
 
 
 @dataclass(frozen=True, slots=True)

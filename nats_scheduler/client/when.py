@@ -14,7 +14,6 @@ Cost: some ten microseconds.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
-from itertools import islice
 from typing import Any, Literal, TypedDict, Unpack
 from zoneinfo import ZoneInfo
 
@@ -199,7 +198,7 @@ class When:
         Raises `ValueError` if `after` has no time zone.
         """
         stored_at = instant_of(after, "after")
-        return [datetime_of(instant) for instant in islice(self._fires(stored_at), n)]
+        return [datetime_of(instant) for instant in Timetable(self.read(stored_at), stored_at).fires(n)]
 
     def text(self, now: int) -> str:
         """Return the pattern of a schedule that is stored now (ns since the Unix epoch)."""
@@ -237,13 +236,6 @@ class When:
     def _named_policies(self) -> list[tuple[str, str]]:
         syntax = [] if self.syntax is None else [("X-Syntax", str(self.syntax))]
         return sorted([*self.written_policies, *syntax])
-
-    def _fires(self, stored_at: int) -> Iterator[int]:
-        timetable = Timetable(self.read(stored_at), stored_at)
-        fire = timetable.first_fire()
-        while fire is not None:
-            yield fire
-            fire = timetable.next_fire(max(fire, stored_at))
 
 
 def at(when: datetime) -> When:

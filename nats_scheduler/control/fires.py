@@ -15,6 +15,7 @@ is not known. After the duplicate window only what is stored shows that a fire w
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 from typing import Literal
 
 from nats_scheduler.control.changes import NOBODY, Author, Change, Kind
@@ -128,11 +129,7 @@ def _following(found: Current, fire_time: int) -> int | None:
     """Return when the schedule fires next by itself after a fire time (ns); None if it does not."""
     if found.is_paused:
         return None
-    timetable = found.timetable()
-    first = timetable.first_fire()
-    if first is None or first > fire_time:
-        return first
-    return timetable.next_fire(max(fire_time, timetable.stored_at))
+    return next(found.timetable().each(fire_time), None)
 
 
 # Which past fire times of a schedule can be stored now without being stored a second time.
@@ -214,11 +211,7 @@ def _between(timetable: Timetable, after: int, until: int, subject: str) -> list
         raise NotPossibleError(
             f"{subject} has {number:,} fire times in this range: at most {MAX_EXAMINED:,} are examined"
         )
-    times, fire = [], timetable.next_fire(after)
-    while fire is not None and fire <= until:
-        times.append(fire)
-        fire = timetable.next_fire(fire)
-    return times
+    return list(takewhile(lambda time: time <= until, timetable.each(after)))
 
 
 def _settled(found: Current, latest: int | None, now: int) -> Callable[[int], bool]:

@@ -21,6 +21,7 @@ Limit: the native scheduler of a server has rules of its own (`schedule.native`)
 
 from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import islice
 
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import Policies
@@ -119,14 +120,18 @@ class Timetable:
         """
         return self.pattern.possible.next_fire(after, self.stored_at)
 
+    def each(self, after: int | None = None) -> Iterator[int]:
+        """Yield the fire times, from the first one on, or from the first one after an instant (ns)."""
+        fire = self.first_fire()
+        if fire is not None and after is not None and fire <= after:
+            fire = self.next_fire(max(after, self.stored_at))
+        while fire is not None:
+            yield fire
+            fire = self.next_fire(max(fire, self.stored_at))
+
     def fires(self, most: int) -> list[int]:
         """Return the first fire times, at most so many; fewer if the schedule ends before."""
-        found: list[int] = []
-        fire = self.first_fire()
-        while fire is not None and len(found) < most:
-            found.append(fire)
-            fire = self.next_fire(fire)
-        return found
+        return list(islice(self.each(), most))
 
     def excepted_fires(self, after: int, until: int) -> Iterator[tuple[int, int]]:
         """Yield the first and the last fire time of each row of days between two instants that `X-Except` leaves out.
