@@ -45,47 +45,31 @@ def print_change(change: Change, *, dry_run: bool) -> None:
 
 def change_text(change: Change, *, dry_run: bool) -> str:
     """Return what was done, or would be done, as one line."""
-    return f"{change.subject} {_WORDS[change.kind](change, 'would be ' if dry_run else '')}"
-
-
-def _replaced(change: Change, would: str) -> str:
-    if would or change.after is None:
-        return f"{would}{change.kind.value}"
-    return f"{change.kind.value}: sequence {change.after} in place of {change.before}"
-
-
-def _added(change: Change, would: str) -> str:
-    return "would be added" if would else f"added: sequence {change.after}"
-
-
-def _unchanged(change: Change, _would: str) -> str:
-    return f"unchanged: sequence {change.before}"
-
-
-def _removed(change: Change, would: str) -> str:
-    return f"{would}removed: it {'is' if would else 'was'} sequence {change.before}"
-
-
-def _fired(change: Change, would: str) -> str:
-    times = ", ".join(map(time_text, change.fires))
-    return f"{would}fired once, beside its schedule, with the fire time {times}"
-
-
-def _backfilled(change: Change, would: str) -> str:
+    done, would_be_done = _WORDS[change.kind]
     number = len(change.fires)
-    return f"{would}backfilled: {number:,} fire{'' if number == 1 else 's'}"
+    words = (would_be_done if dry_run else done).format(
+        before=change.before,
+        after=change.after,
+        times=", ".join(map(time_text, change.fires[:1])),
+        fires=f"{number:,} fire{'' if number == 1 else 's'}",
+    )
+    return f"{change.subject} {words}"
 
 
-_WORDS: Mapping[Kind, Callable[[Change, str], str]] = {
-    Kind.ADDED: _added,
-    Kind.UNCHANGED: _unchanged,
-    Kind.EDITED: _replaced,
-    Kind.PAUSED: _replaced,
-    Kind.RESUMED: _replaced,
-    Kind.REMOVED: _removed,
-    Kind.FIRED: _fired,
-    Kind.BACKFILLED: _backfilled,
+_WORDS: Mapping[Kind, tuple[str, str]] = {
+    Kind.ADDED: ("added: sequence {after}", "would be added"),
+    Kind.UNCHANGED: ("unchanged: sequence {before}", "unchanged: sequence {before}"),
+    Kind.EDITED: ("edited: sequence {after} in place of {before}", "would be edited"),
+    Kind.PAUSED: ("paused: sequence {after} in place of {before}", "would be paused"),
+    Kind.RESUMED: ("resumed: sequence {after} in place of {before}", "would be resumed"),
+    Kind.REMOVED: ("removed: it was sequence {before}", "would be removed: it is sequence {before}"),
+    Kind.FIRED: (
+        "fired once, beside its schedule, with the fire time {times}",
+        "would be fired once, beside its schedule, with the fire time {times}",
+    ),
+    Kind.BACKFILLED: ("backfilled: {fires}", "would be backfilled: {fires}"),
 }
+"""What is said of each kind of change, after it and in a dry run."""
 
 
 T = TypeVar("T")
