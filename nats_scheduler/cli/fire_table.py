@@ -30,19 +30,18 @@ _EFFECTS = {
 
 
 def print_next_fires(timetable: Timetable, entries: Sequence[NextFire | SkippedTimes], *, wide: bool = False) -> None:
-    """Print fires and skipped times, one row each."""
+    """Print fires and skipped times, one row each, with what a change of the clock does to them."""
     rows = [
-        _fire_row(timetable, entry, wide=wide) if isinstance(entry, NextFire) else _skipped_row(entry)
+        [*_times(timetable, entry.fire_time, wide=wide), _change_text(entry), ""]
+        if isinstance(entry, NextFire)
+        else _skipped_row(entry)
         for entry in entries
     ]
-    columns = ["day", "UTC", timetable.pattern.time_zone or "", "sent (UTC)", "clock change"]
-    kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
-    print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
+    _print(timetable, rows, wide=wide)
 
 
 def print_fire_times(
     timetable: Timetable,
-    zone: str | None,
     after: int,
     fires: Sequence[int],
     excepted: Sequence[tuple[int, int]] = (),
@@ -53,20 +52,24 @@ def print_fire_times(
 
     What is `excepted`, from a first to a last fire time, has a row as well.
     """
-    pattern = timetable.pattern
-    local = [] if zone is None else [zone]
-    delayed = ["sent (UTC)"] if timetable.jitters else []
     rows = []
     for fire, last in sorted([*((fire, None) for fire in fires), *excepted]):
-        shown = fire if wide else shortened(fire)
-        times = [format_rfc3339(shown)] + ([pattern.format(shown)] if local else [])
-        sent = timetable.send_time_of(fire)
-        sent_text = format_rfc3339(sent if wide else shortened(sent)) if last is None else ""
-        times += [sent_text] if delayed else []
-        waits = _wait(sent - after) if last is None else _excepted_text(fire, last)
-        rows.append([weekday_of_text(pattern.format(fire)), *times, waits])
-    print_table(["day", "UTC", *local, *delayed, "in"], rows, optional=["day"], wide=wide)
+        day, utc, local, sent = _times(timetable, fire, wide=wide)
+        if last is None:
+            wait = timetable.send_time_of(fire) - after
+            rows.append([day, utc, local, sent, "", "at once" if wait <= 0 else span_text(wait)])
+        else:
+            until = "" if fire == last else f", until {format_rfc3339(shortened(last))}"
+            rows.append([day, utc, local, "", "", f"excepted{until}"])
+    _print(timetable, rows, wide=wide)
     click.echo(f"{len(fires)} fires, counted from {moment_text(after)}")
+
+
+def _print(timetable: Timetable, rows: Sequence[Sequence[str]], *, wide: bool) -> None:
+    """Print rows without the columns that have no value."""
+    columns = ["day", "UTC", timetable.pattern.time_zone or "", "sent (UTC)", "clock change", "in"]
+    kept = [n for n, name in enumerate(columns) if name and any(row[n] for row in rows)]
+    print_table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], optional=["day"], wide=wide)
 
 
 def ending_text(timetable: Timetable) -> str:
@@ -102,12 +105,12 @@ def weekday_of_text(time: str) -> str:
         return ""
 
 
-def _fire_row(timetable: Timetable, fire: NextFire, *, wide: bool) -> list[str]:
-    shown = fire.fire_time if wide else shortened(fire.fire_time)
-    local = timetable.pattern.format(shown)
-    sent = timetable.delayed_to(fire.fire_time)
+def _times(timetable: Timetable, fire_time: int, *, wide: bool) -> tuple[str, str, str, str]:
+    """Return day, UTC and local time of a fire, and when it is sent if a jitter delays it."""
+    shown = fire_time if wide else shortened(fire_time)
+    local, sent = timetable.pattern.format(shown), timetable.delayed_to(fire_time)
     sent_text = "" if sent is None else format_rfc3339(sent if wide else shortened(sent))
-    return [weekday_of_text(local), format_rfc3339(shown), local, sent_text, _change_text(fire)]
+    return weekday_of_text(local), format_rfc3339(shown), local, sent_text
 
 
 def _change_text(fire: NextFire) -> str:
@@ -125,18 +128,9 @@ def _skipped_row(skipped: SkippedTimes) -> list[str]:
     times = first if first == last else f"{first} to {_after(first, last)}"
     is_one_day = start[:10] == end[:10]
     clock = f"from {start[11:16]} to {end[11:16]}" if is_one_day else f"from {start} to {end}"
-    return [weekday_of_text(first), "-", times, "", f"skipped: the clock goes {clock}"]
+    return [weekday_of_text(first), "-", times, "", f"skipped: the clock goes {clock}", ""]
 
 
 def _after(first: str, last: str) -> str:
     """Return the later of two local times, without its date if that is the same."""
     return last[11:] if first[:10] == last[:10] else last
-
-
-def _excepted_text(first: int, last: int) -> str:
-    return "excepted" if first == last else f"excepted, until {format_rfc3339(shortened(last))}"
-
-
-def _wait(nanoseconds: int) -> str:
-    """Return how long it takes from the stored time to the fire."""
-    return "at once" if nanoseconds <= 0 else span_text(nanoseconds)

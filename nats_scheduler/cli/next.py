@@ -153,7 +153,7 @@ def _show_pattern(
     if as_json:
         print_json(next_document(timetable, tz, stored_at, shown, ends=ends))
         return
-    print_fire_times(timetable, tz, stored_at, shown, wide=wide)
+    print_fire_times(timetable, stored_at, shown, wide=wide)
     if ends:
         click.echo(f"then it ends: {ending_text(timetable)}")
 

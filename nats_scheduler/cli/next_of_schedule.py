@@ -51,7 +51,7 @@ def show_next_fires(
         return
     listing.sidecars.print_warnings()
     if fires:
-        print_fire_times(timetable, zone, listing.at, fires, excepted, wide=wide)
+        print_fire_times(timetable, listing.at, fires, excepted, wide=wide)
         if ends:
             click.echo(f"then it ends: {_why_it_ends(one, timetable)}")
     elif one.state is State.PAUSED:
