@@ -81,16 +81,6 @@ class PartlyAppliedError(ScheduleError):
         """Why not, by subject; of these, `ConflictError` and `NotFoundError` say that it was changed meanwhile."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What a program gives to `Schedules.diff` and `Schedules.apply`."""
-
-    text: str
-    owner: str | None
-    prune: bool
-    takes_over: bool
-
-
 async def export_text(
     store: ScheduleStore, stream: str, subjects: str, owner: str | None, form: Literal["yaml", "json"]
 ) -> Exported:
@@ -105,14 +95,30 @@ async def export_text(
     return Exported(written_file([document], form), tuple(left_out))
 
 
-async def diff_text(store: ScheduleStore, stream: str, asked: Asked) -> Plan:
-    """Return what a text would change in a stream; raises `InvalidFileError`, and `ValueError` for wrong use."""
-    return (await _planned(store, stream, asked))[1]
+async def planned(
+    store: ScheduleStore, stream: str, text: str, owner: str | None, *, prune: bool, takes_over: bool
+) -> tuple[Served, Plan]:
+    """Return how a stream is served, and what a text would change in it.
+
+    Raises `InvalidFileError`, and `ValueError` or `TypeError` for wrong use.
+    """
+    check_libraries()
+    from nats_scheduler.files.planning import plan_files
+
+    files = _read(stream, text, owner, prune=prune)
+    await store.served(stream)  # raises what every operation raises; in a plan it would be a problem of the text
+    plans, problems = await plan_files(store, files, prune=prune, takes_over=takes_over)
+    if problems:
+        raise InvalidFileError(list(map(_problem, problems)))
+    found = [one.plan for one in plans]
+    steps = sorted((step for plan in found for step in plan.steps), key=lambda step: step.subject)
+    ended = sorted(subject for plan in found for subject in plan.ended)
+    unchanged, unlisted = sum(plan.unchanged for plan in found), sum(plan.unlisted for plan in found)
+    return plans[0].served, Plan(stream, tuple(steps), (), unchanged, tuple(ended), unlisted)
 
 
-async def apply_text(store: ScheduleStore, stream: str, asked: Asked, author: Author) -> Applied:
-    """Make the changes that a text asks for, some at a time; raises as `diff_text`, and `PartlyAppliedError`."""
-    served, diff = await _planned(store, stream, asked)
+async def apply_plan(store: ScheduleStore, served: Served, diff: Plan, author: Author) -> Applied:
+    """Make the changes of a plan, some at a time; raises `PartlyAppliedError`."""
     done = await carry_out_all(store, served, diff.steps, author)
     applied = Applied(diff, tuple(change_of(one) for one in done.changes.values()))
     if done.failures:
@@ -128,38 +134,22 @@ def check_libraries() -> None:
         raise ImportError(f"files of schedules need pydantic and PyYAML, and there is no {missing[0]}: {needed}")
 
 
-async def _planned(store: ScheduleStore, stream: str, asked: Asked) -> tuple[Served, Plan]:
-    check_libraries()
-    from nats_scheduler.files.planning import plan_files
-
-    files = _read(stream, asked)
-    await store.served(stream)  # raises what every operation raises; in a plan it would be a problem of the text
-    plans, problems = await plan_files(store, files, prune=asked.prune, takes_over=asked.takes_over)
-    if problems:
-        raise InvalidFileError(list(map(_problem, problems)))
-    found = [one.plan for one in plans]
-    steps = sorted((step for plan in found for step in plan.steps), key=lambda step: step.subject)
-    ended = sorted(subject for plan in found for subject in plan.ended)
-    unchanged, unlisted = sum(plan.unchanged for plan in found), sum(plan.unlisted for plan in found)
-    return plans[0].served, Plan(stream, tuple(steps), (), unchanged, tuple(ended), unlisted)
-
-
-def _read(stream: str, asked: Asked) -> "list[StreamFile]":
+def _read(stream: str, text: str, owner: str | None, *, prune: bool) -> "list[StreamFile]":
     """Return the documents of a text, with the owner that was given."""
     from nats_scheduler.files.document import Problem
     from nats_scheduler.files.planning import with_owner
     from nats_scheduler.files.reading import read_files
 
-    if not isinstance(asked.text, str):
-        raise TypeError(f"a text of {asked.text!r:.80}: the content of a file is expected, such as path.read_text()")
-    files, problems = read_files([("", asked.text.encode("utf-8", "surrogatepass"))])
+    if not isinstance(text, str):
+        raise TypeError(f"a text of {text!r:.80}: the content of a file is expected, such as path.read_text()")
+    files, problems = read_files([("", text.encode("utf-8", "surrogatepass"))])
     for one in files:
         if one.stream != stream:
-            text = f"stream of {one.stream!r}: expected {stream!r}, the stream of these schedules"
-            problems.append(Problem(one.place_of_stream(), one.stream, "", text))
+            reason = f"stream of {one.stream!r}: expected {stream!r}, the stream of these schedules"
+            problems.append(Problem(one.place_of_stream(), one.stream, "", reason))
     if problems:
         raise InvalidFileError(list(map(_problem, problems)))
-    return with_owner(files, asked.owner, prune=asked.prune)
+    return with_owner(files, owner, prune=prune)
 
 
 def _problem(problem: "Problem") -> FileProblem:

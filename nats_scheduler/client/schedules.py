@@ -21,7 +21,7 @@ from typing import Literal, Self
 
 from nats.aio.client import Client
 
-from nats_scheduler.client.files import Applied, Asked, Exported, apply_text, diff_text, export_text
+from nats_scheduler.client.files import Applied, Exported, apply_plan, export_text, planned
 from nats_scheduler.client.serving import DEFAULT_BUCKET, Serving, Servings
 from nats_scheduler.client.spelling import (
     Cancelled,
@@ -321,7 +321,8 @@ class Schedules:
 
     async def diff(self, text: str, *, owner: str | None = None, prune: bool = False, take_over: bool = False) -> Plan:
         """Return what `apply` would do with the text of a file, with the same parameters."""
-        return await diff_text(self._store, self._stream, Asked(text, owner, prune, take_over))
+        _served, diff = await planned(self._store, self._stream, text, owner, prune=prune, takes_over=take_over)
+        return diff
 
     async def apply(
         self,
@@ -341,10 +342,10 @@ class Schedules:
         Raises `InvalidFileError`, with all problems, before anything is changed; `PartlyAppliedError` if some schedules
         could not be changed, after the others were; `ValueError` for `prune` without an owner.
         """
-        asked = Asked(text, owner, prune, take_over)
+        served, diff = await planned(self._store, self._stream, text, owner, prune=prune, takes_over=take_over)
         if dry_run:
-            return Applied(await diff_text(self._store, self._stream, asked), ())
-        return await apply_text(self._store, self._stream, asked, self._by(reason))
+            return Applied(diff, ())
+        return await apply_plan(self._store, served, diff, self._by(reason))
 
     # -- how it is done -------------------------------------------------------------------------------------------
 

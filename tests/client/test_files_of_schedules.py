@@ -5,7 +5,7 @@ import subprocess
 import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -22,9 +22,11 @@ from nats_scheduler.client import (
     at,
     every,
 )
-from nats_scheduler.client.files import Asked, apply_text, diff_text, export_text
+from nats_scheduler.client.files import Applied, apply_plan, export_text, planned
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError
+from nats_scheduler.control.plan import Plan
+from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import publishable_again
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
@@ -48,8 +50,24 @@ schedules:
 ME = Author("tests", "why")
 
 
+class Asked(NamedTuple):
+    text: str
+    owner: str | None
+    prune: bool
+    takes_over: bool
+
+
 def asked(text: str = TEXT, owner: str | None = None, *, prune: bool = False, take_over: bool = False) -> Asked:
     return Asked(text, owner, prune, take_over)
+
+
+async def diff_text(store: ScheduleStore, stream: str, one: Asked) -> Plan:
+    return (await planned(store, stream, one.text, one.owner, prune=one.prune, takes_over=one.takes_over))[1]
+
+
+async def apply_text(store: ScheduleStore, stream: str, one: Asked) -> Applied:
+    served, diff = await planned(store, stream, one.text, one.owner, prune=one.prune, takes_over=one.takes_over)
+    return await apply_plan(store, served, diff, ME)
 
 
 def stored(world: World) -> dict[str, tuple[bytes, bytes]]:
@@ -82,12 +100,12 @@ async def test_what_is_exported_is_applied_byte_for_byte(form: Any, prefix: str)
     [(subject, reason)] = found.left_out
     assert (subject, "'never'" in reason) == ("S.c", True)
     assert await export_text(world.store, "S", ">", None, form) == found, "the same schedules give the same text"
-    applied = await apply_text(empty.store, "S", asked(found.text), ME)
+    applied = await apply_text(empty.store, "S", asked(found.text))
     assert {one.subject: one.kind for one in applied.changes} == dict.fromkeys(("S.a", "S.b", "S.s"), Kind.ADDED)
     expected = {subject: message for subject, message in stored(world).items() if subject != "S.c"}
     assert stored(empty) == expected
     assert empty.last().body == b"\xff\x00"
-    again = await apply_text(empty.store, "S", asked(found.text), ME)
+    again = await apply_text(empty.store, "S", asked(found.text))
     assert (again.changes, again.diff.steps, again.diff.unchanged) == ((), (), 3)
 
 
@@ -115,7 +133,7 @@ async def test_a_diff_changes_nothing_and_says_what_apply_does() -> None:
     assert changed == {"Nats-Schedule-X-Owner": ((), (b"ops",)), "body": ((b"old",), (b"body",))}
     assert world.stream.last("S.b") is None
     assert (await diff_text(world.store, "S", asked(owner="ops"))).unlisted == 1
-    applied = await apply_text(world.store, "S", asked(owner="ops", prune=True), ME)
+    applied = await apply_text(world.store, "S", asked(owner="ops", prune=True))
     assert applied.diff == diff
     kinds = {one.subject: (one.kind, one.author) for one in applied.changes}
     assert kinds == {"S.a": (Kind.EDITED, ME), "S.b": (Kind.ADDED, ME), "S.c": (Kind.REMOVED, ME)}
@@ -144,10 +162,10 @@ async def test_a_schedule_of_another_owner_is_changed_on_request_only() -> None:
     world = World()
     world.put(block(Nats_Schedule_X_Owner="others"), b"old", "S.b")
     with pytest.raises(InvalidFileError, match="belongs to the owner 'others'") as raised:
-        await apply_text(world.store, "S", asked(), ME)
+        await apply_text(world.store, "S", asked())
     assert [(one.line, one.subject) for one in raised.value.problems] == [(7, "S.b")]
     assert world.stream.last("S.a") is None, "nothing is done because of a text with a problem"
-    applied = await apply_text(world.store, "S", asked(take_over=True), ME)
+    applied = await apply_text(world.store, "S", asked(take_over=True))
     assert [one.kind for one in applied.changes] == [Kind.ADDED, Kind.EDITED]
 
 
@@ -176,9 +194,7 @@ async def test_all_that_is_wrong_is_named_and_nothing_is_done(text: str, problem
     for is_applied in (False, True):
         with pytest.raises(InvalidFileError) as raised:
             await (
-                apply_text(world.store, "S", asked(text), ME)
-                if is_applied
-                else diff_text(world.store, "S", asked(text))
+                apply_text(world.store, "S", asked(text)) if is_applied else diff_text(world.store, "S", asked(text))
             )
         found = list(map(str, raised.value.problems))
         assert [one.startswith(two) for one, two in zip(found, problems, strict=True)] == [True] * len(problems), found
@@ -213,13 +229,13 @@ async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are
     world = World()
     world.store.wire.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
     with pytest.raises(PartlyAppliedError) as raised:
-        await apply_text(world.store, "S", asked(), ME)
+        await apply_text(world.store, "S", asked())
     error = raised.value
     assert (list(error.errors), type(error.errors["S.a"])) == (["S.a"], ConflictError)
     assert str(error) == "S.a: another client changed it at the same time"
     assert [one.subject for one in error.applied.changes] == ["S.b"]
     assert world.last("S.a").body == b"theirs"
-    again = await apply_text(world.store, "S", asked(), ME)
+    again = await apply_text(world.store, "S", asked())
     assert [(one.subject, one.kind) for one in again.changes] == [("S.a", Kind.EDITED)]
 
 
@@ -262,10 +278,10 @@ def test_files_need_nothing_of_the_sidecar() -> None:
     """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
     program = (
         "import asyncio, sys\n"
-        "from nats_scheduler.client.files import Asked, InvalidFileError, diff_text\n"
+        "from nats_scheduler.client.files import InvalidFileError, planned\n"
         "assert not {'pydantic', 'yaml'} & set(sys.modules)\n"
         "try:\n"
-        "    asyncio.run(diff_text(None, 'S', Asked('', None, False, False)))\n"
+        "    asyncio.run(planned(None, 'S', '', None, prune=False, takes_over=False))\n"
         "except InvalidFileError:\n"
         "    print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('nats_scheduler.')}))\n"
     )
