@@ -13,8 +13,7 @@ Limit: no series for the time at which a counter was created.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from operator import attrgetter
 from typing import cast
@@ -36,19 +35,9 @@ from nats_scheduler.engine.events import FireReadBack, FireStored
 # each sample, as before. Limit: no series for the time at which a counter was created.
 
 
-class _Samples:
-    """Samples that are made while they are read."""
-
-    def __init__(self, make: Callable[[], Iterable[Sample]]) -> None:
-        self._make = make
-
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self._make())
-
-
-def with_samples(family: Metric, make: Callable[[], Iterable[Sample]]) -> Metric:
-    """Return a family whose samples `make` returns, each time that they are read."""
-    family.samples = cast("list[Sample]", _Samples(make))  # all that is done with them is to iterate
+def with_samples(family: Metric, samples: Iterator[Sample]) -> Metric:
+    """Return a family whose samples are made while they are read, once."""
+    family.samples = cast("list[Sample]", samples)  # all that is done with them is to iterate
     return family
 
 
@@ -85,7 +74,7 @@ class LabelledCounter(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Return the counter with its present values."""
-        yield with_samples(CounterMetricFamily(self._name, self._text, labels=self._labels), self._samples)
+        yield with_samples(CounterMetricFamily(self._name, self._text, labels=self._labels), self._samples())
 
     def _samples(self) -> Iterator[Sample]:
         name = f"{self._name}_total"
@@ -173,9 +162,9 @@ class FireMetrics(Collector):
         """Return the metrics with their present values."""
         for name, text, read in _COUNTERS:
             family = CounterMetricFamily(name, text, labels=["stream"])
-            yield with_samples(family, partial(self._counted, f"{name}_total", read))
+            yield with_samples(family, self._counted(f"{name}_total", read))
         text = "Time from a fire's due time to its storage, by the server's clock, without overdue fires."
-        yield with_samples(HistogramMetricFamily(_LATENESS, text), self._latenesses)
+        yield with_samples(HistogramMetricFamily(_LATENESS, text), self._latenesses())
 
     def _counted(self, name: str, read: Callable[[FireCounts], int]) -> Iterator[Sample]:
         for stream, counts in self.by_stream.copy().items():

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from http import HTTPStatus
 from itertools import count
 from typing import Any
@@ -166,8 +165,7 @@ def _encoded(registry: Collector, encode: Callable[[Any], bytes]) -> list[bytes]
     for family in registry.collect():
         # A copy, because some collectors return the same family at each scrape.
         samples, family = family.samples, copy.copy(family)
-        family = with_samples(family, partial(rested, samples))
-        parts.append(encode(_One(family)).removesuffix(END_OF_OPEN_METRICS))
+        parts.append(encode(_One(with_samples(family, rested(samples)))).removesuffix(END_OF_OPEN_METRICS))
     is_open_metrics = encode(_One()).endswith(END_OF_OPEN_METRICS)
     return [*parts, END_OF_OPEN_METRICS] if is_open_metrics else parts
 
