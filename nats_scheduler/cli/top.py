@@ -49,7 +49,6 @@ from nats_scheduler.cli.top_knowledge import Knowledge
 from nats_scheduler.cli.top_screen import screen, text_of
 from nats_scheduler.cli.top_view import SORTS, view_document
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.load import ResolvedSettings
@@ -102,14 +101,13 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
     if isinstance(sys.stdout, io.TextIOWrapper):
         with suppress(OSError):  # where a file became a pipe; a terminal can always be asked to replace
             sys.stdout.reconfigure(errors="replace")
-    knowledge = Knowledge(stream, SystemClock())
-    feed = Feed(resolved.settings.connection, knowledge, interval)
+    feed = Feed(resolved.settings.connection, stream, interval)
     try:
         if once or not (as_json or _can_draw()):
             asyncio.run(feed.once())
-            _print_once(knowledge, as_json=as_json)
+            _print_once(feed.knowledge, as_json=as_json)
         else:
-            asyncio.run(_live(feed, knowledge, as_json=as_json))
+            asyncio.run(_live(feed, feed.knowledge, as_json=as_json))
     except JetStreamError as error:
         raise CommandError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""What `top` knows: its questions with their last answers, the advisories that arrived, and the view made of them.
+"""What `top` knows: the answers of sidecars, the advisories that arrived, and the view made of them.
 
 Rule: if no sidecar answers, the view is empty, and says so. A single answer that is missing is replaced by the last one
 for some seconds, and said; while there is no connection all of them stay, with their age.
@@ -12,27 +12,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from nats_scheduler.cli.top_view import LATENESS_MINUTES, SORTS, InstanceRow, StreamRow, View, sorted_streams
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.observe.activity import LastMinutes
-from nats_scheduler.observe.documents import FailureDocument, RecentFireDocument, ScheduleDocument, due_of, instant_of
-from nats_scheduler.runtime.clock import Clock
-from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.observe.documents import FailureDocument, ScheduleDocument, due_of, instant_of
+from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service import answers as asked
+from nats_scheduler.service.answers import Answers, Part, Question, health_of
 from nats_scheduler.service.micro import NAME
-from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer, read_activity
-from nats_scheduler.service.past import FailuresAnswer
-from nats_scheduler.service.schemas import (
-    HealthAnswer,
-    InstanceDocument,
-    InstancesAnswer,
-    StreamDocument,
-    StreamsAnswer,
-)
+from nats_scheduler.service.now import ActivityAnswer, read_activity
+from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, StreamDocument
+
+T = TypeVar("T")
 
 PAGE_LENGTH = 1_000
 """Streams and instances that are asked for."""
@@ -40,67 +36,31 @@ ROWS_ASKED = 50
 MAX_FAILURES = 100
 MAX_ADVISORY_BYTES = 16 * 1024
 """Those of sidecars are shorter; any client may publish others."""
-FAILURES_PAUSE_SECONDS = 60.0
-"""Advisories arrive by themselves; the stream that keeps them is asked for what was missed."""
-INSTANCES_PAUSE_SECONDS = 2.0
-STREAM_PAUSE_SECONDS = 5.0
-"""How often a single stream is asked for; all of them together are asked for in each interval."""
-LONG_PATIENCE_SECONDS = 15.0
-"""For lists for which a sidecar visits all schedules: a million take some seconds."""
 GONE_SHOWN_NS = MINUTE
 """How long a sidecar is shown that is not listed any more: others remove the heartbeat of one that stands still."""
 MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
 """How many of them are asked for one by one: those that are shown first."""
 
-STREAMS, ACTIVITY, FIRES, TIMELINE = "streams.list", "activity.list", "fires.recent", "timeline.list"
-FAILURES, INSTANCES, HEALTH = "failures.list", "instances.list", "health.get"
-ANSWER_SECONDS = 5.0
-"""Longest wait for one answer, unless the question has another."""
-ANSWER_KEPT_SECONDS = 30.0
+INSTANCES = replace(asked.INSTANCES, fresh_seconds=2.0)
+FAILURES = replace(asked.FAILURES, fresh_seconds=60.0)
+"""Advisories arrive by themselves; the stream that keeps them is asked for what was missed."""
+STREAM_ACTIVITY = replace(asked.ACTIVITY, fresh_seconds=5.0)
+"""How often a single stream is asked for; all of them together are asked for in each interval."""
+ANSWER_KEPT_NS = 30 * SECOND
 """How long the last answer is used while there is no new one."""
 ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
 
+NO_KEYS: Mapping[str, object] = {}
 
-@dataclass(eq=False)
-class Question:
-    """One question, and what is known of its answer."""
-
-    endpoint: str
-    """Behind the prefix of all subjects, with the id of an instance if it is asked of one."""
-    form: Any
-    """The model of its answer."""
-    request: Mapping[str, object] = field(default_factory=dict)
-    least_pause: float = 0.0
-    """Seconds between an answer and the next request, at least."""
-    patience: float = ANSWER_SECONDS
-    """Seconds after which no answer is expected any more."""
-    answer: Any = None
-    """The last answer; None if there is none, or it is older than `ANSWER_KEPT_SECONDS`."""
-    answered_at: float = 0.0
-    """When it came, by the loop's clock."""
-    error: str = ""
-    """Why the last request had no answer."""
-    has_responders: bool | None = None
-    """Whether anything subscribes there; None if that is not known."""
-    due: float = 0.0
-    """When it is asked again, by the loop's clock."""
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the last request had an answer."""
-        return self.has_responders is True and not self.error
-
-    @property
-    def is_unanswered(self) -> bool:
-        """Whether the last request had none."""
-        return self.has_responders is False or bool(self.error)
+Asked = tuple[Question[Any], Mapping[str, object]]
+"""A question, and the request in which it is asked."""
 
 
 class Knowledge:
     """What is known of the sidecars of one account."""
 
-    def __init__(self, stream: str | None, clock: Clock) -> None:
-        """Know nothing yet; None is about all streams."""
+    def __init__(self, stream: str | None, answers: Answers, interval: float = 1.0) -> None:
+        """Know nothing yet; None is about all streams. What changes is asked for every `interval` seconds."""
         self.order = next(iter(SORTS))
         """In which order the streams are shown."""
         self.server = ""
@@ -108,74 +68,52 @@ class Knowledge:
         """Why there is no connection, "" if there is one."""
         self.denied = ""
         self._stream = stream
-        self._clock = clock
-        self._offset: int | None = None
-        """What to add to the monotonic clock to get the server's (ns)."""
-        self._answered_at: int | None = None
+        self._answers = answers
         self._failures: dict[str, FailureDocument] = {}
         """By their content: several sidecars may publish the same."""
-        about = {} if stream is None else {"stream": stream}
-        asked = [
-            Question(HEALTH, HealthAnswer),
-            Question(STREAMS, StreamsAnswer, {"limit": PAGE_LENGTH}, patience=LONG_PATIENCE_SECONDS),
-            Question(ACTIVITY, ActivityAnswer, about),
-            Question(FIRES, RecentFiresAnswer, {**about, "limit": ROWS_ASKED}),
-            Question(TIMELINE, TimelineAnswer, about, patience=LONG_PATIENCE_SECONDS),
-            Question(INSTANCES, InstancesAnswer, {"limit": PAGE_LENGTH}, INSTANCES_PAUSE_SECONDS),
-            Question(FAILURES, FailuresAnswer, {**about, "limit": ROWS_ASKED}, FAILURES_PAUSE_SECONDS),
-        ]
-        self._questions = {question.endpoint: question for question in asked}
-        self._of_streams: dict[str, Question] = {}
-        self._of_instances: dict[str, Question] = {}
-        self._listed: dict[str, InstanceDocument] = {}
+        # A bit less than the interval: the next round must not come just before an answer may be asked for again.
+        fresh, about = interval * 0.9, {} if stream is None else {"stream": stream}
+        self._health: Asked = replace(asked.HEALTH, fresh_seconds=fresh), {}
+        self._listed: Asked = replace(asked.STREAMS, fresh_seconds=fresh), {"limit": PAGE_LENGTH}
+        self._activity: Asked = replace(asked.ACTIVITY, fresh_seconds=fresh), about
+        self._recent: Asked = replace(asked.RECENT_FIRES, fresh_seconds=fresh), {**about, "limit": ROWS_ASKED}
+        self._timeline: Asked = replace(asked.TIMELINE, fresh_seconds=fresh), about
+        self._instances: Asked = INSTANCES, {"limit": PAGE_LENGTH}
+        self._kept: Asked = FAILURES, {**about, "limit": ROWS_ASKED}
+        self._alive: dict[str, InstanceDocument] = {}
         """The sidecars of the last list, by id."""
         self._gone: dict[str, tuple[InstanceDocument, int]] = {}
         """Those that were listed before, and when (ns, the server's clock) they were missed, by id."""
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[Asked]:
         """Return what is to be asked, as far as that does not follow from answers."""
-        return list(self._questions.values())
+        listed = [self._health, self._listed, self._activity, self._recent]
+        return [*listed, self._timeline, self._instances, self._kept]
 
-    def further_questions(self) -> list[Question]:
+    def further_questions(self) -> list[Asked]:
         """Return what is to be asked about single streams and instances."""
+        instances = [(health_of(name), NO_KEYS) for name in self._single_instances()]
+        return [*map(_about_stream, self._single_streams()), *instances]
+
+    def _single_streams(self) -> list[str]:
         streams = [row.stream["stream"] for row in self._streams()[:MAX_STREAMS_ASKED]]
-        if self._stream is not None or len(streams) < 2:
-            streams = []  # of a single one, the answer about all of them says it
-        listed = self._rows(INSTANCES, "instances")
-        instances = [one["id"] for one in listed if one["state"] == "alive" and NAME.fullmatch(one["id"])]
-        minutes = LATENESS_MINUTES
-        self._of_streams = {
-            name: self._of_streams.get(name)
-            or Question(ACTIVITY, ActivityAnswer, {"stream": name, "minutes": minutes}, STREAM_PAUSE_SECONDS)
-            for name in streams
-        }
-        self._of_instances = {
-            name: self._of_instances.get(name)
-            or Question(f"{HEALTH}.{name}", HealthAnswer, least_pause=INSTANCES_PAUSE_SECONDS)
-            for name in instances[:MAX_INSTANCES_ASKED]
-        }
-        return [*self._of_streams.values(), *self._of_instances.values()]
+        # Of a single one, the answer about all of them says it.
+        return [] if self._stream is not None or len(streams) < 2 else streams
 
-    def connected(self, server: str) -> None:
-        """Begin again with all questions, on a new connection."""
-        self.server, self.lost, self.denied = server, "", ""
-        for question in (*self._questions.values(), *self._of_streams.values(), *self._of_instances.values()):
-            question.due = 0.0
+    def _single_instances(self) -> list[str]:
+        listed = self._rows(self._instances, "instances")
+        alive = [one["id"] for one in listed if one["state"] == "alive" and NAME.fullmatch(one["id"])]
+        return alive[:MAX_INSTANCES_ASKED]
 
-    def answered(self, question: Question) -> None:
-        """Take an answer that is stored in its question, or learn that there is none."""
-        answer = question.answer if question.is_answered else None
-        if answer is None:
-            return
-        at, now = instant_of(answer["at"]), self._clock.monotonic()
-        self._offset, self._answered_at = at - now, now
-        if question.endpoint == FAILURES:
-            for failure in answer["failures"]:
-                self._add_failure(failure)
-        if question.endpoint == INSTANCES:
-            self._take_list({one["id"]: one for one in answer["instances"]}, at)
+    def take(self) -> None:
+        """Remember what later answers do not say any more: failures, and sidecars that were listed."""
+        for failure in self._rows(self._kept, "failures"):
+            self._add_failure(failure)
+        listed = self._part(self._instances)
+        if listed.data is not None and listed.at is not None:
+            self._take_list({one["id"]: one for one in listed.data["instances"]}, listed.at)
 
     def advised(self, body: bytes) -> None:
         """Take an advisory that was published now; what is too long for one is none."""
@@ -200,13 +138,13 @@ class Knowledge:
 
     def _take_list(self, listed: dict[str, InstanceDocument], at: int) -> None:
         """Remember for a while which sidecars are not listed any more."""
-        missed = {name: (one, at) for name, one in self._listed.items() if name not in listed}
+        missed = {name: (one, at) for name, one in self._alive.items() if name not in listed}
         self._gone = {
             name: (one, since)
             for name, (one, since) in (self._gone | missed).items()
             if name not in listed and at - since < GONE_SHOWN_NS
         }
-        self._listed = listed
+        self._alive = listed
 
     def _add_failure(self, failure: FailureDocument) -> None:
         """Keep a failure; one that is known by its advisory gets the time at which it was stored."""
@@ -222,111 +160,116 @@ class Knowledge:
 
     def now(self) -> int:
         """Return the time by the server's clock (ns), or by that of this machine before any answer."""
-        return self._clock.now() if self._offset is None else self._clock.monotonic() + self._offset
+        return self._answers.now()
 
     def view(self) -> View:
         """Return what is known at this moment."""
-        is_answered = any(one.is_answered for one in self._questions.values())
+        parts = map(self._part, self.questions())
+        is_answered = any(part.data is not None and not (part.fault and part.is_connected) for part in parts)
         if not is_answered and not self.lost:
             return self._without_answers()
-        age = 0 if self._answered_at is None else self._clock.monotonic() - self._answered_at
+        last_good_at, now = self._answers.last_good_at, self.now()
         return View(
-            at=self.now(),
+            at=now,
             server=self.server,
             lost=self.lost,
-            age=age,
+            age=0 if last_good_at is None else max(now - last_good_at, 0),
             answered=is_answered,
             is_health_known=next(self._healths(), None) is not None,
             reasons=list(dict.fromkeys(self._reasons())),
             notices=list(self._notices()) if is_answered else [],
-            activity=self._activity(self._questions[ACTIVITY]),
+            activity=_minutes(self._part(self._activity)),
             streams=self._streams(),
             due=self._due() if is_answered else None,
-            fires=self._fires(),
+            fires=None if self._part(self._recent).data is None else self._rows(self._recent, "fires"),
             failures=self._newest_failures() if is_answered or self._failures else None,
-            instances=self._instances(),
+            instances=self._shown_instances(),
         )
 
     def _without_answers(self) -> View:
         """Return what is known if no sidecar answers, or none has answered yet."""
-        errors = [one.error for one in self._questions.values() if one.error]
-        advice = errors[0] if errors else ADVICE
-        is_asked = self._questions[HEALTH].is_unanswered
+        faults = [part.fault for part in map(self._part, self.questions()) if part.fault and not part.is_absent]
+        advice = faults[0] if faults else ADVICE
+        is_asked = bool(self._part(self._health).fault)
         failures = self._newest_failures() if self._failures else None
         return View(self.now(), self.server, advice=advice if is_asked else "", failures=failures)
 
-    def _rows(self, endpoint: str, key: str) -> Sequence[Any]:
-        """Return the rows of the last answer to a question; none if there is no answer."""
-        answer = self._questions[endpoint].answer
-        return () if answer is None else answer[key]
+    def _part(self, one: Asked) -> Part[Any]:
+        """Return what is known of an answer; one that is old counts as none, unless there is no connection."""
+        part = self._answers.last(*one)
+        is_old = part.at is not None and self.now() - part.at > ANSWER_KEPT_NS
+        return replace(part, data=None) if part.fault and part.is_connected and not self.lost and is_old else part
 
-    def _activity(self, question: Question | None) -> LastMinutes | None:
-        return None if question is None or question.answer is None else read_activity(question.answer)
+    def _rows(self, one: Asked, key: str) -> Sequence[Any]:
+        """Return the rows of the last answer to a question; none if there is no answer."""
+        answer = self._part(one).data
+        return () if answer is None else answer[key]
 
     def _served(self) -> list[StreamDocument]:
         """Return the streams that are asked about."""
-        return [one for one in self._rows(STREAMS, "streams") if self._stream in (None, one["stream"])]
+        return [one for one in self._rows(self._listed, "streams") if self._stream in (None, one["stream"])]
 
     def _streams(self) -> list[StreamRow]:
         streams = self._served()
-        all_of_them = self._questions[ACTIVITY] if len(streams) == 1 else None
-        rows = [StreamRow(one, self._activity(all_of_them or self._of_streams.get(one["stream"]))) for one in streams]
+        all_of_them = self._activity if len(streams) == 1 else None
+        rows = [StreamRow(one, _minutes(self._part(all_of_them or _about_stream(one["stream"])))) for one in streams]
         return sorted_streams(rows, self.order)
 
     def _due(self) -> list[ScheduleDocument]:
         """Return what is due next; if there is no list of it, the next schedule of each stream."""
-        answer = self._questions[TIMELINE].answer
+        answer = self._part(self._timeline).data
         soonest = [one["next"] for one in self._served()] if answer is None else answer["soonest"]
         found = [(due, one) for one in soonest if one is not None and (due := due_of(one)) is not None]
         return [one for _, one in sorted(found, key=lambda row: row[0])]
 
-    def _fires(self) -> Sequence[RecentFireDocument] | None:
-        answer = self._questions[FIRES].answer
-        return None if answer is None else answer["fires"]
-
-    def _instances(self) -> list[InstanceRow] | None:
-        answer = self._questions[INSTANCES].answer
+    def _shown_instances(self) -> list[InstanceRow] | None:
+        answer = self._part(self._instances).data
         if answer is None:
             return None
         gone: list[InstanceDocument] = [
             {**one, "state": "gone", "since": None, "holds": [], "unable": []} for one, _ in self._gone.values()
         ]
-        return [InstanceRow(one, self._health_of(one["id"])) for one in (*answer["instances"], *gone)]
-
-    def _health_of(self, instance: str) -> HealthAnswer | None:
-        question = self._of_instances.get(instance)
-        return None if question is None else question.answer
+        shown = [*answer["instances"], *gone]
+        return [InstanceRow(one, self._part((health_of(one["id"]), NO_KEYS)).data) for one in shown]
 
     def _newest_failures(self) -> list[FailureDocument]:
         return sorted(self._failures.values(), key=lambda one: -instant_of(one["stored"]))[:MAX_FAILURES]
 
     def _healths(self) -> Iterator[HealthAnswer]:
         """Return the health of the sidecar that answered, and of each one that is asked by its name."""
-        for question in (self._questions[HEALTH], *self._of_instances.values()):
-            if question.answer is not None:
-                yield question.answer
+        for one in (self._health, *((health_of(name), NO_KEYS) for name in self._single_instances())):
+            if (answer := self._part(one).data) is not None:
+                yield answer
 
     def _reasons(self) -> Iterator[str]:
         """Return why schedules do not all fire."""
         for health in self._healths():
             if not health["ready"]:
                 yield from health["reasons"] or ["a sidecar is not ready"]
-        if self._stream is not None and self._questions[STREAMS].answer is not None and not self._served():
+        if self._stream is not None and self._part(self._listed).data is not None and not self._served():
             yield f"stream {self._stream} is not served"
 
     def _notices(self) -> Iterator[str]:
         """Return what is missing from the view, and why: who is missing first, since a narrow screen cuts the rest."""
         yield from dict.fromkeys(note for health in self._healths() for note in health.get("notes", ()))
-        silent = {
-            name
-            for question in (*self._questions.values(), *self._of_streams.values())
-            for name in (question.answer or {}).get("unanswered", ())
-        }
-        silent |= {name for name, question in self._of_instances.items() if question.is_unanswered}
+        asked_now, streams = self.questions(), [*map(_about_stream, self._single_streams())]
+        answered = (self._part(one).data or {} for one in (*asked_now, *streams))
+        silent = {name for answer in answered for name in answer.get("unanswered", ())}
+        each = {name: self._part((health_of(name), NO_KEYS)) for name in self._single_instances()}
+        silent |= {name for name, part in each.items() if part.fault and part.is_connected}
         if silent:
             yield f"no answer from {', '.join(sorted(silent))}: what only they know is missing"
-        for endpoint, question in self._questions.items():
-            if question.error:
-                yield f"{endpoint}: {question.error}"
+        for question, request in asked_now:
+            part = self._part((question, request))
+            if part.fault and part.is_connected:
+                yield f"{question.endpoint}: {part.fault}"
         if self.denied:
             yield self.denied
+
+
+def _about_stream(stream: str) -> Asked:
+    return STREAM_ACTIVITY, {"stream": stream, "minutes": LATENESS_MINUTES}
+
+
+def _minutes(part: Part[ActivityAnswer]) -> LastMinutes | None:
+    return None if part.data is None else read_activity(part.data)

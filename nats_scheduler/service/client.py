@@ -85,34 +85,21 @@ class UnreadableError(QuestionError):
         super().__init__(sentence)
 
 
-PAUSE_FACTOR = 9
-"""A program that shows answers asks again after a pause of so many times as long as the last answer took: a sidecar
-works for at most a tenth of the time on one question of a program, however many readers that has."""
-
 FIRST_REPEAT_SECONDS = 0.5
-"""A request that is repeated is sent again after so long without an answer, then after twice that pause, and so on."""
+"""A request is sent again after so long without an answer, then after twice that pause, and so on."""
 
 
 async def ask(
-    connection: Connection,
-    endpoint: str,
-    request: Mapping[str, object],
-    seconds: float,
-    user: str = "this user",
-    *,
-    repeats: bool = False,
+    connection: Connection, endpoint: str, request: Mapping[str, object], seconds: float, user: str = "this user"
 ) -> Object:
     """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `QuestionError`.
 
-    No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing. With `repeats`
-    the request is sent again while no answer comes: the sidecar that got it may be stopped.
+    No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing. The request is
+    sent again while no answer comes: the sidecar that got it may be stopped.
     """
     subject, body = f"{SUBJECTS}.{endpoint}", json.dumps(request).encode()
     try:
-        if repeats:
-            reply = await _first_reply(connection, subject, body, seconds)
-        else:
-            reply = await connection.request(subject, body, deadline=seconds)
+        reply = await _first_reply(connection, subject, body, seconds)
     except NoJetStreamError:
         raise NothingSubscribesError("nothing subscribes to its requests") from None
     except NoAnswerError:

@@ -13,10 +13,11 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.address import bound, is_loopback, url_of
 from nats_scheduler.observe.listener import serve
 from nats_scheduler.observe.log import logger
+from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
-from nats_scheduler.web.answers import Answers, Link
 from nats_scheduler.web.guard import LOGIN, Guard, Sessions
+from nats_scheduler.web.link import Link
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
 
 
@@ -86,7 +87,7 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     token = token_of(settings)
     sessions = None if token is None else Sessions(token, now)
     link = Link(settings.connection)
-    source = Answers(link, now)
+    source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
     app = application(source, {"localhost", settings.web_address, *settings.web_hosts}, sessions)
     with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))

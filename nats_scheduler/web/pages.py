@@ -18,12 +18,12 @@ from nats_scheduler.observe.explanations import MarkedFireDocument, SkippedDocum
 from nats_scheduler.observe.texts import what_happened
 from nats_scheduler.schedule.explain import interval_words
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service import answers
+from nats_scheduler.service.answers import NOTHING, Answers, Part
 from nats_scheduler.service.now import MAX_MINUTES_AHEAD, TimelineAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
-from nats_scheduler.web import answers
-from nats_scheduler.web.answers import Answers, Part
 from nats_scheduler.web.charts import bar_chart, hour_of
 from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
 from nats_scheduler.web.rendering import form_values, query_values, render, templates
@@ -210,7 +210,7 @@ class Pages:
             "kind": query.get("kind") or None,
         }
         asked = {**wanted, "limit": PAGE_LENGTH, "cursor": query.get("cursor") or None}
-        listed: Part[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else Part(None, None, "")
+        listed: Part[Any] = await self._source.get(answers.SCHEDULES, asked) if stream else NOTHING
         known = {one["stream"]: one for one in ([] if streams.data is None else streams.data["streams"])}
         return {
             "title": f"Schedules of {stream}" if stream else "Schedules",
@@ -240,7 +240,7 @@ class Pages:
             ask(answers.FAILURES, {**one, "limit": 20}),
         )
         schedule = None if found.data is None else found.data["schedule"]
-        explained: Part[Any] = Part(None, None, "")
+        explained: Part[Any] = NOTHING
         if schedule is not None:
             asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
             explained = await ask(answers.EXPLANATION, asked)

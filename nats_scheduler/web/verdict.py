@@ -11,8 +11,8 @@ from typing import Literal
 
 from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.answers import Part
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
-from nats_scheduler.web.answers import Part
 from nats_scheduler.web.rendering import address
 from nats_scheduler.web.shown import clock_text, plural
 

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
-from nats_scheduler.cli.top_knowledge import (
-    ACTIVITY,
-    ADVICE,
-    FAILURES,
-    FIRES,
-    HEALTH,
-    INSTANCES,
-    MAX_FAILURES,
-    STREAMS,
-    TIMELINE,
-    Knowledge,
-    Question,
-)
+from nats_scheduler.cli.top_knowledge import ADVICE, MAX_FAILURES, Knowledge
 from nats_scheduler.cli.top_screen import screen, text_of
 from nats_scheduler.cli.top_view import lateness_of, view_document
 from nats_scheduler.observe.documents import due_of
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.schemas import read_answer
+from nats_scheduler.service import answers as asked
+from nats_scheduler.service.answers import Answers
+from nats_scheduler.service.client import NothingSubscribesError, RefusedError
 from nats_scheduler.testing.clock import ManualClock
 from tests.cli.top_views import NOW, due, fire, instance, stream, text
 
+HEALTH, STREAMS, ACTIVITY = asked.HEALTH.endpoint, asked.STREAMS.endpoint, asked.ACTIVITY.endpoint
+FIRES, TIMELINE = asked.RECENT_FIRES.endpoint, asked.TIMELINE.endpoint
+FAILURES, INSTANCES = asked.FAILURES.endpoint, asked.INSTANCES.endpoint
 BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
 ADVISORY = {
     "type": "io.nats_scheduler.advisory.v1.fire_refused",
@@ -109,24 +103,43 @@ def answers() -> dict[str, dict[str, Any]]:
     return {name: {"at": text(0), "instance": "a", **answer} for name, answer in given.items()}
 
 
-def knowledge_of(given: dict[str, dict[str, Any]], stream: str | None = None) -> Knowledge:
-    """Return what is known after these answers; what is not among them has no responders."""
-    known = Knowledge(stream, ManualClock(NOW))
-    for question in known.questions():
-        answer_to(known, question, given)
-    for question in known.further_questions():
-        answer_to(known, question, given | {f"{HEALTH}.a": given.get(HEALTH, {})})
-    return known
+class Answering:
+    """Answers of sidecars that a test gives, and what is known of them."""
+
+    def __init__(self, given: dict[str, Any], stream: str | None = None, clock: ManualClock | None = None) -> None:
+        """Give these answers by endpoint; an exception is the reason why there is none, and nothing else answers."""
+        self.given = given
+        self.clock = clock or ManualClock(NOW)
+        self.answers = Answers(self.ask, self.clock.now, lambda error: pytest.fail(repr(error)))
+        self.known = Knowledge(stream, self.answers)
+        self.asked: list[tuple[str, object]] = []
+
+    async def ask(self, endpoint: str, request: Mapping[str, object]) -> Any:
+        self.asked.append((endpoint, request.get("stream")))
+        found = self.given.get(endpoint, self.given.get(HEALTH) if endpoint == f"{HEALTH}.a" else None)
+        if isinstance(found, Exception):
+            raise found
+        if found is None:
+            raise NothingSubscribesError("nothing subscribes to its requests")
+        return found
+
+    async def ask_all(self) -> None:
+        """Ask everything once more."""
+        self.answers.ask_again()
+        for questions in (self.known.questions, self.known.further_questions):
+            await asyncio.gather(*(self.answers.get(question, request) for question, request in questions()))
+            self.known.take()
 
 
-def answer_to(known: Knowledge, question: Question, given: dict[str, dict[str, Any]]) -> None:
-    question.answer = read_answer(question.form, given.get(question.endpoint))
-    question.has_responders = question.answer is not None
-    known.answered(question)
+async def knowledge_of(given: dict[str, Any], stream: str | None = None) -> Knowledge:
+    """Return what is known after these answers."""
+    answering = Answering(given, stream)
+    await answering.ask_all()
+    return answering.known
 
 
-def test_answers_are_what_is_shown() -> None:
-    view = knowledge_of(answers()).view()
+async def test_answers_are_what_is_shown() -> None:
+    view = (await knowledge_of(answers())).view()
     assert (view.at, view.answered, view.lost, view.advice, view.reasons) == (NOW, True, "", "", [])
     assert view.notices == ["no answer from b: what only they know is missing"]
     assert [
@@ -149,57 +162,75 @@ def test_answers_are_what_is_shown() -> None:
     ]
 
 
-def test_time_goes_on_between_answers() -> None:
-    clock = ManualClock(NOW - 3_600 * SECOND)  # that of this machine is wrong
-    known = Knowledge(None, clock)
-    question = known.questions()[0]
-    question.answer, question.has_responders = answers()[HEALTH], True
-    known.answered(question)
-    clock.advance(7 * SECOND)
-    assert (known.view().at, known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)
+async def test_time_goes_on_between_answers() -> None:
+    answering = Answering(answers(), clock=ManualClock(NOW - 3_600 * SECOND))  # that of this machine is wrong
+    await answering.ask_all()
+    answering.clock.advance(7 * SECOND)
+    assert (answering.known.view().at, answering.known.view().age) == (NOW + 7 * SECOND, 7 * SECOND)
+
+
+async def test_an_answer_that_does_not_come_any_more_is_shown_for_a_while() -> None:
+    answering = Answering(answers())
+    await answering.ask_all()
+    answering.given[ACTIVITY] = RefusedError(503, "busy")
+    shown = []
+    for seconds in (1, 40):
+        answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
+        answering.clock.advance(seconds * SECOND)
+        await answering.ask_all()
+        view = answering.known.view()
+        shown.append((view.activity is not None, f"{ACTIVITY}: busy" in view.notices))
+    assert shown == [(True, True), (False, True)]
+
+
+async def test_while_there_is_no_connection_all_that_was_answered_stays() -> None:
+    answering = Answering(answers())
+    await answering.ask_all()
+    answering.known.lost = "the server closed the connection"
+    answering.clock.advance(100 * SECOND)
+    view = answering.known.view()
+    assert (view.lost, view.age, len(view.streams)) == ("the server closed the connection", 100 * SECOND, 2)
 
 
 def test_before_any_answer_nothing_is_wrong_yet() -> None:
-    view = Knowledge(None, ManualClock(NOW)).view()
+    view = Answering({}).known.view()
     assert (view.answered, view.advice, view.due, view.failures, view.instances) == (False, "", None, None, None)
 
 
-def test_if_no_sidecar_answers_it_says_what_to_type() -> None:
-    view = knowledge_of({}).view()
+async def test_if_no_sidecar_answers_it_says_what_to_type() -> None:
+    view = (await knowledge_of({})).view()
     assert (view.answered, view.advice) == (False, ADVICE)
     assert "nats-scheduler run" in ADVICE
 
 
-def test_if_no_question_is_permitted_it_says_that() -> None:
-    known = Knowledge(None, ManualClock(NOW))
-    for question in known.questions():
-        question.error, question.has_responders = f"this user may not publish to {question.endpoint}", True
-    assert known.view().advice == "this user may not publish to health.get"
+async def test_if_no_question_is_permitted_it_says_that() -> None:
+    denied = {name: RefusedError(403, f"this user may not publish to {name}") for name in answers()}
+    assert (await knowledge_of(denied)).view().advice == "this user may not publish to health.get"
 
 
-def test_what_is_not_answered_is_not_shown() -> None:
+async def test_what_is_not_answered_is_not_shown() -> None:
     given = {name: answer for name, answer in answers().items() if name not in (ACTIVITY, FIRES, TIMELINE)}
-    view = knowledge_of(given).view()
+    view = (await knowledge_of(given)).view()
     assert (view.answered, view.activity, view.fires) == (True, None, None)
     assert view.due is not None
     assert [row["subject"] for row in view.due] == ["JOBS.next", "ORDERS.next"]
 
 
-def test_single_streams_are_asked_for_if_there_are_several() -> None:
-    known = knowledge_of(answers())
-    asked = [(question.endpoint, question.request.get("stream")) for question in known.further_questions()]
-    assert asked == [(ACTIVITY, "JOBS"), (ACTIVITY, "ORDERS"), (f"{HEALTH}.a", None)]
+async def test_single_streams_are_asked_for_if_there_are_several() -> None:
+    known = await knowledge_of(answers())
+    further = [(question.endpoint, request.get("stream")) for question, request in known.further_questions()]
+    assert further == [(ACTIVITY, "JOBS"), (ACTIVITY, "ORDERS"), (f"{HEALTH}.a", None)]
     alone = answers()
     alone[STREAMS]["streams"] = alone[STREAMS]["streams"][:1]
-    known = knowledge_of(alone)
-    assert [question.endpoint for question in known.further_questions()] == [f"{HEALTH}.a"]
+    known = await knowledge_of(alone)
+    assert [question.endpoint for question, _ in known.further_questions()] == [f"{HEALTH}.a"]
     row = known.view().streams[0]
     assert row.activity == known.view().activity is not None
 
 
-def test_one_stream_is_shown_alone() -> None:
-    known = knowledge_of(answers(), "ORDERS")
-    about = [question.request.get("stream") for question in known.questions()]
+async def test_one_stream_is_shown_alone() -> None:
+    known = await knowledge_of(answers(), "ORDERS")
+    about = [request.get("stream") for _, request in known.questions()]
     assert about == [None, None, "ORDERS", "ORDERS", "ORDERS", None, "ORDERS"]
     assert [row.stream["stream"] for row in known.view().streams] == ["ORDERS"]
     known.advised(json.dumps(ADVISORY | {"stream": "JOBS"}).encode())
@@ -208,21 +239,21 @@ def test_one_stream_is_shown_alone() -> None:
     assert [row["stream"] for row in failures] == ["ORDERS"]
 
 
-def test_a_stream_that_is_not_served_is_not_ready() -> None:
-    assert knowledge_of(answers(), "NONE").view().reasons == ["stream NONE is not served"]
+async def test_a_stream_that_is_not_served_is_not_ready() -> None:
+    assert (await knowledge_of(answers(), "NONE")).view().reasons == ["stream NONE is not served"]
 
 
-def test_it_is_not_ready_before_a_sidecar_has_said_so() -> None:
+async def test_it_is_not_ready_before_a_sidecar_has_said_so() -> None:
     silent = answers()
     del silent[HEALTH]
     silent[INSTANCES]["instances"] = []
-    view = knowledge_of(silent).view()
+    view = (await knowledge_of(silent)).view()
     assert (view.answered, view.reasons, view_document(view)["ready"]) == (True, [], False)
 
 
-def test_each_instance_says_why_it_is_not_ready() -> None:
+async def test_each_instance_says_why_it_is_not_ready() -> None:
     given = answers() | {HEALTH: {**answers()[HEALTH], "ready": False, "reasons": ["ORDERS: no contact"]}}
-    view = knowledge_of(given).view()
+    view = (await knowledge_of(given)).view()
     assert view.reasons == ["ORDERS: no contact"]
     assert view.instances is not None
     assert (view.instances[0].state, view.instances[0].fault) == (
@@ -231,16 +262,19 @@ def test_each_instance_says_why_it_is_not_ready() -> None:
     )
 
 
-def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
-    given = answers()
-    known = knowledge_of(given)
-    [listing] = [one for one in known.questions() if one.endpoint == INSTANCES]
+async def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
+    answering = Answering(answers())
+    everyone = {one["id"]: one for one in answers()[INSTANCES]["instances"]}
+    await answering.ask_all()
     shown: list[list[tuple[str, str]]] = []
+    before = 0
     for seconds, listed in ((1, ["b"]), (60, ["b"]), (62, ["b"]), (63, ["a", "b"]), (64, ["a"]), (65, ["a", "b"])):
-        everyone = {one["id"]: one for one in given[INSTANCES]["instances"]}
-        listing.answer = {"at": text(seconds), "instances": [everyone[name] for name in listed]}
-        known.answered(listing)
-        shown.append([(row.instance["id"], row.state) for row in known.view().instances or ()])
+        answering.clock.advance((seconds - before) * SECOND)
+        before = seconds
+        answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
+        answering.given[INSTANCES] = {**answers()[INSTANCES], "instances": [everyone[name] for name in listed]}
+        await answering.ask_all()
+        shown.append([(row.instance["id"], row.state) for row in answering.known.view().instances or ()])
     alive, silent, gone = ("a", "alive"), ("b", "silent"), ("a", "gone")
     assert shown == [
         [silent, gone],
@@ -252,8 +286,8 @@ def test_a_sidecar_that_is_not_listed_any_more_is_shown_for_a_minute() -> None:
     ]
 
 
-def test_failures_come_as_they_happen_and_each_one_once() -> None:
-    known = knowledge_of(answers())
+async def test_failures_come_as_they_happen_and_each_one_once() -> None:
+    known = await knowledge_of(answers())
     other = ADVISORY | {"schedule": "orders.other"}
     for advisory in (other, ADVISORY, other):
         known.advised(json.dumps(advisory).encode())
@@ -269,7 +303,7 @@ def test_failures_come_as_they_happen_and_each_one_once() -> None:
 
 
 def test_an_advisory_that_no_sidecar_publishes_is_passed_over() -> None:
-    known = Knowledge(None, ManualClock(NOW))
+    known = Answering({}).known
     known.advised(json.dumps(ADVISORY | {"reason": "x" * 20_000}).encode())
     for depth in range(100, 2_000, 20):
         known.advised(b'{"a": ' + b"[" * depth + b"]" * depth + b"}")
@@ -277,15 +311,15 @@ def test_an_advisory_that_no_sidecar_publishes_is_passed_over() -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "a\r\nPUB x 0", "a.b", ">", "注文", ""])
-def test_an_instance_is_asked_only_if_its_name_can_be_part_of_a_subject(name: str) -> None:
+async def test_an_instance_is_asked_only_if_its_name_can_be_part_of_a_subject(name: str) -> None:
     given = answers()
     given[INSTANCES]["instances"][0]["id"] = name
-    asked = [question.endpoint for question in knowledge_of(given).further_questions()]
-    assert asked == [ACTIVITY, ACTIVITY]
+    known = await knowledge_of(given)
+    assert [question.endpoint for question, _ in known.further_questions()] == [ACTIVITY, ACTIVITY]
 
 
-def test_failures_that_never_end_take_no_memory() -> None:
-    known = knowledge_of(answers())
+async def test_failures_that_never_end_take_no_memory() -> None:
+    known = await knowledge_of(answers())
     for number in range(5 * MAX_FAILURES):
         known.advised(json.dumps(ADVISORY | {"schedule": f"orders.{number}"}).encode())
     failures = known.view().failures
@@ -293,8 +327,8 @@ def test_failures_that_never_end_take_no_memory() -> None:
     assert len(failures) == MAX_FAILURES
 
 
-def test_a_document_has_what_the_screen_has() -> None:
-    view = knowledge_of(answers()).view()
+async def test_a_document_has_what_the_screen_has() -> None:
+    view = (await knowledge_of(answers())).view()
     document = json.loads(json.dumps(view_document(view)))
     assert (document["at"], document["ready"], document["connection_lost"]) == (text(0), True, None)
     assert [one["stream"] for one in document["streams"]] == ["JOBS", "ORDERS"]
@@ -332,9 +366,9 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from paths(inner, (*before, key))
 
 
-def test_no_answer_breaks_the_screen() -> None:
+async def test_no_answer_breaks_the_screen() -> None:
     for what, given in damaged():
-        view = knowledge_of(given).view()
+        view = (await knowledge_of(given)).view()
         try:
             lines = text_of(screen(view, 80, 24), 80)
             json.dumps(view_document(view))

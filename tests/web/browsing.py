@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import pytest
 
+from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.web.answers import Answers, Link
 from nats_scheduler.web.app import application
 from nats_scheduler.web.guard import Sessions
+from nats_scheduler.web.link import Link
 from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.waiting import eventually
 
@@ -59,7 +61,7 @@ async def browsing(
     """
     link = Link(ConnectionSettings(servers=(url,), **settings))
     sessions = None if token is None else Sessions(token, CLOCK.now)
-    source = Answers(link, lambda: CLOCK.now() + ahead)
+    source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
     app = application(source, {"localhost", *hosts}, sessions)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)

@@ -8,8 +8,8 @@ import pytest
 from nats_scheduler.engine.views.figures import Kind, State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service.answers import Part
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstanceDocument, StreamDocument
-from nats_scheduler.web.answers import Part
 from nats_scheduler.web.pages import KINDS, STATES
 from nats_scheduler.web.verdict import Verdict, totals, troubled_first, verdict
 

@@ -1,0 +1,76 @@
+"""The connection of the status page, and the questions that it sends.
+
+Cost: one connection, and a dial every second while there is none.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+from nats_scheduler.jetstream.connection import Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.errors import ConnectError
+from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.observe.log import logger
+from nats_scheduler.service.answers import ANSWER_SECONDS
+from nats_scheduler.service.client import NotConnectedError, ask
+from nats_scheduler.settings.connection import ConnectionSettings
+
+RECONNECT_PAUSE_SECONDS = 1.0
+"""Pause after a pass over all servers in which none accepted the connection."""
+
+REPORT_INTERVAL_SECONDS = 30.0
+"""How often the log repeats why there is no connection."""
+
+
+class Link:
+    """A connection that is made again when it is lost, for as long as that takes.
+
+    A request never waits for it: without a connection it fails at once with the reason, so that a page can say so.
+    """
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._dialer = Dialer(settings)
+        self._connection: Connection | None = None
+        self._reason = "the first connection is being made"
+        self._reported: tuple[str, float] = ("", 0.0)
+
+    @property
+    def server(self) -> str:
+        """The server that it is connected to, "" if it is not connected."""
+        return "" if self._connection is None else self._connection.server.name
+
+    async def keep(self) -> None:
+        """Connect, and connect again, until cancelled."""
+        while True:
+            try:
+                connection = await self._dialer.dial()
+            except ConnectError as error:
+                self._reason = str(error)
+                self._report_failure()
+                await asyncio.sleep(RECONNECT_PAUSE_SECONDS)
+                continue
+            await self._use(connection)
+
+    async def _use(self, connection: Connection) -> None:
+        """Serve requests with a connection until it is lost."""
+        self._connection, self._reported = connection, ("", 0.0)
+        server = connection.server
+        logger().info("connected", server=connection.url, name=server.name, version=server.version)
+        try:
+            self._reason = await asyncio.shield(connection.lost)
+            logger().warning("connection_lost", reason=self._reason)
+        finally:
+            self._connection = None
+            await connection.close()
+
+    def _report_failure(self) -> None:
+        now, (reason, reported_at) = asyncio.get_running_loop().time(), self._reported
+        if self._reason != reason or now - reported_at >= REPORT_INTERVAL_SECONDS:
+            self._reported = self._reason, now
+            logger().warning("connect_failed", reason=self._reason)
+
+    async def ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Send a request to the micro service and return the answer; raises `QuestionError`."""
+        if self._connection is None:
+            raise NotConnectedError(self._reason)
+        return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")

@@ -1,0 +1,125 @@
+"""What sidecars answered is kept for those who show it, and is asked for again neither too often nor too late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, Part, health_of
+from nats_scheduler.service.client import NotAnsweredError, NotConnectedError, NothingSubscribesError, RefusedError
+from nats_scheduler.testing.clock import START
+
+ANSWER = {"at": "2026-01-31T09:00:00Z", "instance": "a", "ready": True, "reasons": []}
+
+
+class Sidecar:
+    """Answers what a test wants, when it wants it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[Object]] = []
+        self.answers = Answers(self.ask, lambda: START, lambda error: pytest.fail(repr(error)))
+
+    async def ask(self, _endpoint: str, _request: Mapping[str, object]) -> Object:
+        answer: asyncio.Future[Object] = asyncio.get_running_loop().create_future()
+        self.waiting.append(answer)
+        return await answer
+
+    async def asked(self) -> None:
+        """Let all questions go as far as they go without an answer."""
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def get(self, outcome: Any, question: Any = HEALTH) -> Part[Any]:
+        """Ask, give this answer or error to the request, and return what is known then."""
+        asking = asyncio.create_task(self.answers.get(question))
+        await self.asked()
+        waiting = self.waiting.pop(0)
+        if isinstance(outcome, Exception):
+            waiting.set_exception(outcome)
+        else:
+            waiting.set_result(outcome)
+        part = await asking
+        self.answers.ask_again()
+        return part
+
+
+async def test_what_is_answered_is_read_by_its_model() -> None:
+    sidecar = Sidecar()
+    part = await sidecar.get({**ANSWER, "more": 1})
+    assert (part.data, part.fault) == (ANSWER, "")
+    assert sidecar.answers.last(HEALTH) == part
+    part = await sidecar.get({**ANSWER, "ready": "yes"})
+    assert part.data == ANSWER, "the answer before is still of use"
+    assert "cannot read" in part.fault
+
+
+@pytest.mark.parametrize(
+    ("error", "kept", "flags"),
+    [
+        (NotAnsweredError("no answer"), ANSWER, (True, False)),
+        (NotConnectedError("no connection"), ANSWER, (False, False)),
+        (NothingSubscribesError("nobody"), ANSWER, (True, True)),
+        (RefusedError(503, "busy"), ANSWER, (True, False)),
+        (RefusedError(404, "no such stream"), None, (True, False)),
+    ],
+)
+async def test_why_there_is_no_answer_is_said_beside_the_one_before(
+    error: Exception, kept: object, flags: tuple[bool, bool]
+) -> None:
+    sidecar = Sidecar()
+    await sidecar.get(ANSWER)
+    part = await sidecar.get(error)
+    assert (part.fault, part.data, (part.is_connected, part.is_absent)) == (str(error), kept, flags)
+    assert (await sidecar.get(ANSWER)).fault == ""
+
+
+async def test_a_reader_does_not_wait_without_limit_and_two_readers_cause_one_request() -> None:
+    sidecar = Sidecar()
+    first, second = await asyncio.gather(*(sidecar.answers.get(HEALTH, patience=0.01) for _ in range(2)))
+    assert (first.is_waiting, second.is_waiting) == (True, True)
+    assert len(sidecar.waiting) == 1
+    sidecar.waiting[0].set_result(ANSWER)
+    await sidecar.asked()
+    assert (await sidecar.answers.get(HEALTH)).data == ANSWER, "it came later, and is kept"
+    assert len(sidecar.waiting) == 1
+
+
+async def test_only_some_requests_are_in_work_at_once() -> None:
+    sidecar, number = Sidecar(), 3 * MAX_REQUESTS
+    asking = [asyncio.create_task(sidecar.answers.get(health_of(f"i{n}"), patience=None)) for n in range(number)]
+    for answered in range(number):
+        await sidecar.asked()
+        assert len(sidecar.waiting) == min(answered + MAX_REQUESTS, number)
+        sidecar.waiting[answered].set_result(ANSWER)
+    assert [part.data for part in await asyncio.gather(*asking)] == [ANSWER] * number
+
+
+@pytest.mark.parametrize(("outcome", "factor"), [(ANSWER, PAUSE_FACTOR), (NotAnsweredError("silence"), 1)])
+async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(outcome: Any, factor: int) -> None:
+    sidecar, loop = Sidecar(), asyncio.get_running_loop()
+    began = loop.time()
+    part = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+    await sidecar.asked()
+    while loop.time() - began < 1.2:  # longer than an answer is fresh in any case
+        await asyncio.wait([part], timeout=0.1)
+    if isinstance(outcome, Exception):
+        sidecar.waiting[0].set_exception(outcome)
+    else:
+        sidecar.waiting[0].set_result(outcome)
+    await part
+    took = loop.time() - began
+    (entry,) = sidecar.answers._entries.values()
+    assert factor * 1.2 <= entry.fresh_until - began - 1.2 <= factor * took + took
+
+
+async def test_requests_that_are_given_up_can_be_asked_again() -> None:
+    sidecar = Sidecar()
+    await sidecar.answers.get(HEALTH, patience=0.01)
+    await sidecar.answers.close()
+    sidecar.waiting.clear()
+    sidecar.answers.ask_again()
+    assert (await sidecar.get(ANSWER)).data == ANSWER
