@@ -135,7 +135,7 @@ def end_reason(one: ListedSchedule) -> str:
 async def read_listing(session: Session, resolved: ResolvedSettings, stream: str | None, query: Query) -> Listing:
     """Read the schedules of one stream, or of all, that a query wants."""
     session, sidecars = await with_sidecars(session, resolved)
-    served = await session.served_streams() if stream is None else [await session.served_stream(stream)]
+    served = await session.streams(stream)
     clock = SystemClock()
     schedules: list[tuple[ServedStream, ListedSchedule]] = []
     rejected: list[tuple[ServedStream, Rejected]] = []

@@ -26,9 +26,9 @@ from nats_scheduler.runtime.modes import mode_document
 from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.client import Listed
-from nats_scheduler.service.instances import instances_document
 from nats_scheduler.service.past import FailuresDocument, FiresDocument, find_fires
 from nats_scheduler.service.schemas import InstancesDocument
+from nats_scheduler.service.streams import instances_document
 
 
 class Source(Protocol):

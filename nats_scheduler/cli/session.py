@@ -64,6 +64,10 @@ class Session(Access):
                 return await question(self.service)
         return await question(Reading(self))
 
+    async def streams(self, only: str | None) -> list[ServedStream]:
+        """Return every stream of the account that is served, by name, or only one, as `served_stream` does."""
+        return await self.served_streams() if only is None else [await self.served_stream(only)]
+
     async def served_stream(self, name: str) -> ServedStream:
         """Return one stream; end the command with 1 if it does not exist or is not served."""
         info = await self.api.stream(name)

@@ -176,10 +176,7 @@ class Watch:
         return server_time(info) or self._clock.now()
 
     async def _find_streams(self, session: Session) -> None:
-        if self._stream is None:
-            found = await session.served_streams()
-        else:
-            found = [await session.served_stream(self._stream)]
+        found = await session.streams(self._stream)
         self._served.clear()
         self._served.update({one.name: one for one in found})
         for one in found:

@@ -30,7 +30,7 @@ from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
 from nats_scheduler.service.port import AskedStream, Examination, Fleet
-from nats_scheduler.service.schemas import Answer, read_answer
+from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
 from nats_scheduler.service.turns import Reused, Turns
 
@@ -268,6 +268,17 @@ def read_name_cursor(text: str | None) -> str:
         return base64.b64decode(text or "", altchars=b"-_", validate=True).decode("utf-8", "surrogateescape")
     except (binascii.Error, ValueError):
         raise ServiceError(BAD_REQUEST, f"cursor of {shown(text)}: the cursor of another page is expected") from None
+
+
+async def page_by_name(
+    asked: Asked, request: ListRequest, head: Mapping[str, Any], key: str, rows: Sequence[Mapping[str, Any]], name: str
+) -> Document:
+    """Return a page of documents that are in the order of their names, each below the key `name`."""
+    after = read_name_cursor(request.cursor)
+    found = [row for row in rows if row[name] > after]
+    items = await asked.encoded(found[: request.limit], dict)
+    cursor = name_cursor(found[len(items) - 1][name]) if len(items) < len(found) else None
+    return with_items({**head, "cursor": cursor}, key, items)
 
 
 # Answers that contain many items: encoded a few items at a time, and never longer than the server takes.

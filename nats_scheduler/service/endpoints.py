@@ -13,7 +13,6 @@ from pydantic import TypeAdapter
 from nats_scheduler.control import edits, fires
 from nats_scheduler.service import (
     control,
-    instances,
     now,
     past,
     patterns,
@@ -141,23 +140,23 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "What is wrong, why it matters, and what to type: what `nats-scheduler doctor` would find.",
         schemas.NoKeys,
         schemas.FindingsAnswer,
-        instances.list_findings,
-        instances.list_findings,
+        streams.list_findings,
+        streams.list_findings,
     ),
     Endpoint(
         "instances.list",
         "The sidecars of the account, and what each of them holds.",
         schemas.ListRequest,
         schemas.InstancesAnswer,
-        instances.list_instances,
+        streams.list_instances,
     ),
     Endpoint(
         "health.get",
         "Whether the sidecar that answers is ready, and why not.",
         schemas.NoKeys,
         schemas.HealthAnswer,
-        instances.get,
-        instances.get,
+        streams.get,
+        streams.get,
     ),
 )
 

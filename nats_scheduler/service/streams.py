@@ -1,30 +1,48 @@
-"""The endpoints about streams: what is held of those that are served, and who fires those that carry schedules.
+"""The endpoints about streams and instances: what is held, who fires it, who is ready, and what is wrong (the doctor).
 
-The rule: who fires a stream is looked up when it is asked, also if no sidecar serves it.
+The rules: who fires a stream is looked up when it is asked, also if no sidecar serves it. What is wrong is the doctor's
+report, as far as this sidecar can examine it by itself.
 Cost: for what is held, two visits of each schedule of the streams on the page, in slices: seconds for a million. What
 is counted of many schedules is reused for some seconds (`service.turns`); what fires next is searched each time. What
 the server itself fires is read for it, of all streams of the page in `READ_WAIT_SECONDS` at most. For who fires, the
-server's list of streams, and up to one request to it for each stream; at most twice a second, however many ask.
-Limit: a page of that list, 256 streams, takes some milliseconds to read, as it does every 30 s anyway.
+server's list of streams, and up to one request to it for each stream; at most twice a second, however many ask. For a
+list of instances, two requests to the server for each of them, one for each stream; for what is wrong, see
+`doctor.sidecar`: a request within five minutes after an examination costs nothing.
+Limit: a page of the server's list, 256 streams, takes some milliseconds to read, as it does every 30 s anyway.
 """
 
 import asyncio
+import json
+from collections.abc import Sequence
+from typing import TypeVar
 
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
     View,
     encode_item,
     name_cursor,
+    page_by_name,
     read_name_cursor,
     with_items,
 )
 from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
+from nats_scheduler.service.port import Fleet, Instance
 from nats_scheduler.service.schedules import Failures, failing_elsewhere, known_of
-from nats_scheduler.service.schemas import ListRequest, StreamDocument
+from nats_scheduler.service.schemas import (
+    HealthAnswer,
+    InstanceDocument,
+    InstancesDocument,
+    ListRequest,
+    NoKeys,
+    StreamDocument,
+)
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
+
+T = TypeVar("T")
 
 
 async def list_streams(asked: Asked, request: ListRequest) -> Document:
@@ -87,15 +105,80 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
 
 async def list_modes(asked: Asked, request: ListRequest) -> Document:
     """Return a page of the streams that carry schedules, by name."""
-    after = read_name_cursor(request.cursor)
     await asked.turns.moment_without_fires()
     try:
-        found = [one for one in await asked.stream_modes() if one["stream"] > after]
+        found = await asked.stream_modes()
     except JetStreamError as error:
         raise ServiceError(UNAVAILABLE, f"the streams cannot be read: {error}") from None
-    items = await asked.encoded(found[: request.limit], dict)
-    answer = {
-        **asked.head(),
-        "cursor": name_cursor(found[len(items) - 1]["stream"]) if len(items) < len(found) else None,
+    return await page_by_name(asked, request, asked.head(), "streams", found, "stream")
+
+
+async def list_instances(asked: Asked, request: ListRequest) -> Document:
+    """Return a page of instances, by id."""
+    try:
+        fleet = await asked.fleet()
+    except JetStreamError as error:
+        raise ServiceError(UNAVAILABLE, f"the registry's bucket cannot be read: {error}") from None
+    rows = instances_document(fleet)["instances"]
+    return await page_by_name(asked, request, asked.head(fleet.at), "instances", rows, "id")
+
+
+def instances_document(fleet: Fleet) -> InstancesDocument:
+    """Return all instances, by id."""
+    by_id = sorted(fleet.instances, key=lambda one: one.name)
+    return {"at": format_rfc3339(fleet.at), "instances": [_instance(one, fleet.at) for one in by_id]}
+
+
+def _instance(one: Instance, at: int) -> InstanceDocument:
+    """Return an instance, as it is at an instant (ns) of the server's clock."""
+    return {
+        "id": one.name,
+        "state": one.state(at),
+        "since": None if one.since is None else format_rfc3339(one.since),
+        "last_heartbeat": None if one.heartbeat_at is None else format_rfc3339(one.heartbeat_at),
+        "age_nanoseconds": None if one.heartbeat_at is None else max(at - one.heartbeat_at, 0),
+        "serves": None if one.serves is None else list(one.serves),
+        "unable": [{"stream": key.partition(".")[2], "reason": why} for key, why in sorted(one.unable.items())],
+        "holds": list(one.parts),
     }
-    return with_items(answer, "streams", items)
+
+
+MAX_REASONS = 100
+"""Reasons that are listed: one for each stream that is not ready, and there may be thousands of streams."""
+
+
+async def get(asked: Asked, _request: NoKeys) -> Document:
+    """Return whether this instance is ready, and why not."""
+    reasons = asked.not_ready()
+    answer: HealthAnswer = {
+        **asked.head(),
+        "ready": not reasons,
+        "reasons": reasons[:MAX_REASONS],
+        "notes": asked.notes()[:MAX_REASONS],
+    }
+    return answer
+
+
+async def list_findings(asked: Asked, _request: NoKeys) -> Document:
+    """Return what is wrong, worst first, as many findings as fit into an answer."""
+    examination = await asked.examination(asked.turns)
+    report, room = examination.report, asked.room
+    head = {
+        **asked.head(examination.at),
+        "worst": report["worst"],
+        "unlisted": _fitting(report["unlisted"], room // 4),
+        "counts": report["counts"],
+        "unexamined": _fitting(examination.unexamined, room // 4),
+    }
+    left = room - len(json.dumps(head))
+    items = await asked.encoded(report["findings"], dict, left)
+    return with_items({**head, "omitted": len(report["findings"]) - len(items)}, "findings", items)
+
+
+def _fitting(rows: Sequence[T], room: int) -> Sequence[T]:
+    """Return the first rows that fit into so many bytes as JSON: there may be some for each of a thousand streams."""
+    for number, row in enumerate(rows):
+        room -= len(json.dumps(row)) + 2
+        if room < 0:
+            return rows[:number]
+    return rows

@@ -13,7 +13,7 @@ from math import ceil, floor, log10
 from nats_scheduler.observe.activity import Minute
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE
 from nats_scheduler.service.now import ActivityAnswer, read_activity
-from nats_scheduler.web.shown import count_text, lateness_text, minute_text
+from nats_scheduler.web.rendering import count_text, lateness_text, minute_text
 
 WIDTH, HEIGHT = 720, 220
 LEFT, RIGHT, TOP, BOTTOM = 76, 10, 12, 32

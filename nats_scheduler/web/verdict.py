@@ -13,8 +13,7 @@ from nats_scheduler.observe.documents import instant_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.answers import Part
 from nats_scheduler.service.schemas import FindingsAnswer, HealthAnswer, InstancesAnswer, StreamDocument, StreamsAnswer
-from nats_scheduler.web.rendering import address
-from nats_scheduler.web.shown import clock_text, plural
+from nats_scheduler.web.rendering import address, clock_text, plural
 
 Level = Literal["ok", "note", "warn", "bad"]
 

@@ -12,6 +12,9 @@ from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, Part, health_of
 from nats_scheduler.service.client import NotAnsweredError, NotConnectedError, NothingSubscribesError, RefusedError
 from nats_scheduler.testing.clock import START
+from tests.harness.waiting import eventually
+
+WAIT_SECONDS = 45.0
 
 ANSWER = {"at": "2026-01-31T09:00:00Z", "instance": "a", "ready": True, "reasons": []}
 
@@ -28,10 +31,9 @@ class Sidecar:
         self.waiting.append(answer)
         return await answer
 
-    async def asked(self) -> None:
-        """Let all questions go as far as they go without an answer."""
-        for _ in range(5):
-            await asyncio.sleep(0)
+    async def asked(self, number: int = 1) -> None:
+        """Wait until so many requests were sent."""
+        await eventually(lambda: len(self.waiting) >= number, within_seconds=WAIT_SECONDS)
 
     async def get(self, outcome: Any, question: Any = HEALTH) -> Part[Any]:
         """Ask, give this answer or error to the request, and return what is known then."""
@@ -83,7 +85,6 @@ async def test_a_reader_does_not_wait_without_limit_and_two_readers_cause_one_re
     assert (first.is_waiting, second.is_waiting) == (True, True)
     assert len(sidecar.waiting) == 1
     sidecar.waiting[0].set_result(ANSWER)
-    await sidecar.asked()
     assert (await sidecar.answers.get(HEALTH)).data == ANSWER, "it came later, and is kept"
     assert len(sidecar.waiting) == 1
 
@@ -92,7 +93,7 @@ async def test_only_some_requests_are_in_work_at_once() -> None:
     sidecar, number = Sidecar(), 3 * MAX_REQUESTS
     asking = [asyncio.create_task(sidecar.answers.get(health_of(f"i{n}"), patience=None)) for n in range(number)]
     for answered in range(number):
-        await sidecar.asked()
+        await sidecar.asked(min(answered + MAX_REQUESTS, number))
         assert len(sidecar.waiting) == min(answered + MAX_REQUESTS, number)
         sidecar.waiting[answered].set_result(ANSWER)
     assert [part.data for part in await asyncio.gather(*asking)] == [ANSWER] * number

@@ -5,8 +5,7 @@ from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
-from nats_scheduler.web.rendering import templates
-from nats_scheduler.web.shown import clock_text, distance_text, lateness_text, plural, utc_text, visible
+from nats_scheduler.web.rendering import clock_text, distance_text, lateness_text, plural, templates, utc_text, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
 
