@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -111,10 +112,18 @@ class Asked:
     """What was counted for `timeline.list`."""
     counts: Reused[Counts] = field(default_factory=Reused)
     """What was counted for `streams.list`, by stream."""
+    asks_others: bool = True
+    """Whether a handler may ask other instances."""
 
     def __post_init__(self) -> None:
         """Read nothing yet of what the server itself fires."""
         self.server_schedules = ServerSchedules(self.connection, self.api, self.now, self.turns)
+
+    def alone(self) -> "Asked":
+        """Return the same sidecar as it is asked for what it knows by itself."""
+        alone = copy(self)
+        alone.asks_others = False
+        return alone
 
     def holders(self, stream: str) -> frozenset[str]:
         """Return the instances that hold shards of a stream, as this one knows it."""
@@ -187,9 +196,8 @@ class Endpoint(Generic[R]):
     answer: Any
     """The type of the answer: a `TypedDict`."""
     handle: Handler[R]
-    """Answers for all instances; it may ask others."""
-    handle_alone: Handler[R] | None = None
-    """Answers a request for exactly this instance, on `<name>.<id>`: without asking others."""
+    is_for_one: bool = False
+    """Whether there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
     prefix: str = SUBJECTS
     """What its subject begins with, without the dot before the name."""
     admit: Callable[[Asked, bytes], None] = lambda _asked, _body: None
@@ -200,13 +208,13 @@ class Endpoint(Generic[R]):
         """Return the subject on which all sidecars answer."""
         return f"{self.prefix}.{self.name}"
 
-    def answering(self, asked: Asked, handle: Handler[R]) -> Responder:
+    def answering(self, asked: Asked) -> Responder:
         """Return what reads a request, and encodes the answer."""
 
         async def answer(body: bytes) -> bytes:
             self.admit(asked, body)
             try:
-                document = await handle(asked, read_request(self.request, body))
+                document = await self.handle(asked, read_request(self.request, body))
             except (JetStreamError, ScheduleError) as error:
                 raise ServiceError(UNAVAILABLE, f"the server does not answer as expected: {error}") from None
             if not isinstance(document, bytes):
@@ -352,7 +360,7 @@ async def ask_each(
     asked: Asked, instances: Iterable[str], endpoint: str, form: type[T], request: Mapping[str, object]
 ) -> tuple[list[T], list[str]]:
     """Ask these instances, but for this one; return the answers, and those that do not answer."""
-    others = sorted(set(instances) - {asked.instance})
+    others = sorted(set(instances) - {asked.instance}) if asked.asks_others else []
     found = await asyncio.gather(*(asked.ask(other, endpoint, form, request) for other in others))
     unanswered = [other for other, answer in zip(others, found, strict=True) if answer is None]
     return [answer for answer in found if answer is not None], unanswered

@@ -22,7 +22,7 @@ from nats_scheduler.service import (
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
 from nats_scheduler.service.endpoint import Asked, Endpoint
-from nats_scheduler.service.micro import Identity, MicroService, Places, Served
+from nats_scheduler.service.micro import MicroService, Places, Served
 from nats_scheduler.version import VERSION
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -53,7 +53,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.ScheduleRequest,
         schemas.ScheduleAnswer,
         schedules.get,
-        schedules.get_alone,
+        is_for_one=True,
     ),
     Endpoint(
         "schedules.next",
@@ -95,8 +95,8 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         "The schedules whose fires the server refuses, of those that the sidecar that answers fires.",
         schemas.OptionalStreamRequest,
         schemas.FailingAnswer,
-        schedules.list_alone,
-        schedules.list_alone,
+        schedules.list_failing,
+        is_for_one=True,
     ),
     Endpoint(
         "fires.list",
@@ -118,7 +118,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now.ActivityRequest,
         now.ActivityAnswer,
         now.list_activity,
-        now.list_activity_alone,
+        is_for_one=True,
     ),
     Endpoint(
         "fires.recent",
@@ -126,7 +126,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         now.RecentFiresRequest,
         now.RecentFiresAnswer,
         now.list_recent,
-        now.list_recent_alone,
+        is_for_one=True,
     ),
     Endpoint(
         "timeline.list",
@@ -141,7 +141,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.NoKeys,
         schemas.FindingsAnswer,
         streams.list_findings,
-        streams.list_findings,
+        is_for_one=True,
     ),
     Endpoint(
         "instances.list",
@@ -156,7 +156,7 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         schemas.NoKeys,
         schemas.HealthAnswer,
         streams.get,
-        streams.get,
+        is_for_one=True,
     ),
 )
 
@@ -228,13 +228,13 @@ DESCRIPTION = "message schedules (ADR-51) for streams of this account"
 
 async def serve(asked: Asked, defect: Callable[[Exception], None]) -> None:
     """Answer requests until cancelled; `defect` takes errors of the service itself."""
-    identity = Identity(SERVICE_NAME, asked.instance, VERSION, DESCRIPTION)
+    identity = {"name": SERVICE_NAME, "id": asked.instance, "version": VERSION}
     reading, changing = Places(MAX_READING), Places(MAX_CHANGING)
     allowed = {"allow_control": "true" if asked.allows_control else "false"}
     served = [_served(one, asked, reading, {}) for one in ENDPOINTS]
     served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
     async with asked.server_schedules.opened():
-        await MicroService(asked.connection, identity, served, asked.now, defect).serve()
+        await MicroService(asked.connection, identity, DESCRIPTION, served, asked.now, defect).serve()
 
 
 def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str]) -> Served:
@@ -242,8 +242,8 @@ def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[
         one.name.replace(".", "-"),
         one.subject,
         places,
-        one.answering(asked, one.handle),
-        None if one.handle_alone is None else one.answering(asked, one.handle_alone),
+        one.answering(asked),
+        one.answering(asked.alone()) if one.is_for_one else None,
         metadata,
     )
 

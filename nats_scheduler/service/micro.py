@@ -158,31 +158,26 @@ class Served:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Who answers: the same in every answer to discovery."""
-
-    name: str
-    id: str
-    version: str
-    description: str
-
-
 class MicroService:
     """One service on one connection."""
 
     def __init__(
         self,
         connection: Connection,
-        identity: Identity,
+        identity: Mapping[str, str],
+        description: str,
         endpoints: Sequence[Served],
         now: Callable[[], int],
         defect: Callable[[Exception], None],
     ) -> None:
-        """Answer nothing yet; `now` returns the time (ns), and `defect` takes errors of an endpoint's own making."""
-        assert all(NAME.fullmatch(name) for name in (identity.name, *(one.name for one in endpoints)))
+        """Answer nothing yet; `identity` is the name, the id and the version, as in each answer to discovery.
+
+        `now` returns the time (ns), and `defect` takes errors of an endpoint's own making.
+        """
+        assert all(NAME.fullmatch(name) for name in (identity["name"], *(one.name for one in endpoints)))
         self._connection = connection
         self._identity = identity
+        self._description = description
         self._endpoints = endpoints
         self._started = format_rfc3339(now())
         self._defect = defect
@@ -207,13 +202,13 @@ class MicroService:
         numbers = [
             connection.subscribe(f"{DISCOVERY_PREFIX}.{verb}{rest}", partial(self._discovered, document))
             for verb, document in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
-            for rest in ("", f".{me.name}", f".{me.name}.{me.id}")
+            for rest in ("", f".{me['name']}", f".{me['name']}.{me['id']}")
         ]
         for one in self._endpoints:
             asked = partial(self._asked, one)
             numbers.append(connection.subscribe(one.subject, partial(asked, one.answer), QUEUE_GROUP))
             if one.answer_alone is not None:
-                numbers.append(connection.subscribe(f"{one.subject}.{me.id}", partial(asked, one.answer_alone)))
+                numbers.append(connection.subscribe(f"{one.subject}.{me['id']}", partial(asked, one.answer_alone)))
         return numbers
 
     # -- discovery -----------------------------------------------------------------------------------------------
@@ -225,21 +220,14 @@ class MicroService:
             self._connection.publish(_text(reply), json.dumps(document()).encode())
 
     def _named(self, kind: str) -> dict[str, Any]:
-        me = self._identity
-        return {
-            "type": f"io.nats.micro.v1.{kind}_response",
-            "name": me.name,
-            "id": me.id,
-            "version": me.version,
-            "metadata": {},
-        }
+        return {"type": f"io.nats.micro.v1.{kind}_response", **self._identity, "metadata": {}}
 
     def _ping(self) -> dict[str, Any]:
         return self._named("ping")
 
     def _info(self) -> dict[str, Any]:
         endpoints = [{**one.document(), "metadata": dict(one.metadata)} for one in self._endpoints]
-        return {**self._named("info"), "description": self._identity.description, "endpoints": endpoints}
+        return {**self._named("info"), "description": self._description, "endpoints": endpoints}
 
     def _stats(self) -> dict[str, Any]:
         endpoints = [{**one.document(), **one.statistics()} for one in self._endpoints]

@@ -155,11 +155,6 @@ async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     return await _activity_answer(asked, minutes, unanswered)
 
 
-async def list_activity_alone(asked: Asked, request: ActivityRequest) -> Document:
-    """Return what this instance fired in the last minutes."""
-    return await _activity_answer(asked, await _own(asked, request), [])
-
-
 def _check_stream(asked: Asked, stream: str | None) -> None:
     if stream is None or stream in asked.streams or asked.activity.is_known(stream):
         return
@@ -223,11 +218,6 @@ async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     own = newest(asked.activity.recent, request)
     of_all = merged([own, *(answer["fires"] for answer in answers)])
     return await _recent_answer(asked, of_all[: request.limit], unanswered)
-
-
-async def list_recent_alone(asked: Asked, request: RecentFiresRequest) -> Document:
-    """Return the last fires of this instance, newest first."""
-    return await _recent_answer(asked, newest(asked.activity.recent, request), [])
 
 
 def newest(read_back: Iterable[tuple[str, FireReadBack]], request: RecentFiresRequest) -> list[RecentFireDocument]:

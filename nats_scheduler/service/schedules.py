@@ -56,7 +56,7 @@ class Failures:
     """The holders that did not answer."""
 
 
-async def list_alone(asked: Asked, request: OptionalStreamRequest) -> Document:
+async def list_failing(asked: Asked, request: OptionalStreamRequest) -> Document:
     """Return the failing schedules that this instance fires, of one stream or of all."""
     streams, left, room = asked.streams, MAX_NAMED, asked.room
     found: dict[str, StreamFailingDocument] = {}
@@ -197,15 +197,10 @@ async def get(asked: Asked, request: ScheduleRequest) -> Document:
     """Return what the holder of a schedule knows of it, or else what this instance does."""
     known = await asked.known(request.stream)
     holder = _holder(asked, request, known)
-    if holder is None or holder == asked.instance:
+    if holder is None or holder == asked.instance or not asked.asks_others:
         return _known(asked, request, known)
     answer = await asked.ask(holder, "schedules.get", ScheduleAnswer, request.model_dump())
     return _known(asked, request, known) if answer is None else answer
-
-
-async def get_alone(asked: Asked, request: ScheduleRequest) -> Document:
-    """Return what this instance knows of a schedule."""
-    return _known(asked, request, await asked.known(request.stream))
 
 
 def _holder(asked: Asked, request: ScheduleRequest, known: Known) -> str | None:

@@ -36,7 +36,7 @@ def derived_part(endpoints: Sequence[Endpoint[Any]]) -> str:
     shared = [row for row in often if sum(_key(one) == _key(row) for one in often) == 1]
     lines = ["## Keys of several requests", "", *HEAD, *shared, ""]
     for one in endpoints:
-        lines += _section(schema, one.name, rows[one.name], shared, is_alone=one.handle_alone is not None)
+        lines += _section(schema, one.name, rows[one.name], shared, is_alone=one.is_for_one)
     return "\n".join(lines)
 
 

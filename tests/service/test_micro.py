@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.jetstream.connection import Reply
 from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.micro import CONFLICT, Identity, MicroService, Places, Served, ServiceError, error_of
+from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Served, ServiceError, error_of
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on
 from tests.harness.servers import V2_11
@@ -63,12 +63,16 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
 
         few, many = Places(2), Places(32)
         endpoints = [served("wait", few, found.wait), served("echo", many, echo), served("refuse", few, refuse)]
-        identity = Identity(NAME, str(found.number), "1.0.0", "for a test")
-        service = MicroService(own.connection, identity, endpoints, CLOCK.now, lambda error: pytest.fail(repr(error)))
+        identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
+        service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
         found.task = asyncio.create_task(service.serve())
         await eventually(lambda: subscribed(found), within_seconds=WAIT_SECONDS)
         yield found
         await found.end()
+
+
+def fail(error: Exception) -> None:
+    pytest.fail(repr(error))
 
 
 async def subscribed(trial: Trial) -> bool:
