@@ -26,15 +26,7 @@ def application(source: Answers, hosts: Collection[str], sessions: Sessions | No
     pages = Pages(source, sessions)
     return Starlette(
         routes=[
-            Route("/", pages.overview),
-            Route("/schedules", pages.schedules),
-            Route("/schedule", pages.schedule),
-            Route("/streams", pages.streams),
-            Route("/fires", pages.fires),
-            Route("/failures", pages.failures),
-            Route("/instances", pages.instances),
-            Route("/findings", pages.findings),
-            Route("/rejected", pages.rejected),
+            *(Route("/" if name == "overview" else f"/{name}", page) for name, page in pages.handlers().items()),
             Route(LOGIN, pages.login, methods=["GET", "POST"]),
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),

@@ -6,9 +6,11 @@ answers with the whole page, or, to a request with the header `X-Fragment`, with
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -26,13 +28,16 @@ from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, Insta
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.charts import bar_chart, hour_of
 from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
-from nats_scheduler.web.rendering import form_values, query_values, render, templates
+from nats_scheduler.web.rendering import render, templates
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
 # -- which instance fires which shards of each stream ----------------------------------------------------------------
 
 Values = Mapping[str, Any]
 """What a template shows, by name."""
+
+Query = Mapping[str, str]
+"""What a page is asked for, in its address."""
 
 SHARDS = 64
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -168,11 +173,23 @@ class Pages:
         self._sessions = sessions
         self._templates = templates()
 
-    async def overview(self, request: Request) -> Response:
-        """Show whether all is well, and what happens now and next."""
-        return await self._page(request, "overview", "Overview", self._now_and_next())
+    def handlers(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
+        """Return the handler of each page, by its name."""
+        pages = {
+            "overview": ("Overview", self._now_and_next),
+            "schedules": ("Schedules", self._listed),
+            "schedule": ("Schedule", self._story),
+            "streams": ("Streams", self._streams),
+            "fires": ("Last fires", self._fires),
+            "failures": ("What went wrong", self._failures),
+            "instances": ("Instances", self._instances),
+            "findings": ("Doctor", self._nothing),
+            "rejected": ("Rejected messages", self._rejected),
+        }
+        return {name: partial(self._page, name, title, asked) for name, (title, asked) in pages.items()}
 
-    async def _now_and_next(self) -> Values:
+    async def _now_and_next(self, _query: Query) -> Values:
+        """Ask whether all is well, and what happens now and next."""
         ask = self._source.get
         activity, timeline, fires, failures = await asyncio.gather(
             ask(answers.ACTIVITY),
@@ -194,11 +211,8 @@ class Pages:
             "troubled_first": troubled_first,
         }
 
-    async def schedules(self, request: Request) -> Response:
-        """List the schedules of a stream, soonest first."""
-        return await self._page(request, "schedules", "Schedules", self._listed(_query(request)))
-
-    async def _listed(self, query: Mapping[str, str]) -> Values:
+    async def _listed(self, query: Query) -> Values:
+        """Ask for the schedules of a stream, soonest first."""
         streams = await self._source.get(answers.STREAMS, ALL_STREAMS)
         names = [] if streams.data is None else [one["stream"] for one in streams.data["streams"]]
         stream = query.get("stream") or (names[0] if names else "")
@@ -224,14 +238,9 @@ class Pages:
             "kinds": KINDS,
         }
 
-    async def schedule(self, request: Request) -> Response:
-        """Show all that is known of one schedule."""
-        query = _query(request)
-        stream, subject = query.get("stream", ""), query.get("subject", "")
-        return await self._page(request, "schedule", subject or "Schedule", self._story(stream, subject))
-
-    async def _story(self, stream: str, subject: str) -> Values:
-        ask = self._source.get
+    async def _story(self, query: Query) -> Values:
+        """Ask for all that is known of one schedule."""
+        ask, stream, subject = self._source.get, query.get("stream", ""), query.get("subject", "")
         one = {"stream": stream, "subject": subject}
         found, following, past, failures = await asyncio.gather(
             ask(answers.SCHEDULE, one),
@@ -245,6 +254,7 @@ class Pages:
             asked = {"pattern": schedule["pattern"], "time_zone": schedule["time_zone"], "count": 20}
             explained = await ask(answers.EXPLANATION, asked)
         return {
+            "title": subject or "Schedule",
             "status": NOT_FOUND if found.code == NOT_FOUND else OK,
             "stream": stream,
             "subject": subject,
@@ -258,67 +268,48 @@ class Pages:
             "what_happened": what_happened,
         }
 
-    async def fires(self, request: Request) -> Response:
-        """Show the last fires of all schedules."""
+    async def _fires(self, query: Query) -> Values:
+        """Ask for the last fires of all schedules."""
+        wanted = _wanted(query)
+        return {"wanted": wanted, "fires": await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})}
 
-        async def asked() -> Values:
-            wanted = _wanted(request)
-            return {"wanted": wanted, "fires": await self._source.get(answers.RECENT_FIRES, {**wanted, "limit": 100})}
+    async def _failures(self, query: Query) -> Values:
+        """Ask for what went wrong."""
+        wanted = _wanted(query)
+        question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
+        failures = await self._source.get(answers.FAILURES, question)
+        return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
 
-        return await self._page(request, "fires", "Last fires", asked())
+    async def _streams(self, query: Query) -> Values:
+        """Ask for the streams."""
+        cursor = query.get("cursor")
+        return {"cursor": cursor, "listed": await self._source.get(answers.STREAMS, {"cursor": cursor})}
 
-    async def failures(self, request: Request) -> Response:
-        """Show what went wrong."""
+    async def _instances(self, _query: Query) -> Values:
+        """Ask for the sidecars, and which of them fires what."""
+        known = (await self._source.get(answers.INSTANCES)).data
+        listed = [] if known is None else known["instances"]
+        return {
+            "letters": letters_of(listed),
+            "alphabet": LETTERS,
+            "pictures": stream_shards(listed),
+            "ranges": ranges_text,
+        }
 
-        async def asked() -> Values:
-            wanted = _wanted(request)
-            question = {"stream": wanted["stream"], "subject": wanted["filter"], "limit": 100}
-            failures = await self._source.get(answers.FAILURES, question)
-            return {"wanted": wanted, "failures": failures, "what_happened": what_happened}
+    async def _rejected(self, query: Query) -> Values:
+        """Ask for the messages of a stream that look like schedules and never fire."""
+        ask, stream = self._source.get, query.get("stream", "")
+        cursors = {name: query.get(name) for name in ("cursor", "misnamed")}
+        rejected, misnamed = await asyncio.gather(
+            ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["cursor"]}),
+            ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["misnamed"]}),
+        )
+        title = f"Rejected messages of {stream}"
+        return {"title": title, "stream": stream, "rejected": rejected, "misnamed": misnamed, "cursors": cursors}
 
-        return await self._page(request, "failures", "What went wrong", asked())
-
-    async def streams(self, request: Request) -> Response:
-        """List the streams."""
-
-        async def asked() -> Values:
-            cursor = _query(request).get("cursor")
-            return {"cursor": cursor, "listed": await self._source.get(answers.STREAMS, {"cursor": cursor})}
-
-        return await self._page(request, "streams", "Streams", asked())
-
-    async def instances(self, request: Request) -> Response:
-        """Show the sidecars, and which of them fires what."""
-
-        async def asked() -> Values:
-            known = (await self._source.get(answers.INSTANCES)).data
-            listed = [] if known is None else known["instances"]
-            return {
-                "letters": letters_of(listed),
-                "alphabet": LETTERS,
-                "pictures": stream_shards(listed),
-                "ranges": ranges_text,
-            }
-
-        return await self._page(request, "instances", "Instances", asked())
-
-    async def findings(self, request: Request) -> Response:
-        """Show what the doctor found."""
-        return await self._page(request, "findings", "Doctor", _nothing())
-
-    async def rejected(self, request: Request) -> Response:
-        """Show the messages of a stream that look like schedules and never fire."""
-        query, ask = _query(request), self._source.get
-        stream, cursors = query.get("stream", ""), {name: query.get(name) for name in ("cursor", "misnamed")}
-
-        async def asked() -> Values:
-            rejected, misnamed = await asyncio.gather(
-                ask(answers.REJECTED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["cursor"]}),
-                ask(answers.MISNAMED, {"stream": stream, "limit": PAGE_LENGTH, "cursor": cursors["misnamed"]}),
-            )
-            return {"stream": stream, "rejected": rejected, "misnamed": misnamed, "cursors": cursors}
-
-        return await self._page(request, "rejected", f"Rejected messages of {stream}", asked())
+    async def _nothing(self, _query: Query) -> Values:
+        """Ask for nothing but what each page shows."""
+        return {}
 
     async def login(self, request: Request) -> Response:
         """Ask for the token, and store in a cookie that it was given."""
@@ -326,8 +317,8 @@ class Pages:
         if sessions is None:
             return RedirectResponse("/", 303)
         if request.method != "POST":
-            return self._login_form(_query(request).get("next", "/"), OK)
-        form = form_values(await _body(request))
+            return self._login_form(request.query_params.get("next", "/"), OK)
+        form = dict(parse_qsl((await _body(request)).decode("latin-1"), errors="replace"))
         target = _own_path(form.get("next", "/"))
         if form.get("leave"):
             leaving = RedirectResponse(LOGIN, 303)
@@ -348,7 +339,10 @@ class Pages:
 
     async def missing(self, request: Request, _error: Exception) -> Response:
         """Answer that there is no such page."""
-        return await self._page(request, "missing", "No such page", _nothing(NOT_FOUND))
+        return await self._page("missing", "No such page", self._missing, request)
+
+    async def _missing(self, _query: Query) -> Values:
+        return {"status": NOT_FOUND}
 
     async def _health_of_each(self, instances: Part[InstancesAnswer]) -> list[HealthAnswer]:
         """Return what each instance that is alive says of itself, if there are several."""
@@ -359,12 +353,14 @@ class Pages:
         asked = (self._source.get(answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
         return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
 
-    async def _page(self, request: Request, name: str, title: str, asked: Awaitable[Values]) -> Response:
+    async def _page(
+        self, name: str, title: str, asked: Callable[[Query], Awaitable[Values]], request: Request
+    ) -> Response:
         """Render a page, or its parts that change, with the verdict that each page shows.
 
         What only this page asks for may contain `title` and `status`.
         """
-        values, common = await asyncio.gather(asked, self._common())
+        values, common = await asyncio.gather(asked(request.query_params), self._common())
         shown = {
             "title": title,
             "status": OK,
@@ -395,18 +391,9 @@ class Pages:
         }
 
 
-async def _nothing(status: int = OK) -> Values:
-    """Ask for nothing but what each page shows."""
-    return {"status": status}
-
-
 async def healthz(_request: Request) -> Response:
     """Answer that the process works."""
     return PlainTextResponse("ok\n")
-
-
-def _query(request: Request) -> Mapping[str, str]:
-    return query_values(request.scope["query_string"])
 
 
 def _minutes(timeline: TimelineAnswer) -> list[tuple[int, int]]:
@@ -420,8 +407,7 @@ def _soonest(timeline: TimelineAnswer) -> list[tuple[int, ScheduleDocument]]:
     return sorted(found, key=lambda row: row[0])
 
 
-def _wanted(request: Request) -> dict[str, str | None]:
-    query = _query(request)
+def _wanted(query: Query) -> dict[str, str | None]:
     return {"stream": query.get("stream") or None, "filter": query.get("filter") or None}
 
 

@@ -10,7 +10,7 @@ Cost: templates are compiled once.
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -25,27 +25,12 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 # The rule: browsers shorten `..` and `//` in paths, so a subject is in none. What is not UTF-8 in a query is
 # replaced, as in the answers of the sidecars.
 
-MAX_VALUES = 20
-"""Values in one query; more are not read."""
-
 
 def address(path: str, **values: str | None) -> str:
     """Return the address of a page; values that are None or "" are left out."""
     given = {name: value for name, value in values.items() if value}
     query = urlencode(given, quote_via=quote, safe="", errors="replace")
     return f"{path}?{query}" if query else path
-
-
-def query_values(query: bytes) -> Mapping[str, str]:
-    """Return the values of a query, or of a form; of several with one name, the last."""
-    try:
-        return dict(parse_qsl(query.decode("latin-1"), errors="replace", max_num_fields=MAX_VALUES))
-    except ValueError:  # too many values
-        return {}
-
-
-form_values = query_values
-"""A form is sent in the same form."""
 
 
 # Numbers, times and texts.
