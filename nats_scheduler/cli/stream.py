@@ -23,6 +23,7 @@ from nats_scheduler.cli.output import (
     print_table,
     wide_option,
 )
+from nats_scheduler.cli.reading import Source
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
 from nats_scheduler.jetstream.api import Config
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -165,8 +166,12 @@ async def _list(session: Session, resolved: ResolvedSettings) -> tuple[list[List
     session, sidecars = await with_sidecars(session, resolved)
     # With warnings, this command may have other settings than the sidecars.
     may_ask = bool(sidecars.alive) and not sidecars.warnings
-    found = await session.known(lambda known: known.modes(), may_ask=may_ask)
-    return [ListedStream(one["stream"], Mode(one["mode"]), one) for one in found], sidecars
+    return await session.known(_listed_streams, may_ask=may_ask), sidecars
+
+
+async def _listed_streams(source: Source) -> list[ListedStream]:
+    """Return the streams; raises `ValueError` for a mode that a later version has, so that they are read."""
+    return [ListedStream(one["stream"], Mode(one["mode"]), one) for one in await source.modes()]
 
 
 def _print_streams(found: Sequence[ListedStream], sidecars: Sidecars, *, wide: bool) -> None:
