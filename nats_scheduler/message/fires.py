@@ -193,9 +193,8 @@ class FireReader:
         known = self._known.get(generated.schedule)
         if known is not None and not known.timetable.repeats:
             del self._known[generated.schedule]
-        fire = self._stored_fire(generated.schedule, message, known, generated.fire_time)
-        sent = None if known is None else known.timetable.delayed_to(fire.due)
-        return fire if sent is None else replace(fire, delay=sent - fire.due)
+        delay = 0 if known is None else known.timetable.send_time_of(generated.fire_time) - generated.fire_time
+        return self._stored_fire(generated.schedule, message, known, generated.fire_time, delay)
 
     def _native_fire(self, message: StoredMessage) -> StoredFire | None:
         """Recognise a fire of the server's own scheduler: it names a schedule that was due, and is on its target."""
@@ -209,10 +208,12 @@ class FireReader:
             del self._known[schedule]
         return fire
 
-    def _stored_fire(self, schedule: str, message: StoredMessage, known: StoredSchedule | None, due: int) -> StoredFire:
+    def _stored_fire(
+        self, schedule: str, message: StoredMessage, known: StoredSchedule | None, due: int, delay: int = 0
+    ) -> StoredFire:
         kind = ScheduleKind.UNKNOWN if known is None else kind_of(known)
         since = due if known is None else known.timetable.stored_at
-        return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since)
+        return StoredFire(self.stream, schedule, message.subject, kind, due, message.stored_at, since, delay)
 
 
 def scheduler_of(block: bytes) -> str:
@@ -392,7 +393,7 @@ class PastFires:
     def _delay_of(self, generated: Generated) -> int:
         """Return how long after its fire time the fire of a sidecar was to be sent."""
         stored = self._stored
-        if stored is None or stored.sequence != generated.sequence or not stored.timetable.jitters:
+        if stored is None or stored.sequence != generated.sequence:
             return 0
         return stored.timetable.send_time_of(generated.fire_time) - generated.fire_time
 

@@ -153,9 +153,8 @@ class MemoryContact:
 
         It is sent again while it is not answered.
         """
-        purge, waiting = PurgeSchedule(request.fire.schedule, 0), self._applying(request)
-        number = self._begin(self._network.purge(purge), waiting)
-        self._repeat(number, waiting, lambda: self._network.purge(purge))
+        purge = PurgeSchedule(request.fire.schedule, 0)
+        self._begin_repeated(self._applying(request), lambda: self._network.purge(purge))
 
     def look_for(self, request: LookForFire) -> None:
         """Begin to look whether another stream has a fire; for the network it is a read like any other."""
@@ -164,9 +163,8 @@ class MemoryContact:
 
     def check_finished(self, request: CheckFinished) -> None:
         """Begin to find out whether a fire is unfinished; for the network it is a read, sent again if not answered."""
-        read, waiting = ReadContent(request.schedule, request.sequence, None), self._checking(request)
-        number = self._begin(self._network.read(read), waiting)
-        self._repeat(number, waiting, lambda: self._network.read(read))
+        read = ReadContent(request.schedule, request.sequence, None)
+        self._begin_repeated(self._checking(request), lambda: self._network.read(read))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge the versions of a schedule."""
@@ -239,8 +237,9 @@ class MemoryContact:
             self._after(ANSWER_DEADLINE_NS, lambda: self._answered(number, request.fail("no answer within 5 s", None)))
         return number
 
-    def _repeat(self, number: int, request: _Request, draw: Callable[[], Fate]) -> None:
-        """Send a request again, with what the network draws for it, while it is not answered."""
+    def _begin_repeated(self, request: _Request, draw: Callable[[], Fate]) -> None:
+        """Send a request, with what the network draws for it, and again while it is not answered."""
+        number = self._begin(draw(), request)
 
         def again() -> None:
             if number in self._open:
