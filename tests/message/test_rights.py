@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given
@@ -13,7 +14,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
 from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header
 from nats_scheduler.message.headers import MSG_ID
-from nats_scheduler.message.rights import HEADERS, lent_header, wide_rollup, without_lent
+from nats_scheduler.message.rights import lent_header, wide_rollup, without_lent
 from tests.harness.blocks import block_of
 from tests.harness.servers import ALL_VERSIONS, server_binary
 from tests.message import reference
@@ -22,6 +23,22 @@ from tests.message.test_generated import NEXT, scheduled
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "headers.md"
 ROW = re.compile(r"^\| `([^`]+)` \| (2\.\d+) \| (.+) \| (yes|no) \| (.+) \|$", re.M)
+
+
+class ActedOn(NamedTuple):
+    """A header that some server acts on when a message is published, or when it is stored or delivered later."""
+
+    name: str
+    """With `…` at its end it stands for all names that begin so."""
+    since: str
+    """The first release that acts on it; `2.9` for all that are looked at."""
+    effect: str
+    carried: str
+    """Whether a fire may carry it for the author of its schedule or its source."""
+    why: str
+
+
+HEADERS = [ActedOn(*row) for row in ROW.findall(PAGE.read_text("utf-8"))]
 
 READ_BY_CLIENTS = (
     "Nats-Stream",
@@ -168,9 +185,9 @@ def test_what_nobody_may_ask_to_have_published_is_named(lines: str, header: str 
     assert (lent_header(block), wide_rollup(block)) == (header, rollup)
 
 
-def test_the_page_has_the_same_table() -> None:
-    rows = [tuple(row) for row in ROW.findall(PAGE.read_text("utf-8"))]
-    assert rows == [tuple(one) for one in HEADERS]
+def test_the_page_has_the_table() -> None:
+    assert {one.carried for one in HEADERS} == {"yes", "no"}
+    assert len(HEADERS) == len({one.name for one in HEADERS}) > 20
 
 
 @pytest.mark.parametrize("one", [one for one in HEADERS if one.carried == "no"], ids=lambda one: str(one.name))
