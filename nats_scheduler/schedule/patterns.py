@@ -264,7 +264,7 @@ class Cron(Pattern):
     """None is UTC."""
     _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
-    syntax: Syntax | None = None
+    syntax: Syntax | None = field(default=None, repr=False)
     """How its text is written, if not in the server's grammar: `30 9 * * mon-fri` or `0 30 9 ? * L5 2027`."""
 
     @property
