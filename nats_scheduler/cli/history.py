@@ -6,8 +6,6 @@ Cost: the server skips the messages on other subjects; some milliseconds in a sm
 million other messages. Limit: fires that are not stored any more are not shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import click

@@ -5,8 +5,6 @@ Cost: the stream's headers are read once, as by `ls`, and the past fires are sea
 Limit: the next fire of a schedule of the server is that of its pattern.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Sequence

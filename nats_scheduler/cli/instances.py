@@ -7,8 +7,6 @@ Cost: two requests for each instance, one for each stream.
 Limit: an instance that serves more streams than fit into its heartbeat is shown as serving all.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

@@ -8,8 +8,6 @@ Cost: a few requests. Limit: the stream exists only where a sidecar keeps failur
 as `nats pub`, and what went wrong while no sidecar had a connection, are not in it.
 """
 
-from __future__ import annotations
-
 from functools import wraps
 from typing import Any
 

@@ -6,8 +6,6 @@ Cost: a question, or all of each stream, headers only.
 Limit: sidecars share as many failing schedules as fit (`runtime.shared`); of the others only the number is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

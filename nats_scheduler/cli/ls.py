@@ -9,8 +9,6 @@ Cost: some requests, or the stream's headers are read once; 100,000 schedules ta
 Limit: streams are read one after the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import click

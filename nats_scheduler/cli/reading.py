@@ -5,8 +5,6 @@ Cost: a stream is read once, headers only; fires and failures as `control.past` 
 instances two requests for each, and one for each stream.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from nats_scheduler.cli.output import CommandError

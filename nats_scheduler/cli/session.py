@@ -9,8 +9,6 @@ Limit: one pass over the servers; a command does not wait for a server to come b
 not publish its settings is taken to have those of this command.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress

@@ -10,8 +10,6 @@ Cost: some requests a second, which no fire waits for, and 10 ms for a screen of
 Limit: what only a server's own scheduler fires is not counted.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

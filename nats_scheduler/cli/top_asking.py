@@ -8,8 +8,6 @@ Cost: seven questions in each interval, one more for each sidecar and for each o
 Limit: an advisory that was published while there was no connection is shown only if a stream keeps advisories.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 

@@ -8,8 +8,6 @@ Cost: a view is made of the answers each time it is drawn, in less than a millis
 Limit: of more than `PAGE_LENGTH` streams, the first ones by name are known.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

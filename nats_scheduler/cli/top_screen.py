@@ -9,8 +9,6 @@ Cost: some hundred microseconds for each row.
 Limit: a terminal that shows some characters wider than Unicode says so is not known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,8 +5,6 @@ server's clock. The keys of the object are those of the other documents for the 
 Cost: a few objects for each row. The parts are the documents that the sidecars answer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -11,8 +11,6 @@ of their messages is delivered to this process.
 Limit: on a stream with work queue or interest retention the server's own fires are not shown, and a warning says so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Rule: no library is imported here: a sidecar receives values, and only what reads texts needs one (`files.text`).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ What headers mean is not checked here: that is done by the code that reads store
 Limit: which keys exclude each other is in the schema, and is checked by `files.reading`, which reports it by line.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from collections.abc import Iterable

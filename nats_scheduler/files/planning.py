@@ -6,8 +6,6 @@ Cost: all schedules of a stream are read if its files have an owner, or more tha
 otherwise, and for each subject that has no schedule yet, one request for each subject.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -9,8 +9,6 @@ imports this only to read a text: a sidecar receives values.
 Limit: aliases of YAML are followed, up to `MAX_VALUES` values in a file.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ A body is text if it is UTF-8 without control characters other than tabs and lin
 Cost: 10,000 schedules take some 0.1 s. Limit: a file is built in memory.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64encode

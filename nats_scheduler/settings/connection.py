@@ -6,13 +6,11 @@ The fields are those of the `nats` CLI's flags and contexts that the client supp
 Cost: none after start. Limit: files are named here, not read; `load.py` reports a missing one early.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -264,7 +262,7 @@ class ConnectionSettings(BaseModel):
         return tuple(server for server in filled if server is not None)
 
     @model_validator(mode="after")
-    def _check_combinations(self) -> ConnectionSettings:
+    def _check_combinations(self) -> Self:
         for key, needed in (
             ("password", "user"),
             ("user_seed", "user_jwt"),
