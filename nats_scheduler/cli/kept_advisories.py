@@ -28,10 +28,10 @@ from nats_scheduler.cli.reading import Reading
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind, read_change
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.observe.documents import FailureDocument, change_document, instant_of
+from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, change_document, instant_of
 from nats_scheduler.observe.texts import moment_text, what_happened
-from nats_scheduler.service.advisories import AdvisoryQuery, FoundAdvisories, find_changes
-from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, FailuresDocument
+from nats_scheduler.service.advisories import AdvisoryQuery, find_changes
+from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS
 from nats_scheduler.settings.load import ResolvedSettings
 
 CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
@@ -80,20 +80,20 @@ def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool
     """
     kept_in = resolved.settings.failures_stream
     found = in_session(resolved, lambda session: _read_changes(session, kept_in, query))
-    kept = [(one, change) for one in found.advisories if (change := read_change(one["advisory"])) is not None]
+    kept = [(one, change) for one in found["failures"] if (change := read_change(one["advisory"])) is not None]
     if as_json:
         documents = [
             {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)} for one, change in kept
         ]
-        print_json({"kept_in": kept_in, "complete": found.is_complete, "changes": documents})
+        print_json({"kept_in": kept_in, "complete": found["complete"], "changes": documents})
     else:
         if kept:
             rows = [_cells(one, change) for one, change in kept]
             print_table(CHANGE_COLUMNS, rows, optional=["sequence", "stream"], wide=wide)
-        _print_end(len(kept), "change", "no change is kept", is_complete=found.is_complete)
+        _print_end(len(kept), "change", "no change is kept", is_complete=found["complete"])
 
 
-async def _read_changes(session: Session, kept_in: str, query: AdvisoryQuery) -> FoundAdvisories:
+async def _read_changes(session: Session, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
     stream = await Reading(session).keeping(kept_in)
     return await find_changes(session.connection, session.api, stream, query)
 

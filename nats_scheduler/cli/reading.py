@@ -14,7 +14,7 @@ from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.streams import StreamState, reading_progress
 from nats_scheduler.message.foreign_json import server_time
-from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.observe.documents import FailuresDocument, StreamModeDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.checkpoints import read_checkpoint
 from nats_scheduler.runtime.clock import SystemClock
@@ -24,7 +24,7 @@ from nats_scheduler.runtime.modes import mode_document
 from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.client import Listed
-from nats_scheduler.service.past import FailuresDocument, FiresDocument, find_fires
+from nats_scheduler.service.past import FiresDocument, find_fires
 from nats_scheduler.service.schemas import InstancesDocument
 from nats_scheduler.service.streams import instances_document
 
@@ -98,8 +98,7 @@ class Reading:
 
     async def failures(self, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
         """Read what went wrong; end the command with 1 if no stream keeps it."""
-        found = await find_failures(self._access.connection, self._access.api, await self.keeping(kept_in), query)
-        return {"kept_in": kept_in, "complete": found.is_complete, "failures": found.advisories}
+        return await find_failures(self._access.connection, self._access.api, await self.keeping(kept_in), query)
 
     async def keeping(self, name: str) -> StreamState:
         """Return the stream that keeps advisories, as it is now; end the command with 1 if it does not exist."""

@@ -224,6 +224,16 @@ class FailureDocument(TypedDict):
     """As it was published."""
 
 
+class FailuresDocument(TypedDict):
+    """What went wrong, newest first."""
+
+    kept_in: str
+    """The stream that keeps it."""
+    complete: bool
+    """Whether all failures up to the limit are here."""
+    failures: Rows[FailureDocument]
+
+
 class RejectedDocument(StoredDocument):
     """A message that is rejected as a schedule."""
 

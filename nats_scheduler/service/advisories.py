@@ -10,7 +10,7 @@ made by another tool, such as the `nats` CLI, is not recorded.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nats_scheduler.control.changes import read_change
 from nats_scheduler.control.past import MAX_MESSAGES_READ
@@ -23,7 +23,7 @@ from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_T
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
-from nats_scheduler.observe.documents import FailureDocument
+from nats_scheduler.observe.documents import FailureDocument, FailuresDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 
@@ -40,19 +40,9 @@ class AdvisoryQuery:
     """Only what was stored at this time (ns) or later."""
 
 
-@dataclass(slots=True)
-class FoundAdvisories:
-    """An answer."""
-
-    advisories: list[FailureDocument] = field(default_factory=list)
-    """The newest first."""
-    is_complete: bool = True
-    """Whether all that match, up to the limit, were found."""
-
-
 async def find_failures(
     connection: Connection, api: JetStreamApi, kept_in: StreamState, query: AdvisoryQuery
-) -> FoundAdvisories:
+) -> FailuresDocument:
     """Find what went wrong; `kept_in` is the stream that keeps advisories, as it was read just now.
 
     Raises `JetStreamError` if the server does not answer, or refuses.
@@ -62,7 +52,7 @@ async def find_failures(
 
 async def find_changes(
     connection: Connection, api: JetStreamApi, kept_in: StreamState, query: AdvisoryQuery
-) -> FoundAdvisories:
+) -> FailuresDocument:
     """Find who changed which schedule, when and why, as `find_failures` finds what went wrong."""
 
     def is_change(one: FailureDocument) -> bool:
@@ -78,13 +68,17 @@ async def _find(
     query: AdvisoryQuery,
     kind: str,
     is_wanted: Callable[[FailureDocument], bool],
-) -> FoundAdvisories:
+) -> FailuresDocument:
     """Find advisories of a kind, `*` for any, of which those are returned that are wanted."""
+    rows: list[FailureDocument] = []
+    is_complete = True
     # One after the other: a server of 2.10 counts wrongly what is pending for a consumer with two filters.
-    parts = [await _on(connection, api, kept_in, subject, query, is_wanted) for subject in _subjects(query, kind)]
-    found = [advisory for part in parts for advisory in part.advisories]
-    found.sort(key=lambda advisory: -advisory["sequence"])
-    return FoundAdvisories(found[: query.limit], all(part.is_complete for part in parts))
+    for subject in _subjects(query, kind):
+        found, is_all = await _on(connection, api, kept_in, subject, query, is_wanted)
+        rows += found
+        is_complete = is_complete and is_all
+    rows.sort(key=lambda advisory: -advisory["sequence"])
+    return {"kept_in": kept_in.name, "complete": is_complete, "failures": rows[: query.limit]}
 
 
 async def _on(
@@ -94,9 +88,9 @@ async def _on(
     subject: str,
     query: AdvisoryQuery,
     is_wanted: Callable[[FailureDocument], bool],
-) -> FoundAdvisories:
-    """Find advisories on one of the subjects."""
-    found = FoundAdvisories()
+) -> tuple[list[FailureDocument], bool]:
+    """Find advisories on one of the subjects; return them, and whether all up to the limit were found."""
+    found: list[FailureDocument] = []
     reader = StretchReader(connection, api, kept_in.config, subject, headers_only=False)
     number = 0
     async for chunk in reader.backwards(max(kept_in.first_sequence, 1), kept_in.last_sequence):
@@ -104,17 +98,16 @@ async def _on(
             if place % MESSAGES_PER_TURN == MESSAGES_PER_TURN - 1:
                 await asyncio.sleep(0)
             if query.since is not None and message.stored_at < query.since:
-                return found
+                return found, True
             advisory = _read(message)
             if advisory is not None and _matches(advisory, query) and is_wanted(advisory):
-                found.advisories.append(advisory)
-            if len(found.advisories) >= query.limit:
-                return found
+                found.append(advisory)
+            if len(found) >= query.limit:
+                return found, True
         number += len(chunk)
         if number >= MAX_MESSAGES_READ:
-            found.is_complete = False
-            return found
-    return found
+            return found, False
+    return found, True
 
 
 def _subjects(query: AdvisoryQuery, kind: str) -> list[str]:

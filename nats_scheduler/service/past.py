@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.observe.documents import FailureDocument, PastFireDocument, Rows, Time, past_fire_document
+from nats_scheduler.observe.documents import FailuresDocument, PastFireDocument, Rows, Time, past_fire_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
@@ -82,16 +82,6 @@ class FiresAnswer(Answer, FiresDocument):
     """The past fires of a schedule, newest first."""
 
 
-class FailuresDocument(TypedDict):
-    """What went wrong, newest first."""
-
-    kept_in: str
-    """The stream that keeps it."""
-    complete: bool
-    """Whether all failures up to the limit are here."""
-    failures: Rows[FailureDocument]
-
-
 class FailuresAnswer(Answer, FailuresDocument):
     """What went wrong, newest first."""
 
@@ -113,8 +103,7 @@ async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
         raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
     query = AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
     found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
-    document: FailuresDocument = {"kept_in": kept_in, "complete": found.is_complete, "failures": found.advisories}
-    return await _with_rows(asked, document, "failures")
+    return await _with_rows(asked, found, "failures")
 
 
 async def _with_rows(asked: Asked, document: FiresDocument | FailuresDocument, key: str) -> Document:

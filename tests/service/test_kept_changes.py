@@ -41,12 +41,12 @@ async def test_changes_are_found_newest_first_and_are_no_failures(start_server: 
 
         async def found(query: AdvisoryQuery) -> list[Change | None]:
             answer = await find_changes(account.connection, account.api, kept_in, query)
-            assert answer.is_complete
-            return [read_change(one["advisory"]) for one in answer.advisories]
+            assert answer["complete"]
+            return [read_change(one["advisory"]) for one in answer["failures"]]
 
         assert await found(AdvisoryQuery()) == made[::-1]
         assert await found(AdvisoryQuery(stream="S")) == [made[3], made[1], made[0]]
         assert await found(AdvisoryQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
         assert await found(AdvisoryQuery(schedule="*.a", limit=1)) == [made[3]]
         failures = await find_failures(account.connection, account.api, kept_in, AdvisoryQuery())
-        assert [one["kind"] for one in failures.advisories] == ["cannot_serve"]
+        assert [one["kind"] for one in failures["failures"]] == ["cannot_serve"]
