@@ -7,7 +7,6 @@ import pytest
 from nats_scheduler.engine.events import FireForged
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
@@ -32,9 +31,10 @@ def treated(pattern: str = "@every 10s") -> StoredMessage:
     return schedule(pattern, Nats_Schedule_X_Jitter=SMALL_JITTER)
 
 
-def kept(desk: Desk) -> HeldWithPolicies:
+def kept(desk: Desk) -> Held:
     held = desk.engine.held.on(SCHEDULE)
-    assert isinstance(held, HeldWithPolicies)
+    assert held is not None
+    assert held.has_history
     return held
 
 

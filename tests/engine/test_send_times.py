@@ -26,7 +26,8 @@ SAMPLING = {**EVERY_5S, "Nats-Schedule-Source": "d.in"}
 @pytest.fixture
 def delayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Send each fire some time after the time that it stands for."""
-    monkeypatch.setattr(Timetable, "send_time_of", lambda _timetable, fire_time: fire_time + DELAY)
+    for kind in (Timetable, Held):
+        monkeypatch.setattr(kind, "send_time_of", lambda _timetable, fire_time: fire_time + DELAY)
 
 
 def stored(world: ScheduleWorld) -> list[tuple[float, float]]:

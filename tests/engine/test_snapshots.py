@@ -22,7 +22,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule, stored_fire
 
-BEGUN_ANEW = ("place", "flight", "wake", "_fire_time_asked", "_send_time_found")
+BEGUN_ANEW = ("place", "flight", "wake", "__dict__", "_send_time")
 """What is not as it was in an engine that begins with a snapshot."""
 POLICIES: list[dict[str, str]] = [
     {"Nats_Schedule_X_Jitter": "5s"},
@@ -61,7 +61,11 @@ def facts(desk: Desk) -> dict[str, dict[str, object]]:
 
 
 def slots_of(held: Held) -> list[str]:
-    slots = [slot for kind in type(held).__mro__ for slot in getattr(kind, "__slots__", ())]
+    slots = [
+        slot
+        for kind in type(held).__mro__
+        for slot in (*getattr(kind, "__slots__", ()), *vars(kind).get("__annotations__", ()))
+    ]
     return [slot for slot in slots if slot not in BEGUN_ANEW]
 
 

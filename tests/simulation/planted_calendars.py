@@ -6,7 +6,7 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from dataclasses import replace
 
 from nats_scheduler.engine.firing.calendars import Calendars
-from nats_scheduler.engine.holding.policies import HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.schedule import bounds
@@ -42,7 +42,7 @@ def missing_calendar_taken_for_an_empty_one() -> Changes:
 
 def edit_ends_schedules() -> Changes:
     """Purge an `@at` as soon as its calendar leaves no fire of it."""
-    yield HeldWithPolicies, "over_at", property(lambda _self: 0)
+    yield Held, "over_at", property(lambda _self: 0)
 
 
 def outdated_days_taken_for_known() -> Changes:

@@ -10,10 +10,8 @@ from typing import Any
 
 from nats_scheduler.engine.firing import sending
 from nats_scheduler.engine.firing.overlap import Overlaps
-from nats_scheduler.engine.holding import policies as policies_module
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.inputs import CheckpointLoaded, FinishChecked
 from nats_scheduler.engine.reading import intake
 from nats_scheduler.engine.sharing.holdings import Holdings, _had_read
@@ -65,7 +63,7 @@ def jitter_of_the_instance() -> Changes:
     """Let a jitter follow from the instance that holds the schedule, so that no two instances agree."""
     numbers = count(1)
 
-    class HeldElsewhere(HeldWithPolicies):
+    class HeldByOne(Held):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self._number = next(numbers)
@@ -73,12 +71,12 @@ def jitter_of_the_instance() -> Changes:
         def send_time_of(self, fire_time: int) -> int:
             return jittered(self, self.subject, self._number, self.terms.policies.jitter or 0, fire_time)
 
-    yield policies_module, "HeldWithPolicies", HeldElsewhere
+    yield intake, "Held", HeldByOne
 
 
 def jitter_forgotten() -> Changes:
     """Send each fire at its fire time."""
-    yield intake, "held_schedule", Held
+    yield Held, "send_time_of", lambda _self, fire_time: fire_time
 
 
 def delayed_fire_settled() -> Changes:
@@ -99,30 +97,30 @@ def delayed_fire_settled() -> Changes:
 
 def backlog_collapsed() -> Changes:
     """Make up the latest missed fire of a schedule that asked for each."""
-    original = HeldWithPolicies.due_fire
+    original = Held.due_fire
 
-    def latest(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+    def latest(held: Held, following: int | None, now: int) -> int | None:
         chosen = original(held, following, now)
         is_all = held.terms.policies.missed.kept is Kept.ALL
         return held.latest_due(held.fire_time, now) or chosen if is_all and held.repeats else chosen
 
-    yield HeldWithPolicies, "due_fire", latest
+    yield Held, "due_fire", latest
 
 
 def backlog_unbounded() -> Changes:
     """Make up each missed fire, whatever number bounds them."""
-    original = HeldWithPolicies.due_fire
+    original = Held.due_fire
 
-    def first(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+    def first(held: Held, following: int | None, now: int) -> int | None:
         return held.fire_time if held.terms.policies.missed.kept is Kept.ALL else original(held, following, now)
 
-    yield HeldWithPolicies, "due_fire", first
+    yield Held, "due_fire", first
 
 
 def backlog_forgotten_at_a_start() -> Changes:
     """Owe the latest missed fire of a schedule that was read just now."""
 
-    def begin(_self: Holdings, held: HeldWithPolicies, _settled: CheckpointLoaded) -> None:
+    def begin(_self: Holdings, held: Held, _settled: CheckpointLoaded) -> None:
         held.is_known = False
 
     yield Holdings, "_begin_backlog", begin
@@ -130,24 +128,24 @@ def backlog_forgotten_at_a_start() -> Changes:
 
 def missed_fires_not_skipped() -> Changes:
     """Make up a fire that was to be skipped."""
-    original = HeldWithPolicies.due_fire
+    original = Held.due_fire
 
-    def latest(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+    def latest(held: Held, following: int | None, now: int) -> int | None:
         chosen = original(held, following, now)
         return held.fire_time if chosen is None else chosen
 
-    yield HeldWithPolicies, "due_fire", latest
+    yield Held, "due_fire", latest
 
 
 def grace_forgotten() -> Changes:
     """Skip what is late at all."""
-    original = HeldWithPolicies.due_fire
+    original = Held.due_fire
 
-    def punctual(held: HeldWithPolicies, following: int | None, now: int) -> int | None:
+    def punctual(held: Held, following: int | None, now: int) -> int | None:
         chosen, is_skipped = original(held, following, now), held.terms.policies.missed.kept is Kept.SKIP
         return None if is_skipped and chosen is not None and now - held.send_time_of(chosen) > SECOND // 10 else chosen
 
-    yield HeldWithPolicies, "due_fire", punctual
+    yield Held, "due_fire", punctual
 
 
 def fire_before_forgotten() -> Changes:
@@ -157,8 +155,8 @@ def fire_before_forgotten() -> Changes:
 
 def dropped_counted_wrong() -> Changes:
     """Count the fire itself among those that were dropped before it."""
-    original = HeldWithPolicies.dropped_before
-    yield HeldWithPolicies, "dropped_before", lambda held, due, since: original(held, due, since) + 1
+    original = Held.dropped_before
+    yield Held, "dropped_before", lambda held, due, since: original(held, due, since) + 1
 
 
 def fire_before_ignored() -> Changes:
@@ -168,13 +166,13 @@ def fire_before_ignored() -> Changes:
 
 def first_fire_taken_for_the_one_before() -> Changes:
     """Ask about the first fire of a schedule again and again, and not about the last one."""
-    original = HeldWithPolicies.fire_is_stored
+    original = Held.fire_is_stored
 
-    def fire_is_stored(self: HeldWithPolicies, fire_time: int, sequence: int, stored_at: int) -> None:
+    def fire_is_stored(self: Held, fire_time: int, sequence: int, stored_at: int) -> None:
         if self.previous_fire is None:
             original(self, fire_time, sequence, stored_at)
 
-    yield HeldWithPolicies, "fire_is_stored", fire_is_stored
+    yield Held, "fire_is_stored", fire_is_stored
 
 
 def waiting_fire_settled() -> Changes:
@@ -186,7 +184,7 @@ def finished_fire_not_noticed() -> Changes:
     """Take every fire that was asked about for unfinished."""
     original = Overlaps.answered
 
-    def answered(self: Overlaps, held: HeldWithPolicies, answer: Any, now: int) -> Any:
+    def answered(self: Overlaps, held: Held, answer: Any, now: int) -> Any:
         if isinstance(answer, FinishChecked) and not answer.unfinished:
             answer = replace(answer, unfinished=answer.request.through)
         return original(self, held, answer, now)

@@ -11,7 +11,6 @@ from typing import Any
 
 from nats_scheduler.engine.holding.far import FarEntry, SubjectIndex
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.policies import HeldWithPolicies
 from nats_scheduler.engine.holding.roster import Rows
 from nats_scheduler.engine.reading.admission import Found, Removals
 from nats_scheduler.engine.snapshots import snapshots
@@ -114,7 +113,13 @@ def history_forgotten() -> Changes:
 
 def target_taken_for_one_of_the_stream() -> Changes:
     """Expect to read back the fires of a schedule whose target is in another stream."""
-    yield snapshots, "HeldElsewhere", HeldWithPolicies
+
+    class HeldHere(Held):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.is_elsewhere = False
+
+    yield snapshots, "Held", HeldHere
 
 
 OF_SNAPSHOTS = (

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolicies
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.snapshots import snapshots as restoring
 from nats_scheduler.engine.snapshots.chunks import History, give_back
 from nats_scheduler.runtime.modes import Mode
@@ -43,16 +43,16 @@ def test_engines_begin_with_snapshots() -> None:
 
 
 def test_engines_begin_with_snapshots_of_schedules_with_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[HeldWithPolicies] = []
+    found: list[Held] = []
 
-    def counted(held: HeldWithPolicies, history: History) -> None:
+    def counted(held: Held, history: History) -> None:
         found.append(held)
         give_back(held, history)
 
     monkeypatch.setattr(restoring, "give_back", counted)
     for seed in range(40):
         World(with_snapshots(seed), silent).run()
-    assert {type(held) for held in found} == {HeldWithPolicies, HeldElsewhere}
+    assert {held.is_elsewhere for held in found} == {False, True}
 
 
 class Seen(NamedTuple):

@@ -124,11 +124,11 @@ class Calendars:
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)
         if held.bounded.unknown_calendar is not None:
-            held.waits_without_fire(NoFire.NO_CALENDAR)
+            held.no_fire = NoFire.NO_CALENDAR
         elif not held.is_left(held.fire_time):
             following = held.next_fire(held.fire_time) if held.repeats else None
             if following is None:
-                held.waits_without_fire(NoFire.EXCEPTED)
+                held.no_fire = NoFire.EXCEPTED
             else:
                 held.fire_time = following
 
@@ -211,13 +211,13 @@ class Calendars:
         held.pattern = held.bounded.with_calendars(self._known)
         if flight is not None and flight.stage in DONE:
             return False
-        held.waits_without_fire(None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR)
+        held.no_fire = None if held.bounded.unknown_calendar is None else NoFire.NO_CALENDAR
         if _may_be_stored(held):
             return False  # that is concluded first
         keeps_time = is_overdue or was is NoFire.NO_CALENDAR
         following = _from(held, held.fire_time) if keeps_time else _coming(held, self._passed(now))
         if following is None:
-            held.waits_without_fire(NoFire.EXCEPTED)
+            held.no_fire = NoFire.EXCEPTED
         stage = Stage.WAITING if flight is None else flight.stage
         is_same = following == held.fire_time and held.no_fire is None
         held.fire_time = held.fire_time if following is None else following

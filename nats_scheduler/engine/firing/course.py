@@ -287,7 +287,7 @@ class Course:
             self._report_missed(held, flight.missed_since, held.fire_time)
         if next_fire is None:
             if not is_last and _may_be_left(held):
-                held.waits_without_fire(NoFire.EXCEPTED)
+                held.no_fire = NoFire.EXCEPTED
                 self._lifecycle.move(held, Turn.ADVANCED)
                 self.await_due(held)
             elif held.ends_by_itself:
@@ -313,7 +313,8 @@ class Course:
             first, held.flight.missed_since = held.flight.missed_since, None
         if held.repeats:
             held.fire_time = held.latest_due(held.fire_time, min(now, held.expires - 1)) or held.fire_time
-        held.was_to_drop(first)
+        if held.unreported is None:
+            held.unreported = first
         if self._ownership.is_ours(held):
             self._report_dropped(held, held.fire_time + 1)
         self.advance(held, held.next_fire(held.fire_time) if held.repeats else None, Ending.MISSED_ITS_TIME)
@@ -348,17 +349,17 @@ class Course:
         if held.unreported is None:
             return
         if held.send_time_of(held.unreported) <= settled_through:
-            held.take_unreported()
+            held.unreported = None
         else:
             is_done = held.flight is not None and held.flight.stage in DONE
             self._report_dropped(held, held.fire_time + is_done)
 
     def _report_dropped(self, held: Held, before: int) -> None:
         """Report that no fire before an instant (ns) is stored of those that were dropped and are not reported."""
-        first = held.take_unreported()
+        first, held.unreported = held.unreported, None
         assert first is not None, "something was dropped"
         dropped = held.dropped_between(first, before)
-        held.were_dropped(dropped)
+        held.dropped += dropped
         self._report_missed(held, first, None, dropped)
 
     def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:

@@ -338,7 +338,7 @@ class Outcomes:
 
         One that was not sent before may have become a make-up fire for a later time.
         """
-        held.was_not_found(fire.fire_time, now)
+        held.looked_for = fire.fire_time, now
         if not self._ownership.is_ours(held):
             self._course.leave_to_holder(held, now)
             return

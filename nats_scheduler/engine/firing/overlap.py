@@ -126,9 +126,9 @@ class Overlaps:
         before.failures = 0
         self._note_fault(held, answer.fault)
         if not answer.unfinished:
-            held.was_unfinished(0)
+            held.last_unfinished = 0
             return self._end(held, before)
-        held.was_unfinished(before.through)
+        held.last_unfinished = before.through
         before.after, before.stored_at = max(before.after, answer.unfinished - 1), answer.stored_at or before.stored_at
         if _is_timed_out(held, before, now):
             return self._time_out(held, before, answer.unfinished)
@@ -216,7 +216,7 @@ class Overlaps:
         if latest > first:
             held.fire_time = latest
             self._report_skipped(held, first, latest - 1)
-        held.has_waited()
+        held.waited_fire = held.fire_time
 
     def _latest_due(self, held: Held, now: int) -> int:
         """Return the latest fire time (ns) that is due, or the next one if none is."""
@@ -225,7 +225,7 @@ class Overlaps:
 
     def _report_skipped(self, held: Held, first: int, until: int) -> None:
         count = max(held.count(first - 1, until), 1)
-        held.were_dropped(count)
+        held.dropped += count
         overlap = held.terms.policies.overlap
         self._emit(Report(FiresSkipped(held.subject, held.sequence, first, count, overlap)))
 
@@ -243,7 +243,8 @@ class Overlaps:
 
     def _note_fault(self, held: Held, fault: str) -> None:
         """Report once why nothing can show that the fire before is finished."""
-        if held.has_new_fault(fault):
+        is_news, held.overlap_fault = fault != held.overlap_fault, fault
+        if fault and is_news:
             self._emit(Report(FinishUnknown(held.subject, held.sequence, held.fire_time, fault)))
 
 

@@ -11,7 +11,7 @@ The rules:
 - A fire that may be in flight already at the leader of a stream with replicas waits until that is concluded
   (`Proposals`).
 - Overdue fires of a repeating schedule are collapsed into one make-up fire, the latest that is due. For a schedule with
-  policies `engine.holding.policies` says which of them is sent.
+  policies `engine.holding.held` says which of them is sent.
 
 `engine.firing.course` decides when a schedule comes here; what follows from the outcome of a fire is in
 `engine.firing.outcomes`.
@@ -296,7 +296,9 @@ class Firing:
         """Publish the fire of one fire time, built before nearly always; it stands for all that came due before."""
         if fire_time != held.fire_time and flight.missed_since is None:
             flight.missed_since = held.fire_time
-        held.is_sent_for(fire_time)
+        held.fire_time = fire_time
+        if not held.is_known:
+            held.is_known = True  # what comes due from now on: nobody else is to store it
         fire = flight.fire
         if fire is None or fire.fire_time != fire_time:
             fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
@@ -319,7 +321,7 @@ class Firing:
                 first = fire.fire_time if flight.missed_since is None else flight.missed_since
                 self._emit(LookForFire(fire, max(fire.fire_time, held.stored_at), first, flight.may_be_stored))
                 return
-            held.was_sent()
+            held.looked_for = None  # it may be stored now
         if fire.next_fire is None or held.terms.source is not None:
             flight.content = flight.source = None  # not what the next fire is built from
         self._in_flight.begun()

@@ -762,7 +762,7 @@ def read_text(kind: Kind, text: bytes, fire_time: int) -> tuple[str, Pattern, Te
 
 def kind_and_text(held: Held) -> tuple[Kind, bytes] | None:
     """Return the kind and the texts of a schedule, whatever is in progress for it; None if it has none."""
-    if type(held) is not Held:
+    if held.has_history:
         return None
     return kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
 

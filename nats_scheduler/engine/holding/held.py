@@ -1,20 +1,31 @@
-"""A schedule that is held: its definition, its next fire, and what is in progress for it.
+"""A schedule that is held: its definition, its next fire, what is in progress for it, and what its policies decide.
 
-The rule: nobody asks which class a schedule has. What policies may change is a question or a note here, which costs
-nothing and changes nothing for the many that have none; `engine.holding.policies` says what the others do.
+The rules of `X-Missed` and `X-Grace`, which say which of the fires that are due is sent next:
 
-Cost: 120 bytes, about 380 with its numbers, its subject and a pattern of its own; equal terms are shared. Most of those
-that are held are far and no objects (`engine.holding.far`).
+- A fire is missed when it is later than the grace; its lateness is the time since its send time.
+- `once` sends the latest fire that is due. `skip` sends it too, unless it is missed: then all of them are dropped.
+- `all` sends each, oldest first, and each is stored before the next one is sent. With a number it drops what is missed
+  and is not among so many of the latest fires that are due. So fires that are late and not missed are all sent.
+- A backlog is never invented. If it is not known which fires of a schedule are stored (`Held.is_known`), `all` sends
+  the latest fire that is due, as `once` does.
+
+Nothing is kept of a decision: it follows from the time and from the fire that is due, so it may be made again, here or
+on another instance.
+
+Cost: 140 bytes, about 400 with its numbers, its subject and a pattern of its own; equal terms are shared. Most of those
+that are held are far and no objects (`engine.holding.far`). What only some policies need (`needs_history`) takes about
+200 bytes more, and a search for a fire time for each fire that is due; about sixty counts if `all` with a number drops
+something.
 """
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import ClassVar
 
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.definition import Definition
-from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.message.policies import Kept, Overlap, Policies
+from nats_scheduler.message.timetable import Timetable, jittered
 from nats_scheduler.schedule.bounds import Bounded
 
 NO_WAKE = -1
@@ -39,28 +50,40 @@ class NoFire(Enum):
     """Its calendars leave none of its fire times that are to come."""
 
 
+def needs_history(policies: Policies) -> bool:
+    """Return whether schedules with these policies need more than their definitions."""
+    return policies.are_kept or policies.target_elsewhere is not None
+
+
 class Held(Timetable):
     """A schedule that is held: the last message on its subject, and valid.
 
-    It is its own timetable: a second object for each of a million schedules would take 60 MB.
+    It is its own timetable: a second object for each of a million schedules would take 60 MB. An attribute that has its
+    value here is kept for a schedule only once it has another one, as it may have for those that `needs_history`.
     """
 
-    __slots__ = ("expires", "fire_time", "flight", "place", "sequence", "shard", "subject", "terms", "wake")
-    is_elsewhere: ClassVar[bool] = False
-    """Whether its target is in another stream."""
+    __slots__ = (
+        "__dict__",
+        "expires",
+        "fire_time",
+        "flight",
+        "place",
+        "sequence",
+        "shard",
+        "subject",
+        "terms",
+        "wake",
+    )
+    has_history: bool = False
+    """Whether its policies need more than its definition."""
+    is_elsewhere: bool = False
+    """Whether its target is in another stream: its fires are not read back."""
     fires_each_time: bool = True
     """Whether a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
-    may_fire: bool = True
-    """Whether its calendars, if it names any, leave its next fire."""
     calendars: Sequence[str] = ()
     """The names of its calendars."""
     no_fire: NoFire | None = None
     """Why it does not wait for its next fire; None if it does."""
-    over_at: int = NO_EXPIRY
-    """When (ns) the last fire time has passed that an edit of a calendar may leave.
-
-    `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
-    """
     previous_fire: int | None = None
     """The fire time (ns) of its last fire that is known to be stored, if a policy needs that; None if none is.
 
@@ -82,15 +105,21 @@ class Held(Timetable):
     """Why nothing can show whether its fire before is finished, as it was reported."""
     waited_fire: int | None = None
     """The fire time (ns) of its last fire that waited for the one before: it is not late."""
+    looked_for: tuple[int, int] | None = None
+    """A fire time, and an instant at which no fire of that or of a later time was stored elsewhere (ns)."""
+    _send_time: tuple[int, int] = NO_WAKE, NO_WAKE
+    """The fire time whose send time was computed last, and that: the same one is needed some ten times."""
 
-    def __init__(self, subject: str, sequence: int, definition: Definition, stored_at: int) -> None:
-        """Hold the schedule that was stored on a subject under a sequence; it waits for its first fire."""
+    def __init__(
+        self, subject: str, sequence: int, definition: Definition, stored_at: int, fire_time: int | None = None
+    ) -> None:
+        """Hold the schedule that was stored on a subject under a sequence; it waits for a fire, the first if None."""
         self.pattern, self.terms = definition
         self.stored_at = stored_at
         self.subject = subject
         self.shard = shard_of(subject)
         self.sequence = sequence
-        first = self.first_fire()
+        first = self.first_fire() if fire_time is None else fire_time
         assert first is not None, "a schedule that never fires is rejected before"
         self.fire_time = first
         """The time (ns) that its next fire stands for, or that of its last one if it is done."""
@@ -102,11 +131,27 @@ class Held(Timetable):
         """The instant of its valid agenda entry."""
         self.place = NO_PLACE
         """Its place in `engine.holding.roster`."""
+        policies = self.terms.policies
+        if needs_history(policies):
+            self.has_history = True
+            self.jitters = policies.jitter is not None
+            self.fires_each_time = policies.overlap is Overlap.ALLOW
+            self.is_elsewhere = policies.target_elsewhere is not None
+            self.calendars = [calendar.name for calendar in policies.bounds.calendars]
 
     @property
     def send_time(self) -> int:
         """When (ns) its next fire is published: it is due from then on."""
         return self.send_time_of(self.fire_time)
+
+    def send_time_of(self, fire_time: int) -> int:
+        """Return when the fire of a fire time is published: never before it."""
+        jitter = self.terms.policies.jitter
+        if jitter is None:
+            return fire_time
+        if fire_time != self._send_time[0]:
+            self._send_time = fire_time, jittered(self, self.subject, self.sequence, jitter, fire_time)
+        return self._send_time[1]
 
     @property
     def read_back_threshold(self) -> int:
@@ -116,7 +161,14 @@ class Held(Timetable):
     @property
     def only_expires(self) -> bool:
         """Whether its TTL runs out before its next fire is sent."""
-        return self.expires <= self.send_time
+        return self.no_fire is not None or self.expires <= self.send_time
+
+    # -- calendars -----------------------------------------------------------------------------------------------
+
+    @property
+    def may_fire(self) -> bool:
+        """Whether its calendars, if it names any, leave its next fire."""
+        return self.no_fire is None and (not self.calendars or self.is_left(self.fire_time))
 
     @property
     def bounded(self) -> Bounded:
@@ -124,7 +176,18 @@ class Held(Timetable):
         assert isinstance(self.pattern, Bounded), "a pattern that names a calendar is bounded"
         return self.pattern
 
-    # -- what policies may change --------------------------------------------------------------------------------
+    @property
+    def over_at(self) -> int:
+        """When (ns) the last fire time has passed that an edit of a calendar may leave.
+
+        `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
+        """
+        if self.no_fire is not NoFire.EXCEPTED:
+            return NO_EXPIRY
+        end = self.bounded.bounds.end
+        return self.send_time if not self.repeats else NO_EXPIRY if end is None else end
+
+    # -- which of the fires that are due is sent, and which are dropped --------------------------------------------
 
     def due_fire(self, following: int | None, now: int) -> int | None:
         """Return the fire time of the due fire that is sent next; None if all that are due are dropped.
@@ -132,72 +195,69 @@ class Held(Timetable):
         The schedule is due at `now` (ns); `following` is the fire time after its next one, None if there is none. What
         comes due once its TTL has run out does not count.
         """
-        until = min(now, self.expires - 1)
-        if following is None or following > until or self.send_time_of(following) > until:
-            return self.fire_time
-        return self.latest_due(self.fire_time, until) or following
+        first, until = self.fire_time, min(now, self.expires - 1)
+        if not self.has_history:
+            if following is None or following > until or self.send_time_of(following) > until:
+                return first
+            return self.latest_due(first, until) or following
+        policies = self.terms.policies  # `following` does not count: an edit of a calendar may have changed it
+        kept, most = policies.missed
+        if kept is Kept.ALL and self.is_known:
+            missed_until = now - policies.grace - 1
+            if most is None or self.send_time > missed_until:
+                return first
+            latest = self._latest(first, until)
+            following = self.next_fire(self._latest(first, min(missed_until, until)))
+            first_of_most = self.latest_but(most, first - 1, latest) or first
+            return first_of_most if following is None else min(first_of_most, following)
+        latest = self._latest(first, until)
+        if kept is Kept.SKIP and now - self.send_time_of(latest) > policies.grace:
+            return None
+        return latest
+
+    def _latest(self, first: int, until: int) -> int:
+        """Return the latest fire time that is due by `until`, of which `first` is the first."""
+        return first if not self.repeats else self.latest_due(first, until) or first
 
     def dropped_between(self, first: int, made_up: int) -> int:
-        """Return how many fires are said to be dropped from `first` (ns), which is one, to before what is made up."""
-        del first, made_up
-        return 0
+        """Return how many fires are said to be dropped from `first` (ns), which is one, to before what is made up.
+
+        Without a policy that needs them they are not counted.
+        """
+        if not self.has_history:
+            return 0
+        return self.count(first - 1, made_up - 1) if self.repeats else 1
 
     def dropped_before(self, fire_time: int, missed_since: int | None) -> int:
         """Return how many fires were dropped between the last one that is stored and that of a fire time.
 
         `missed_since` is the first (ns) that the fire of `fire_time` stands for, None if there is none.
+        If no stored fire is known, only those count that were dropped here.
         """
-        del fire_time, missed_since
-        return 0
+        if self.previous_fire is not None:
+            return self.count(self.previous_fire, fire_time - 1)
+        return self.dropped + (0 if missed_since is None else self.dropped_between(missed_since, fire_time))
 
-    def is_sent_for(self, fire_time: int) -> None:
-        """Note that the fire of a fire time is sent: it stands for all that came due before."""
-        self.fire_time = fire_time
+    # -- what is known of its last fire --------------------------------------------------------------------------
 
     def is_news(self, fire_time: int) -> bool:
         """Return whether a stored fire may change anything: for most an older one than the next does not."""
-        return fire_time >= self.read_back_threshold
+        return self.has_history or fire_time >= self.read_back_threshold
 
     def fire_is_stored(self, fire_time: int, sequence: int, stored_at: int) -> None:
-        """Note that the fire of a fire time is stored; `sequence` is 0 if that is not known."""
+        """Note that the fire of a fire time is stored, if a policy needs that; `sequence` is 0 if it is not known.
 
-    def knows(self, *, is_known: bool) -> None:
-        """Note whether it is known that no fire from the next one on is stored."""
-
-    def waits_without_fire(self, why: NoFire | None) -> None:
-        """Note why it waits for an edit of a calendar, or with None that it waits for its next fire."""
-
-    def was_unfinished(self, sequence: int) -> None:
-        """Note the fire of it that is unfinished, 0 if none is."""
-
-    def has_waited(self) -> None:
-        """Note that its next fire had to wait for the one before."""
-
-    def has_new_fault(self, fault: str) -> bool:
-        """Note why nothing can show whether the fire before is finished; returns whether that is to be reported."""
-        del fault
-        return False
-
-    def was_to_drop(self, first: int) -> None:
-        """Note that its holder drops its fires from a fire time (ns) on, and reports that."""
-
-    def take_unreported(self) -> int | None:
-        """Return `unreported`, and note that it is reported."""
-        return None
-
-    def were_dropped(self, count: int) -> None:
-        """Count fires that a policy dropped."""
-
-    def was_fired_by_others(self) -> None:
-        """Note that an earlier holder has settled fires."""
-
-    def was_not_found(self, fire_time: int, now: int) -> None:
-        """Note that no fire of a fire time (ns), and none of a later one, was stored elsewhere at `now` (ns)."""
+        Each fire may be noted several times: when it is acknowledged, and when it is read back. An older one than the
+        last changes nothing.
+        """
+        before = self.previous_fire
+        if not self.has_history or (before is not None and fire_time < before):
+            return
+        if before is None or fire_time > before:
+            self.previous_fire, self.dropped, self.unreported = fire_time, 0, None
+        self.previous_sequence, self.previous_stored_at = sequence, stored_at
+        self.is_known = True
 
     def was_looked_for(self, fire_time: int, since: int) -> bool:
         """Return whether the fire of a fire time was not stored at an instant after `since` (ns), nor sent later."""
-        del fire_time, since
-        return True
-
-    def was_sent(self) -> None:
-        """Note that a fire was sent, which may be stored now."""
+        return self.looked_for is not None and fire_time <= self.looked_for[0] and self.looked_for[1] >= since

@@ -536,7 +536,7 @@ class Roster:
         if held.wake != NO_WAKE:
             self.cancel_wake(held)
         held.wake = instant
-        if self._far_agenda.is_far(instant) and type(held) is Held:
+        if self._far_agenda.is_far(instant) and not held.has_history:
             self._unsettled.append((held, instant))
         else:
             self._enter(held, instant)

@@ -11,9 +11,9 @@ Cost: some microseconds for a message that concerns a schedule, a fraction of on
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.policies import held_schedule
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_message, rejected_paused
@@ -192,7 +192,7 @@ class Intake:
                 unread = Version(message.sequence, message.stored_at)
                 self._admission.supersede(newer.subject, newer.sequence, unread)  # it was replaced before it was read
             return
-        held = held_schedule(message.subject, message.sequence, definition, message.stored_at)
+        held = Held(message.subject, message.sequence, definition, message.stored_at)
         held.expires = self._lifetimes.expiry(message, expires)
         self._admission.accept(held, before, now)
 

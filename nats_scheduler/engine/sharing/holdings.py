@@ -116,7 +116,8 @@ class Holdings:
         if not held.repeats:
             self._purges.purge(held)
         else:
-            held.was_fired_by_others()
+            if held.is_elsewhere:  # nothing tells which of those fires are stored
+                held.previous_fire, held.previous_sequence, held.previous_stored_at, held.dropped = None, 0, 0, 0
             self._course.advance(held, held.next_to_send(through))
         return True
 
@@ -141,7 +142,7 @@ class Holdings:
         else:
             since = self._held_since[held.shard]
             is_known = since is not None and max(held.send_time, held.previous_stored_at) >= since
-        held.knows(is_known=is_known)
+        held.is_known = is_known
 
     def _report_dropped(self, held: Held, settled: CheckpointLoaded) -> None:
         """Report what its holder was to drop before this instance took a schedule over."""

@@ -40,12 +40,10 @@ from nats_scheduler.engine.holding.far import (
     read_text,
     subject_in,
 )
-from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
-from nats_scheduler.engine.holding.policies import HeldWithPolicies
+from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held, needs_history
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition, definition_block
-from nats_scheduler.message.policies import Policies
 from nats_scheduler.schedule.patterns import At, Pattern
 
 # Columns of numbers as the bytes of a snapshot, with the least byte of each number first.
@@ -117,7 +115,7 @@ def history_of(held: Held) -> History:
     return History(*before, held.dropped, held.unreported, held.is_known, held.last_unfinished)
 
 
-def give_back(held: HeldWithPolicies, history: History) -> None:
+def give_back(held: Held, history: History) -> None:
     """Have a schedule know what was kept of its fires."""
     (
         held.previous_fire,
@@ -400,11 +398,6 @@ def _block_bytes(block: Block) -> bytes:
     columns += [block.kinds, block.ends, block.shards, array("q", expiries)]
     head = _BLOCK.pack(len(block.sequences), len(block.expiries), len(block.texts))
     return b"".join([head, write_columns(columns), block.texts])
-
-
-def needs_history(policies: Policies) -> bool:
-    """Return whether schedules with these policies need more than their definitions."""
-    return policies.are_kept or policies.target_elsewhere is not None
 
 
 def _blocks(chunk: bytes, start: int, count: int, kinds: int, *, has_histories: bool) -> Iterator[Block]:

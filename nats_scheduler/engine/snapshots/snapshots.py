@@ -31,7 +31,6 @@ from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.policies import HeldElsewhere, HeldWithPolicies
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
@@ -51,7 +50,6 @@ from nats_scheduler.engine.snapshots.chunks import (
     UnkeepableError,
     give_back,
     history_of,
-    needs_history,
     read_chunk,
 )
 from nats_scheduler.message.definition import Definition, Terms
@@ -160,10 +158,7 @@ class Restoring:
         if elsewhere not in (None, terms.target):
             raise SnapshotError(f"{subject[:80]} has two targets")
         terms = shared.setdefault((number, terms.target, terms.source), terms)
-        held_as = HeldWithPolicies if elsewhere is None else HeldElsewhere
-        held = held_as.from_snapshot(
-            subject, block.sequences[place], Definition(pattern, terms), block.stored[place], fire_time
-        )
+        held = Held(subject, block.sequences[place], Definition(pattern, terms), block.stored[place], fire_time)
         held.expires = block.expiries.get(place, NO_EXPIRY)
         give_back(held, block.histories[place])
         if not self.roster.put(held, block.wakes[place]):
@@ -352,7 +347,7 @@ class Taking:
         row = self._roster.rows[number]
         for place in range(first, min(first + PLACES_PER_UNIT, row.used)):
             held = row.near.get(place)
-            if held is not None and needs_history(held.terms.policies):
+            if held is not None and held.has_history:
                 self._add_with_history(held)
             elif held is not None:
                 yield self._near_entry(held)
