@@ -20,7 +20,7 @@ from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, Holders, Leases
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import Timeline
-from nats_scheduler.engine.views.view import Counts, EngineView, JoinedView
+from nats_scheduler.engine.views.view import Counts, EngineView
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -47,10 +47,7 @@ MAX_SHOWN_CHARS = 100
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
-View = EngineView | JoinedView
-"""What is known of the schedules of a stream: what this instance holds, or that and what others fire."""
-
-Views = Mapping[str, View | None]
+Views = Mapping[str, EngineView | None]
 """What is known of several streams; None is one of which nothing is known at the moment."""
 
 Document = Mapping[str, Any] | bytes
@@ -61,7 +58,7 @@ Document = Mapping[str, Any] | bytes
 class Known:
     """What is known of the schedules of a stream at a moment."""
 
-    view: View
+    view: EngineView
     """All of them, whichever part fires them."""
     read_through: int
     """The sequence up to which the stream was read for that."""
@@ -173,7 +170,7 @@ class Asked:
         if (fired_by := stream.others_fired_by) is None:
             return Known(stream.view, stream.last_read)
         others, through = await self.server_schedules.read(name, fired_by, within)
-        return Known(JoinedView(stream.view, others), min(through, stream.last_read))
+        return Known(stream.view.joined(others), min(through, stream.last_read))
 
     async def ask(self, instance: str, endpoint: str, form: type[T], request: Mapping[str, object]) -> T | None:
         """Return what another instance answers, None if it does not answer in this form and in time."""

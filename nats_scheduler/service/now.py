@@ -24,6 +24,7 @@ from typing_extensions import TypedDict
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
+from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, total_of
@@ -44,7 +45,6 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
-    View,
     Views,
     ask_each,
     not_served,
@@ -309,7 +309,7 @@ async def _views(asked: Asked, names: Sequence[str]) -> Views:
     """Return what is known of these streams; what the server itself fires is read in `READ_WAIT_SECONDS` at most."""
     loop = asyncio.get_running_loop()
     until = loop.time() + READ_WAIT_SECONDS
-    found: dict[str, View | None] = {}
+    found: dict[str, EngineView | None] = {}
     for name in names:
         try:
             found[name] = (await asked.known(name, max(until - loop.time(), 0.0))).view

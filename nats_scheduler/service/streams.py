@@ -16,13 +16,13 @@ import json
 from collections.abc import Sequence
 from typing import TypeVar
 
+from nats_scheduler.engine.views.view import EngineView
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.observe.documents import counts_document, schedule_document
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.endpoint import (
     Asked,
     Document,
-    View,
     encode_item,
     name_cursor,
     page_by_name,
@@ -77,7 +77,7 @@ async def _described(asked: Asked, name: str, failures: Failures, until: float) 
     if stream is None:
         return None
     counts, following, unread = None, None, None
-    view: View = stream.view
+    view: EngineView = stream.view
     if is_ready := stream.is_ready:
         try:
             view = (await asked.known(name, max(until - asyncio.get_running_loop().time(), 0.0))).view

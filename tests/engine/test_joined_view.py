@@ -7,7 +7,7 @@ import pytest
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.views.figures import Kind, State
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import FiredBy, JoinedView, ListedSchedule, Query
+from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -28,16 +28,16 @@ def at(seconds: int) -> str:
     return f"@at {format_rfc3339(START + HOUR + seconds * SECOND)}"
 
 
-def joined(*messages: StoredMessage) -> JoinedView:
+def joined(*messages: StoredMessage) -> EngineView:
     """Read messages as a native server and the sidecar beside it do."""
     own = StoredSchedules(RULES, (PORTABLE,), FiredBy.SIDECAR)
     other = StoredSchedules(RULES, (ADR51,), FiredBy.SERVER)
     for one in (own, other):
         one.take(messages, START)
-    return JoinedView(own.view, other.view)
+    return own.view.joined(other.view)
 
 
-def all_of(view: JoinedView, limit: int) -> list[list[ListedSchedule]]:
+def all_of(view: EngineView, limit: int) -> list[list[ListedSchedule]]:
     """Return all pages, one after the other."""
     pages, after = [], None
     while True:

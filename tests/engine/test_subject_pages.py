@@ -30,7 +30,7 @@ def pages(noted: dict[str, Note], limit: int) -> list[list[Note]]:
     """Return all pages, one after the other."""
     found, after = list[list[Note]](), ""
     while True:
-        page = Sliced(by_subject(noted, every, limit, after)).finish()
+        page = Sliced(by_subject([noted], every, limit, after)).finish()
         found.append(page.messages)
         if page.is_last:
             return found
@@ -49,13 +49,13 @@ def test_pages_are_in_the_order_of_the_subjects_and_each_note_is_on_one(limit: i
 
 def test_what_is_not_wanted_is_on_no_page() -> None:
     noted = notes(f"s.{number}" for number in range(10))
-    page = Sliced(by_subject(noted, lambda one: one in ("s.3", "s.5", "s.7"), 2, "s.3")).finish()
+    page = Sliced(by_subject([noted], lambda one: one in ("s.3", "s.5", "s.7"), 2, "s.3")).finish()
     assert (page.messages, page.is_last) == (["s.5", "s.7"], True)
 
 
 def test_notes_that_come_and_go_between_two_slices_do_not_disturb() -> None:
     noted = notes(f"s.{number:04}" for number in range(8 * LOOKED_AT_PER_UNIT))
-    work = Sliced(by_subject(noted, every, 10, "s.0002"))
+    work = Sliced(by_subject([noted], every, 10, "s.0002"))
     assert work.advance(), "it takes more than one slice"
     del noted["s.0005"]
     noted["s.0003x"] = Note("s.0003x")

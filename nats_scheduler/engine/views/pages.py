@@ -7,9 +7,9 @@ many units as the caller of `advance` wants to do before it looks at the clock a
 import base64
 import binascii
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -27,13 +27,6 @@ class Sliced(Generic[T]):
         if not self._results:
             self._do_one()
         return not self._results
-
-    def units(self) -> Generator[None, None, T]:
-        """Do all that is left as a part of other work, which yields after each unit of it."""
-        while not self._results:
-            self._do_one()
-            yield
-        return self._results[0]
 
     def finish(self) -> T:
         """Do all that is left at once, and return the result."""
@@ -93,16 +86,7 @@ def read_cursor(text: str) -> Cursor | None:
 # Cost: a fraction of a microsecond for each note. Limit: the subjects are copied at once, 10 ms for a million.
 
 
-class Noted(Protocol):
-    """What is on a subject."""
-
-    @property
-    def subject(self) -> str:
-        """The subject."""
-        ...
-
-
-N = TypeVar("N", bound=Noted)
+N = TypeVar("N")
 
 LOOKED_AT_PER_UNIT = 256
 """Notes that are looked at in one unit of work."""
@@ -121,36 +105,22 @@ class SubjectPage(Generic[T]):
 
 
 def by_subject(
-    noted: Mapping[str, N], is_wanted: Callable[[N], bool], limit: int, after: str
+    noted: Sequence[Mapping[str, N]], is_wanted: Callable[[N], bool], limit: int, after: str
 ) -> Generator[None, None, SubjectPage[N]]:
-    """Find the first `limit` notes after a subject; yield after each unit of work."""
-    page = yield from first_subjects(_visited(noted, is_wanted), limit, after)
-    kept = (noted.get(subject) for subject in page.messages)
-    return SubjectPage([one for one in kept if one is not None], page.is_last)
-
-
-def first_subjects(visited: Iterable[Noted | None], limit: int, after: str) -> Generator[None, None, SubjectPage[str]]:
-    """Find the first `limit` subjects after one of what is visited; yield where that has None."""
-    found: list[str] = []
+    """Find the first `limit` notes after a subject, and others on the last subject; yield after each unit of work."""
+    found: set[str] = set()
     last: str | None = None
     """No subject after this one is on the page."""
-    for one in visited:
-        if one is None:
-            if len(found) > limit + MAX_UNSORTED:
-                found = sorted(found)[: limit + 1]
-                last = found[-1]
-            yield
-        elif one.subject > after and (last is None or one.subject <= last):
-            found.append(one.subject)
-    found.sort()
-    return SubjectPage(found[:limit], len(found) <= limit)
-
-
-def _visited(noted: Mapping[str, N], is_wanted: Callable[[N], bool]) -> Iterator[N | None]:
-    """Yield the notes that are wanted, and None after each unit of work."""
-    for number, subject in enumerate(list(noted), 1):
-        if number % LOOKED_AT_PER_UNIT == 0:
-            yield None
-        one = noted.get(subject)
-        if one is not None and is_wanted(one):
-            yield one
+    for notes in noted:
+        for number, subject in enumerate(list(notes), 1):
+            if number % LOOKED_AT_PER_UNIT == 0:
+                if len(found) > limit + MAX_UNSORTED:
+                    found = set(sorted(found)[: limit + 1])
+                    last = max(found)
+                yield
+            one = notes.get(subject)
+            if one is not None and subject > after and (last is None or subject <= last) and is_wanted(one):
+                found.add(subject)
+    first = sorted(found)[:limit]
+    kept = [one for subject in first for notes in noted if (one := notes.get(subject)) is not None]
+    return SubjectPage([one for one in kept if is_wanted(one)], len(found) <= limit)

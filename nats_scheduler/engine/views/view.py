@@ -14,13 +14,19 @@ The engine keeps no index by next fire, because each fire would have to pay for 
 that is held: a fraction of a microsecond for one that is not on the page, some microseconds for one that is. A page of
 1,000 out of a million takes 0.2 s in all (1.4 s to count them), in some 4,000 units of a fraction of a millisecond.
 
-Limit: what the server alone knows is not seen, such as a schedule that was removed a moment ago.
+Two views of one stream can be one (`EngineView.joined`): what the sidecar fires there, and what the server itself
+fires. A schedule is in exactly one of them. A message with both spellings of the headers is two schedules on one
+subject, because both fire: a page lists both, and a question for its subject is answered by the first view, that of the
+sidecar, which alone knows of flights, of failures and of misnamed headers.
+
+Limits: what the server alone knows is not seen, such as a schedule that was removed a moment ago. A page is one longer
+than its limit if the last two have the same place, so that a cursor loses neither; if an answer has no room for the
+second of them, it is on no page.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, TypeVar
 
 from nats_scheduler.engine.events import Ending, HeadersMisnamed
 from nats_scheduler.engine.holding.far import Window
@@ -210,23 +216,36 @@ class EngineView:
     """What one engine holds; each call sees it as it is then."""
 
     def __init__(
-        self, roster: Roster, lifetimes: Lifetimes, inactive: Inactive, misnaming: Misnaming, fired_by: FiredBy
+        self,
+        roster: Roster,
+        lifetimes: Lifetimes,
+        inactive: Inactive,
+        misnaming: Misnaming,
+        fired_by: FiredBy,
+        beside: "EngineView | None" = None,
     ) -> None:
-        """Look at the parts of an engine whose schedules are fired by `fired_by`."""
+        """Look at the parts of an engine whose schedules are fired by `fired_by`, and at what is `beside` it."""
         self._roster = roster
         self._lifetimes = lifetimes
         self._inactive = inactive
         self._misnaming = misnaming
         self._fired_by = fired_by
+        self._views = (self,) if beside is None else (self, beside)
+
+    def joined(self, beside: "EngineView") -> "EngineView":
+        """Return this view and one of what others fire on the same stream as one."""
+        return EngineView(self._roster, self._lifetimes, self._inactive, self._misnaming, self._fired_by, beside)
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
-        held = self._roster.peek(subject) or self._paused(subject, now)
-        return None if held is None else self._listed(held, self._outlook(held, now, NONE_FAILING))
+        for view in self._views:
+            if (held := view._roster.peek(subject) or view._paused(subject, now)) is not None:
+                return view._listed(held, view._outlook(held, now, NONE_FAILING))
+        return None
 
     def rejection(self, subject: str) -> Rejected | None:
         """Return the rejected schedule on a subject."""
-        return self._inactive.rejected.get(subject)
+        return next((one for view in self._views if (one := view._inactive.rejected.get(subject)) is not None), None)
 
     def misnaming(self, subject: str) -> HeadersMisnamed | None:
         """Return the message on a subject if its headers are misnamed."""
@@ -260,11 +279,12 @@ class EngineView:
 
     def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
         """Add all schedules to a timeline, as those of a stream of this name; yield after each unit of work."""
-        for held in visit(self._roster.rows, timeline.now):
-            if held is None:
-                yield
-            else:
-                timeline.add(stream, held, self._lifetimes)
+        for view in self._views:
+            for held in visit(view._roster.rows, timeline.now):
+                if held is None:
+                    yield
+                else:
+                    timeline.add(stream, held, view._lifetimes)
 
     def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
         """Find the first `limit` rejected schedules after a subject, by subject, with those of a query."""
@@ -272,7 +292,7 @@ class EngineView:
         def is_wanted(one: Rejected) -> bool:
             return query.names_texts(one.subject, one.target)
 
-        return Sliced(by_subject(self._inactive.rejected, is_wanted, limit, after))
+        return Sliced(by_subject([view._inactive.rejected for view in self._views], is_wanted, limit, after))
 
     def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
         """Do the same for messages whose headers are misnamed; they have no target."""
@@ -280,12 +300,12 @@ class EngineView:
         def is_wanted(one: HeadersMisnamed) -> bool:
             return query.target is None and query.names_texts(one.subject, "")
 
-        return Sliced(by_subject(self._misnaming.noted, is_wanted, limit, after))
+        return Sliced(by_subject([self._misnaming.noted], is_wanted, limit, after))
 
     @property
     def rejected_count(self) -> int:
         """How many rejected schedules there are."""
-        return len(self._inactive.rejected)
+        return sum(len(view._inactive.rejected) for view in self._views)
 
     @property
     def misnamed_count(self) -> int:
@@ -294,19 +314,23 @@ class EngineView:
 
     # -- visits --------------------------------------------------------------------------------------------------
 
-    def each(self, now: int, failing: Failings = NONE_FAILING) -> Iterator[tuple[Held, Outlook] | None]:
+    def each(self, now: int, failing: Failings = NONE_FAILING) -> "Iterator[Found | None]":
         """Yield each schedule that is held, to look at, and what becomes of it; None after each unit of work."""
         for held in visit(self._roster.rows, now):
-            yield None if held is None else (held, self._outlook(held, now, failing))
+            yield None if held is None else Found(self, held, self._outlook(held, now, failing))
 
-    def described(
-        self, held: Held | PausedSchedule, outlook: Outlook, failing: Failings = NONE_FAILING
-    ) -> ListedSchedule | None:
-        """Describe a schedule that was visited; None if it ended meanwhile."""
-        known = self._roster.peek(held.subject) or self._inactive.paused.get(held.subject)
-        if known is None or known.sequence != held.sequence:
-            return None
-        return self._listed(known, outlook, failing.get(known.sequence))
+    def described(self, found: "Iterable[Found]", failing: Failings) -> Generator[None, None, list[ListedSchedule]]:
+        """Describe schedules that were visited, but those that ended meanwhile; yield after each unit of work."""
+        schedules = []
+        for number, one in enumerate(found):
+            if number % DESCRIBED_PER_UNIT == 0:
+                yield
+            subject, sequence, view = one.held.subject, one.held.sequence, one.view
+            held = view._roster.peek(subject) or view._inactive.paused.get(subject)
+            if held is not None and held.sequence == sequence:
+                known = failing.get(sequence) if view is self else None
+                schedules.append(view._listed(held, one.outlook, known))
+        return schedules
 
     def visit_all(self, now: int, window: Window | None = None) -> Iterator[Held | PausedSchedule | None]:
         """Yield each schedule that is held or paused, and None after each unit of work."""
@@ -332,40 +356,43 @@ class EngineView:
 
     def _counts(self, now: int, query: Query, failing: Failings) -> Generator[None, None, Counts]:
         counts = Counts()
-        for held in self.visit_all(now):
-            if held is None:
-                yield
-            elif query.names(held):
-                state = self._outlook(held, now, failing).state
-                if query.states is None or state in query.states:
-                    counts.add(state, kind_of(held.pattern))
+        for view in self._views:
+            known = failing if view is self else NONE_FAILING
+            for held in view.visit_all(now):
+                if held is None:
+                    yield
+                elif query.names(held):
+                    state = view._outlook(held, now, known).state
+                    if query.states is None or state in query.states:
+                        counts.add(state, kind_of(held.pattern))
         return counts
 
     def _page(
         self, now: int, query: Query, limit: int | None, after: Cursor, failing: Failings
     ) -> Generator[None, None, Page]:
-        found: list[_Found] = []
-        window = Window(now, now if self._lifetimes.max_age else after.fire)
-        for held in self.visit_all(now, window):
-            if held is None:
-                if limit is not None and len(found) > limit + MAX_UNSORTED:
-                    found = _first(found, limit + 1)
-                    window.last = found[-1].place.fire
-                yield
-            elif not self._is_elsewhere(held, now, after, window.last) and query.names(held):
-                one = _Found(held, self._outlook(held, now, failing))
-                if one.place > after and (query.states is None or one.outlook.state in query.states):
-                    found.append(one)
-        yield
-        found = _first(found, len(found) if limit is None else limit + 1)
-        is_more = limit is not None and len(found) > limit
-        schedules = []
-        for number, one in enumerate(found[:limit]):
-            if number % DESCRIBED_PER_UNIT == 0:
-                yield
-            if (listed := self.described(one.held, one.outlook, failing)) is not None:
-                schedules.append(listed)
-        return Page(schedules, found[-2].place if is_more else None)
+        found: list[Found] = []
+        last: int | None = None
+        for view in self._views:
+            known = failing if view is self else NONE_FAILING
+            window = Window(now, now if view._lifetimes.max_age else after.fire, last)
+            for held in view.visit_all(now, window):
+                if held is None:
+                    if limit is not None and len(found) > limit + MAX_UNSORTED:
+                        found = sorted(found, key=_place)[: limit + 1]
+                        window.last = found[-1].place.fire
+                    yield
+                elif not view._is_elsewhere(held, now, after, window.last) and query.names(held):
+                    one = Found(view, held, view._outlook(held, now, known))
+                    if one.place > after and (query.states is None or one.outlook.state in query.states):
+                        found.append(one)
+            last = window.last
+            yield
+        found.sort(key=_place)
+        end = len(found) if limit is None else min(limit, len(found))
+        while end < len(found) and found[end].place == found[end - 1].place:
+            end += 1  # a cursor behind the first of the two would lose the other
+        schedules = yield from self.described(found[:end], failing)
+        return Page(schedules, found[end - 1].place if end < len(found) else None)
 
     def _is_elsewhere(self, held: Held | PausedSchedule, now: int, after: Cursor, last: int | None) -> bool:
         """Return whether a schedule is certainly on another page; none on this one fires later than `last` (ns)."""
@@ -395,22 +422,19 @@ class EngineView:
         )
 
 
-class _Found:
-    """A schedule that may be on a page, and its place."""
+class Found:
+    """A schedule that was visited, and its place on a page."""
 
-    __slots__ = ("held", "outlook", "place")
+    __slots__ = ("held", "outlook", "place", "view")
 
-    def __init__(self, held: Held | PausedSchedule, outlook: Outlook) -> None:
+    def __init__(self, view: EngineView, held: Held | PausedSchedule, outlook: Outlook) -> None:
+        self.view = view
         self.held = held
         self.outlook = outlook
         self.place = Cursor(NO_FIRE if outlook.next_fire is None else outlook.next_fire, held.subject)
 
 
-def _first(found: list[_Found], count: int) -> list[_Found]:
-    return sorted(found, key=_place)[:count]
-
-
-def _place(one: _Found) -> Cursor:
+def _place(one: Found) -> Cursor:
     return one.place
 
 
@@ -430,8 +454,6 @@ MAX_TARGETS = 256
 
 SURVEYED_PER_UNIT = 32
 """Schedules that are judged in one unit of work."""
-
-Visited = tuple[Held, Outlook]
 
 COUNTED = frozenset({State.EXPIRING, State.FAILING, State.NO_CALENDAR})
 """The states in which something is wrong."""
@@ -461,18 +483,18 @@ class _Surveyor:
 
     def __init__(self, filters: Sequence[str]) -> None:
         self._filters = filters
-        self._oldest: Visited | None = None
-        self._by_target: dict[str, Visited] = {}
-        self._by_zone: dict[str | None, Visited] = {}
-        self._by_filter: dict[str, Visited] = {}
-        self._wrong: list[Visited] = []
+        self._oldest: Found | None = None
+        self._by_target: dict[str, Found] = {}
+        self._by_zone: dict[str | None, Found] = {}
+        self._by_filter: dict[str, Found] = {}
+        self._wrong: list[Found] = []
         self.counts = dict.fromkeys(COUNTED, 0)
         self.names_all_targets = True
 
-    def take(self, one: Visited) -> None:
+    def take(self, one: Found) -> None:
         """Keep a schedule if it answers a question."""
-        held, outlook = one
-        if self._oldest is None or held.sequence < self._oldest[0].sequence:
+        held, outlook = one.held, one.outlook
+        if self._oldest is None or held.sequence < self._oldest.held.sequence:
             self._oldest = one
         if held.terms.target not in self._by_target:
             if len(self._by_target) < MAX_TARGETS:
@@ -488,16 +510,16 @@ class _Surveyor:
         if len(self._by_filter) < len(self._filters):
             self._match(one)
 
-    def _match(self, one: Visited) -> None:
+    def _match(self, one: Found) -> None:
         for wanted in self._filters:
-            if wanted not in self._by_filter and is_covered(one[0].subject, (wanted,)):
+            if wanted not in self._by_filter and is_covered(one.held.subject, (wanted,)):
                 self._by_filter[wanted] = one
 
-    def listed(self) -> list[Visited]:
+    def listed(self) -> list[Found]:
         """Return what was kept, by sequence, each schedule once."""
         kept = [*self._by_target.values(), *self._by_zone.values(), *self._by_filter.values(), *self._wrong]
         kept += [] if self._oldest is None else [self._oldest]
-        return sorted({one[0].sequence: one for one in kept}.values(), key=lambda one: one[0].sequence)
+        return sorted({one.held.sequence: one for one in kept}.values(), key=lambda one: one.held.sequence)
 
 
 def _survey(view: EngineView, now: int, filters: Sequence[str], failing: Failings) -> Generator[None, None, Survey]:
@@ -508,138 +530,5 @@ def _survey(view: EngineView, now: int, filters: Sequence[str], failing: Failing
             number += 1
         if one is None or number % SURVEYED_PER_UNIT == 0:
             yield
-    listed: list[ListedSchedule] = []
-    for number, (held, outlook) in enumerate(surveyor.listed()):
-        if number % DESCRIBED_PER_UNIT == 0:
-            yield
-        described = view.described(held, outlook, failing)
-        listed += [] if described is None else [described]
+    listed = yield from view.described(surveyor.listed(), failing)
     return Survey(listed, surveyor.counts, surveyor.names_all_targets)
-
-
-# Several views of one stream as one: what the sidecar fires there, and what the server itself fires.
-#
-# The rule: a schedule is in exactly one of the views. A message with both spellings of the headers is two schedules
-# on one subject, because both fire: a page lists both, and a question for its subject is answered by the first view,
-# that of the sidecar.
-#
-# Cost: that of all views; a page is sorted once more. Limit: a page is one longer than its limit if the last two have
-# the same place, so that a cursor loses neither. If an answer has no room for the second of them, it is on no page.
-
-T = TypeVar("T")
-
-
-class JoinedView:
-    """The view of an engine, and of what others fire on its stream; it answers as `EngineView` does."""
-
-    def __init__(self, own: EngineView, *others: EngineView) -> None:
-        """Join views; only `own` knows of flights, of failures and of misnamed headers."""
-        self._own = own
-        self._views = (own, *others)
-
-    def schedule(self, subject: str, now: int) -> ListedSchedule | None:
-        """Return the schedule that is held on a subject, as it is at `now` (ns)."""
-        return next((one for view in self._views if (one := view.schedule(subject, now)) is not None), None)
-
-    def rejection(self, subject: str) -> Rejected | None:
-        """Return the rejected schedule on a subject."""
-        return next((one for view in self._views if (one := view.rejection(subject)) is not None), None)
-
-    def misnaming(self, subject: str) -> HeadersMisnamed | None:
-        """Return the message on a subject if its headers are misnamed."""
-        return self._own.misnaming(subject)
-
-    def flight(self, subject: str) -> Flight | None:
-        """Return what is in progress for the schedule on a subject: to look at, not to change."""
-        return self._own.flight(subject)
-
-    @property
-    def rejected_count(self) -> int:
-        """How many rejected schedules there are."""
-        return sum(view.rejected_count for view in self._views)
-
-    @property
-    def misnamed_count(self) -> int:
-        """How many messages there are whose headers are misnamed, at most 10,000."""
-        return self._own.misnamed_count
-
-    def page(
-        self,
-        now: int,
-        query: Query = ALL,
-        *,
-        limit: int = MAX_PAGE_LENGTH,
-        after: Cursor | None = None,
-        failing: Failings = NONE_FAILING,
-    ) -> Sliced[Page]:
-        """Find the first `limit` schedules after a cursor, as `EngineView.page` does."""
-        known = [failing] + [NONE_FAILING] * (len(self._views) - 1)
-        works = [
-            view.page(now, query, limit=limit, after=after, failing=fails)
-            for view, fails in zip(self._views, known, strict=True)
-        ]
-        return Sliced(_joined_page(works, limit))
-
-    def counts(self, now: int, query: Query = ALL, failing: Failings = NONE_FAILING) -> Sliced[Counts]:
-        """Count the schedules that a query wants, as `EngineView.counts` does."""
-        others = [view.counts(now, query) for view in self._views[1:]]
-        return Sliced(_joined_counts([self._own.counts(now, query, failing), *others]))
-
-    def add_to(self, timeline: Timeline, stream: str) -> Generator[None, None, None]:
-        """Add all schedules to a timeline, as `EngineView.add_to` does."""
-        for view in self._views:
-            yield from view.add_to(timeline, stream)
-
-    def rejected_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[Rejected]]:
-        """Find the first `limit` rejected schedules after a subject, as `EngineView.rejected_page` does."""
-        return Sliced(_subject_page([view.rejected_page(query, limit, after) for view in self._views], limit))
-
-    def misnamed_page(self, query: Query, limit: int, after: str) -> Sliced[SubjectPage[HeadersMisnamed]]:
-        """Do the same for messages whose headers are misnamed."""
-        return self._own.misnamed_page(query, limit, after)
-
-
-def _joined_page(works: Sequence[Sliced[Page]], limit: int) -> Generator[None, None, Page]:
-    found: list[ListedSchedule] = []
-    is_more = False
-    for work in works:
-        page = yield from work.units()
-        found += page.schedules
-        is_more = is_more or page.following is not None
-    first = _first_of(found, limit, soonest_first)
-    is_more = is_more or len(first) < len(found)
-    return Page(first, Cursor(*soonest_first(first[-1])) if is_more and first else None)
-
-
-def _joined_counts(works: Sequence[Sliced[Counts]]) -> Generator[None, None, Counts]:
-    joined = Counts()
-    for work in works:
-        counts = yield from work.units()
-        joined.total += counts.total
-        for state, number in counts.states.items():
-            joined.states[state] = joined.states.get(state, 0) + number
-        for kind, number in counts.kinds.items():
-            joined.kinds[kind] = joined.kinds.get(kind, 0) + number
-    return joined
-
-
-def _subject_page(
-    works: Sequence[Sliced[SubjectPage[Rejected]]], limit: int
-) -> Generator[None, None, SubjectPage[Rejected]]:
-    found: list[Rejected] = []
-    is_last = True
-    for work in works:
-        page = yield from work.units()
-        found += page.messages
-        is_last = is_last and page.is_last
-    first = _first_of(found, limit, lambda one: one.subject)
-    return SubjectPage(first, is_last and len(first) == len(found))
-
-
-def _first_of(found: list[T], limit: int, place: Callable[[T], Any]) -> list[T]:
-    """Return the first `limit`, and those with the same place as the last of them."""
-    found.sort(key=place)
-    end = limit
-    while 0 < end < len(found) and place(found[end]) == place(found[end - 1]):
-        end += 1
-    return found[:end]
