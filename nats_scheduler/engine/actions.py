@@ -4,23 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.inputs import Input, Version
-
-
-class ReadContent(NamedTuple):
-    """Read the last message on the schedule's subject and on `source`; answer `ContentRead` or `ContentUnread`."""
-
-    schedule: str
-    sequence: int
-    source: str | None
-    by_sequence: bool = False
-    """The message with the sequence is enough, even if newer ones follow it: the guard checks again at the publish."""
-    above: int = 0
-    """If it is not 0, something landed on the subject, and what is stored there is known up to this sequence. Then read
-    the message with the schedule's sequence, and the first message on the subject above this one."""
-    may_wait: bool = False
-    """Its fire is not due for a second or more: it may be read together with what is asked for a little later."""
 
 
 class PublishFires(NamedTuple):
@@ -30,43 +15,6 @@ class PublishFires(NamedTuple):
     """
 
     fires: Sequence[Fire]
-
-
-class ReadDuplicate(NamedTuple):
-    """Read the message with this sequence, under which the server reports that a fire is stored already.
-
-    Answer `DuplicateRead` or `DuplicateUnread`.
-    """
-
-    fire: Fire
-    sequence: int
-    stream: str = ""
-    """The stream that it is in; "" for the one of the schedule."""
-
-
-class AwaitProposals(NamedTuple):
-    """Wait until the leader of the stream has applied all that it has accepted before it receives this request.
-
-    Answer `ProposalsApplied` or `ProposalsUnconfirmed`. Nothing in the stream changes by it.
-    """
-
-    fire: Fire
-
-
-class LookForFire(NamedTuple):
-    """Read whether the stream with the target of a fire, another one than its schedule's, has that fire.
-
-    Answer `FireLookedFor` with the generated messages on the target that name this version of the schedule, and the
-    fire time or a later one; or answer `FireNotLookedFor`. Messages that were stored more than
-    `MAX_CLOCK_DIFFERENCE_NS` before `since` (ns) do not matter.
-    """
-
-    fire: Fire
-    since: int
-    first: int
-    """The answer may contain older fires too, from this fire time (ns) on, as far as they are found without effort."""
-    was_sent: bool = False
-    """Whether this instance sent the fire before. If not, the answer may be what the stream held a second ago."""
 
 
 class PurgeSchedule(NamedTuple):
@@ -106,18 +54,7 @@ class Report(NamedTuple):
     event: Event
 
 
-Action = (
-    ReadContent
-    | ReadDuplicate
-    | AwaitProposals
-    | LookForFire
-    | CheckFinished
-    | PublishFires
-    | PurgeSchedule
-    | RemoveExpired
-    | WakeAt
-    | Report
-)
+Action = Question | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Report
 
 
 # The contract between the engine's shell and a stream: on a real server, or in memory.
@@ -128,12 +65,10 @@ Action = (
 # What every implementation promises:
 #
 # - It passes inputs to a `Notify` function, from the event loop's thread, in the order in which it received them.
-# - `publish`, `read`, `read_duplicate`, `await_proposals`, `look_for`, `check_finished`, `purge` and `remove` return
-#   at once. Each fire, read, wait, look, check, purge and removal is answered by exactly one input, also when the
-#   contact ends: then with `Unknown`, `ContentUnread`, `DuplicateUnread`, `ProposalsUnconfirmed`, `FireNotLookedFor`,
-#   `FinishUnchecked`, or a `PurgeConcluded` or `ExpiryConcluded` with a failure. Fires that were stored anew may be
-#   answered together, by one `FiresStored`, unless their targets are in other streams; what was purged, by one
-#   `SchedulesPurged`.
+# - `publish`, `ask`, `purge` and `remove` return at once. Each fire, question, purge and removal is answered by exactly
+#   one input, also when the contact ends: then with `Unknown`, `Unanswered`, or a `PurgeConcluded` or
+#   `ExpiryConcluded` with a failure. Fires that were stored anew may be answered together, by one `FiresStored`,
+#   unless their targets are in other streams; what was purged, by one `SchedulesPurged`.
 # - Fires are sent in the order in which they were given, but small ones may pass large ones. A fire answered `Stored`
 # is in the stream; one answered `Refused` is not and never will be; one answered `Unknown` may be or not.
 # - Publishing a fire again within the stream's duplicate window is answered `Stored` with `duplicate`, and stores
@@ -147,7 +82,7 @@ Action = (
 #   leads.
 # - `ContentRead` says that there is no message on the schedule's subject, or an older one, only if the server that
 # answered had reached the schedule's sequence when it was asked. In a cluster the leader may be behind the node that
-# was followed: then the answer is `ContentUnread`, so that no fire is sent before the leader has its schedule.
+# was followed: then the answer is `Unanswered`, so that no fire is sent before the leader has its schedule.
 # - `FinishChecked` says that a fire is finished because it is not stored only if the server that answered had reached
 # the sequence of the fire. What was finished once stays so.
 # - A fire that the server has in process under the same identity is `Unknown`, marked as `in_process`: it may be
@@ -173,24 +108,8 @@ class StreamPort(Protocol):
         """Begin to store these fires, in this order."""
         ...
 
-    def read(self, request: ReadContent) -> None:
-        """Begin to read the content of a fire."""
-        ...
-
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to read the message that has the identity of a fire."""
-        ...
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Begin to wait until the leader has applied all that it has accepted."""
-        ...
-
-    def look_for(self, request: LookForFire) -> None:
-        """Begin to look whether another stream has a fire."""
-        ...
-
-    def check_finished(self, request: CheckFinished) -> None:
-        """Begin to find out whether a fire is unfinished."""
+    def ask(self, question: Question) -> None:
+        """Begin to find out something about one fire, or to read its content."""
         ...
 
     def purge(self, request: PurgeSchedule) -> None:

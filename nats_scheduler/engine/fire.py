@@ -1,4 +1,4 @@
-"""A fire that is ready to be sent, with the same bytes each time it is repeated, and its outcome."""
+"""A fire that is ready to be sent, with the same bytes each time it is repeated, and what is asked about one."""
 
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
@@ -46,17 +46,67 @@ class FireElsewhere(Fire):
     is_elsewhere: ClassVar[bool] = True
 
 
-# The question whether the fire before is finished, which a schedule with `X-Overlap` asks before each of its fires.
-#
-# It is an action of the engine, and its answers name it; `engine.firing.overlap` says when it is asked.
+# What is asked about a fire: actions of the engine. Each is answered by an input of its own, or by `Unanswered`.
+
+
+class ReadContent(NamedTuple):
+    """Read the last message on the schedule's subject and on `source`; answer `ContentRead`."""
+
+    schedule: str
+    sequence: int
+    source: str | None
+    by_sequence: bool = False
+    """The message with the sequence is enough, even if newer ones follow it: the guard checks again at the publish."""
+    above: int = 0
+    """If it is not 0, something landed on the subject, and what is stored there is known up to this sequence. Then read
+    the message with the schedule's sequence, and the first message on the subject above this one."""
+    may_wait: bool = False
+    """Its fire is not due for a second or more: it may be read together with what is asked for a little later."""
+
+
+class ReadDuplicate(NamedTuple):
+    """Read the message with this sequence, under which the server reports that a fire is stored already.
+
+    Answer `DuplicateRead`.
+    """
+
+    fire: Fire
+    sequence: int
+    stream: str = ""
+    """The stream that it is in; "" for the one of the schedule."""
+
+
+class AwaitProposals(NamedTuple):
+    """Wait until the leader of the stream has applied all that it has accepted before it receives this request.
+
+    Answer `ProposalsApplied`. Nothing in the stream changes by it.
+    """
+
+    fire: Fire
+
+
+class LookForFire(NamedTuple):
+    """Read whether the stream with the target of a fire, another one than its schedule's, has that fire.
+
+    Answer `FireLookedFor` with the generated messages on the target that name this version of the schedule, and the
+    fire time or a later one. Messages that were stored more than `MAX_CLOCK_DIFFERENCE_NS` before `since` (ns) do not
+    matter.
+    """
+
+    fire: Fire
+    since: int
+    first: int
+    """The answer may contain older fires too, from this fire time (ns) on, as far as they are found without effort."""
+    was_sent: bool = False
+    """Whether this instance sent the fire before. If not, the answer may be what the stream held a second ago."""
 
 
 class CheckFinished(NamedTuple):
-    """Find out whether a fire of a schedule is unfinished: an action, which its answers name.
+    """Find out whether a fire of a schedule is unfinished (`engine.firing.overlap` says when); the answer names it.
 
     The fires in question are stored on `target` above sequence `after`, up to `through`: the one with sequence
     `through` if that is `after + 1`, and else any. One is unfinished while it is stored, and, if a `consumer` is named,
-    that consumer has not acknowledged it. Answer `FinishChecked` or `FinishUnchecked`.
+    that consumer has not acknowledged it. Answer `FinishChecked`.
     """
 
     schedule: str
@@ -72,6 +122,10 @@ class CheckFinished(NamedTuple):
     def names_one(self) -> bool:
         """Whether one fire is in question, and its sequence is known."""
         return self.through == self.after + 1
+
+
+Question = ReadContent | ReadDuplicate | AwaitProposals | LookForFire | CheckFinished
+"""What is asked about one fire."""
 
 
 def consumer_missing(stream: str, consumer: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.fire import CheckFinished, Fire, Question
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
@@ -141,17 +141,6 @@ class ContentRead(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ContentUnread:
-    """The content could not be read."""
-
-    schedule: str
-    sequence: int
-    reason: str
-    denied: bool = False
-    """Our user may not read it."""
-
-
-@dataclass(frozen=True, slots=True)
 class DuplicateRead:
     """The message with a sequence, None if it is gone; it was stored by the instant `stored_by` (ns), if known."""
 
@@ -162,28 +151,10 @@ class DuplicateRead:
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateUnread:
-    """The message with a sequence could not be read."""
-
-    fire: Fire
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class ProposalsApplied:
     """The leader has applied all that it had accepted when it was asked on behalf of this fire (`AwaitProposals`)."""
 
     fire: Fire
-
-
-@dataclass(frozen=True, slots=True)
-class ProposalsUnconfirmed:
-    """It could not be found out whether the leader has applied what it had accepted."""
-
-    fire: Fire
-    reason: str
-    is_final: bool = False
-    """The stream or our permissions do not allow the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,16 +172,6 @@ class FireLookedFor:
 
 
 @dataclass(frozen=True, slots=True)
-class FireNotLookedFor:
-    """It could not be found out whether another stream has a fire."""
-
-    fire: Fire
-    reason: str
-    refusal: Refused | None = None
-    """Set if the fire cannot be stored either, as things are."""
-
-
-@dataclass(frozen=True, slots=True)
 class FinishChecked:
     """Whether a fire in question is unfinished."""
 
@@ -225,18 +186,20 @@ class FinishChecked:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishUnchecked:
-    """It could not be found out whether a fire in question is unfinished."""
+class Unanswered:
+    """It could not be found out what was asked about a fire."""
 
-    request: CheckFinished
+    question: Question
     reason: str
-    after: int = 0
-    """Up to this sequence none is unfinished: the search continues there. 0 if nothing was searched."""
     denied: bool = False
-    """Our user may not ask."""
+    """Our user may not ask, or the stream does not allow the question."""
+    refusal: Refused | None = None
+    """To a `LookForFire`: set if the fire cannot be stored either, as things are."""
+    after: int = 0
+    """To a `CheckFinished`: up to this sequence none is unfinished, and the search continues there. 0: no search."""
 
 
-FinishAnswer = FinishChecked | FinishUnchecked
+FinishAnswer = FinishChecked | Unanswered
 
 
 class PublishConcluded(NamedTuple):
@@ -343,15 +306,11 @@ Input = (
     | CheckpointLoaded
     | ShardsHeld
     | ContentRead
-    | ContentUnread
     | DuplicateRead
-    | DuplicateUnread
     | ProposalsApplied
-    | ProposalsUnconfirmed
     | FireLookedFor
-    | FireNotLookedFor
     | FinishChecked
-    | FinishUnchecked
+    | Unanswered
     | PublishConcluded
     | FiresStored
     | PurgeConcluded

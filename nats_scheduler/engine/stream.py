@@ -20,6 +20,7 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.events import StreamReady
+from nats_scheduler.engine.fire import AwaitProposals, CheckFinished, LookForFire, ReadContent, ReadDuplicate
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory, Contents
@@ -30,33 +31,32 @@ from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, 
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
+    NOT_PERMITTED,
     CalendarsRead,
     CaughtUp,
     CheckpointLoaded,
     ContactLost,
     ContentRead,
-    ContentUnread,
     DrainRequested,
     DuplicateRead,
-    DuplicateUnread,
     ExpiryConcluded,
     FinishChecked,
-    FinishUnchecked,
     FireLookedFor,
-    FireNotLookedFor,
     FiresStored,
     HistoryRead,
     Input,
     MessagesRead,
     ProposalsApplied,
-    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
+    Refused,
     RemovalRequested,
     SchedulesGone,
     SchedulesPurged,
     ShardsHeld,
     StreamChanged,
+    Unanswered,
+    Unknown,
 )
 from nats_scheduler.engine.reading.admission import Admission, Places, Removals
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
@@ -287,14 +287,16 @@ class StreamEngine:
                 self._purges.concluded(given, now)
             case PublishConcluded():
                 self._outcomes.concluded(given, now)
-            case ContentUnread():
-                self._course.content_unread(given, now)
-            case DuplicateRead() | DuplicateUnread() | ProposalsApplied() | ProposalsUnconfirmed():
-                self._outcomes.identity_answered(given, now)
-            case FireLookedFor() | FireNotLookedFor():
+            case Unanswered():
+                self._unanswered(given, now)
+            case DuplicateRead():
+                self._outcomes.duplicate_read(given, now)
+            case ProposalsApplied():
+                self._outcomes.identities.applied(given, now)
+            case FireLookedFor():
                 self._outcomes.looked_for(given, now)
-            case FinishChecked() | FinishUnchecked():
-                self._course.finish_answered(given, now)
+            case FinishChecked():
+                self._course.finish_answered(given, given.request, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
@@ -319,6 +321,24 @@ class StreamEngine:
                 self._progress.is_draining = True
             case _:
                 assert_never(given)
+
+    def _unanswered(self, given: Unanswered, now: int) -> None:
+        """Take it that something could not be found out; a fire that was to be sent is one of unknown outcome."""
+        match given.question:
+            case ReadContent():
+                self._course.content_unread(given.question, given, now)
+            case ReadDuplicate(fire):
+                self._outcomes.concluded(PublishConcluded(fire, Unknown(given.reason)), now)
+            case LookForFire(fire):
+                refusal = Refused(NOT_PERMITTED, NOT_PERMITTED, given.reason) if given.denied else given.refusal
+                outcome = refusal or Unknown(given.reason, may_be_stored=False)
+                self._outcomes.concluded(PublishConcluded(fire, outcome), now)
+            case AwaitProposals():
+                self._outcomes.identities.applied(given, now)
+            case CheckFinished():
+                self._course.finish_answered(given, given.question, now)
+            case _:
+                assert_never(given.question)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
         self._read_through = given.through

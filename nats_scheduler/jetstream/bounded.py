@@ -10,10 +10,15 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.inputs import Input
-from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError
+from nats_scheduler.engine.inputs import Input, Unanswered
+from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NotPermittedError
 
 Request = TypeVar("Request")
+
+
+def unanswered(question: Any, error: JetStreamError) -> Input:
+    """Return the answer to a question about a fire that failed."""
+    return Unanswered(question, str(error), denied=isinstance(error, NotPermittedError))
 
 
 class BoundedRequests(Generic[Request]):
@@ -25,18 +30,18 @@ class BoundedRequests(Generic[Request]):
         tasks: asyncio.TaskGroup,
         *,
         ask: Callable[[Request], Awaitable[Input]],
-        failed: Callable[[Request, JetStreamError], Input],
         limit: int,
+        failed: Callable[[Any, JetStreamError], Input] | None = None,
     ) -> None:
         """Send at most `limit` requests at a time.
 
         `ask` sends one; `failed` returns the answer to one of which `ask` raised `JetStreamError`, or that is still
-        open at the end.
+        open at the end, `Unanswered` if it is None.
         """
         self._notify = notify
         self._tasks = tasks
         self._ask = ask
-        self._failed = failed
+        self._failed = failed or unanswered
         self._limit = limit
         self._waiting: deque[Request] = deque()
         self._asked: dict[int, Request] = {}

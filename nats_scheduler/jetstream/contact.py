@@ -6,17 +6,18 @@ It only puts the parts together: the follower depends on what the stream keeps, 
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
-from nats_scheduler.engine.actions import (
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import (
     AwaitProposals,
+    CheckFinished,
+    Fire,
     LookForFire,
-    Notify,
-    PurgeSchedule,
+    Question,
     ReadContent,
     ReadDuplicate,
-    RemoveExpired,
 )
-from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
@@ -95,6 +96,13 @@ class StreamContact:
         self._duplicates = duplicate_reader(api, stream, notify, tasks)
         self._proposals = proposal_waiter(api, stream, notify, tasks)
         self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
+        self._askers: dict[type[Question], Callable[[Any], None]] = {
+            ReadContent: (self._ranges or self._reader).begin,
+            ReadDuplicate: self._duplicates.begin,
+            AwaitProposals: self._proposals.begin,
+            LookForFire: self._elsewhere.look_for,
+            CheckFinished: self._finish_checks.begin,
+        }
         self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
         self._walk = None if history_after is None else (lambda: walk_through(api, stream, history_after, notify))
@@ -108,25 +116,9 @@ class StreamContact:
         if fires:
             self._publisher.publish(fires)
 
-    def read(self, request: ReadContent) -> None:
-        """Begin to read the content of a fire."""
-        (self._ranges or self._reader).begin(request)
-
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to read the message that has the identity of a fire."""
-        self._duplicates.begin(request)
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Begin to wait until the leader has applied all that it has accepted."""
-        self._proposals.begin(request)
-
-    def look_for(self, request: LookForFire) -> None:
-        """Begin to look whether another stream has a fire."""
-        self._elsewhere.look_for(request)
-
-    def check_finished(self, request: CheckFinished) -> None:
-        """Begin to find out whether a fire is unfinished."""
-        self._finish_checks.begin(request)
+    def ask(self, question: Question) -> None:
+        """Begin to find out something about one fire, or to read its content."""
+        self._askers[type(question)](question)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions."""

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from itertools import pairwise
 
-from nats_scheduler.engine.actions import Notify, ReadContent, ReadDuplicate
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread, DuplicateRead, DuplicateUnread, Input
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
+from nats_scheduler.engine.inputs import ContentRead, DuplicateRead, Input, Unanswered
 from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
     CONSUMER_DEADLINE_SECONDS,
@@ -25,7 +26,7 @@ from nats_scheduler.jetstream.api import (
 )
 from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.jetstream.stretches import PulledConsumer
@@ -49,11 +50,7 @@ def content_reader(
         above = await _above(api, stream, request)
         return ContentRead(request.schedule, request.sequence, message, source, above)
 
-    return BoundedRequests(notify, tasks, ask=ask, failed=_unread, limit=MAX_CONTENT_READS_IN_FLIGHT)
-
-
-def _unread(request: ReadContent, error: JetStreamError) -> Input:
-    return ContentUnread(request.schedule, request.sequence, str(error), isinstance(error, NotPermittedError))
+    return BoundedRequests(notify, tasks, ask=ask, limit=MAX_CONTENT_READS_IN_FLIGHT)
 
 
 async def _above(api: JetStreamApi, stream: str, request: ReadContent) -> StoredMessage | None:
@@ -272,10 +269,7 @@ def duplicate_reader(
     async def ask(request: ReadDuplicate) -> Input:
         return await _read_duplicate(api, request.stream or stream, request, tasks)
 
-    def failed(request: ReadDuplicate, error: JetStreamError) -> Input:
-        return DuplicateUnread(request.fire, str(error))
-
-    return BoundedRequests(notify, tasks, ask=ask, failed=failed, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
 
 
 async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:
@@ -287,7 +281,7 @@ async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate
     state = inner(inner(await api.stream(stream)).get("state"))
     last = integer(state.get("last_seq"))
     if last < sequence:
-        return DuplicateUnread(fire, f"the server that was asked has not reached sequence {sequence} yet")
+        return Unanswered(request, f"the server that was asked has not reached sequence {sequence} yet")
     if last == sequence:
         stored_at = parse_rfc3339(str(state.get("last_ts")))
         return DuplicateRead(fire, sequence, None, stored_at if isinstance(stored_at, int) else None)

@@ -22,20 +22,20 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from nats_scheduler.engine.actions import LookForFire, Notify
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.fire import (
+    Fire,
+    LookForFire,
+)
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
-    NOT_PERMITTED,
     FireLookedFor,
-    FireNotLookedFor,
     Input,
-    Refused,
+    Unanswered,
 )
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
 from nats_scheduler.jetstream.reach import apply_all
@@ -176,7 +176,7 @@ class ElsewhereContact:
         self._leaders: dict[str, Combined[bool]] = {}
         self._loop = asyncio.get_running_loop()
         self._clearing: asyncio.TimerHandle | None = None
-        self._looks = BoundedRequests(notify, tasks, ask=self._ask, failed=_failed, limit=MAX_LOOKS_IN_FLIGHT)
+        self._looks = BoundedRequests(notify, tasks, ask=self._ask, limit=MAX_LOOKS_IN_FLIGHT)
         self._ended: str | None = None
 
     def publish(self, fires: Sequence[Fire]) -> None:
@@ -204,7 +204,7 @@ class ElsewhereContact:
         self._clear_later()
         stream = await self._stream_of(request.fire.target)
         if stream is None:
-            return FireNotLookedFor(request.fire, NO_STREAM.description, NO_STREAM)
+            return Unanswered(request, NO_STREAM.description, refusal=NO_STREAM)
         return FireLookedFor(request.fire, await self._find(stream, request), request.first)
 
     async def _find(self, stream: StreamState, request: LookForFire) -> Sequence[StoredMessage]:
@@ -258,9 +258,3 @@ class ElsewhereContact:
 
 def _is_fire(message: StoredMessage, fire: Fire, first: int) -> bool:
     return is_fire_since(message.block, fire.schedule, fire.sequence, first)
-
-
-def _failed(request: LookForFire, error: JetStreamError) -> Input:
-    is_denied = isinstance(error, NotPermittedError)
-    refused = Refused(NOT_PERMITTED, NOT_PERMITTED, str(error)) if is_denied else None
-    return FireNotLookedFor(request.fire, str(error), refused)

@@ -23,10 +23,14 @@ from typing import NamedTuple
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import CheckFinished, consumer_missing, target_not_received
-from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked, Input
+from nats_scheduler.engine.inputs import (
+    FinishChecked,
+    Input,
+    Unanswered,
+)
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.reach import LeaderReach
 from nats_scheduler.message.foreign_json import inner, integer, is_expressible
 from nats_scheduler.message.generated import is_generated_by
@@ -105,7 +109,7 @@ class FinishChecks:
             if is_generated_by(message.block, request.schedule):
                 return _found(request, message, "")
             after = message.sequence
-        return FinishUnchecked(request, f"{MAX_MESSAGES_SEARCHED} messages on {where} were searched", after)
+        return Unanswered(request, f"{MAX_MESSAGES_SEARCHED} messages on {where} were searched", after=after)
 
     async def _progress(self, consumer: str) -> ConsumerProgress | None:
         """Return how far a consumer has come, None if it does not exist."""
@@ -138,11 +142,7 @@ def finish_checker(
 ) -> BoundedRequests[CheckFinished]:
     """Return what finds out whether fires of a stream are finished."""
     checks = FinishChecks(api, stream, tasks, reach)
-
-    def failed(request: CheckFinished, error: JetStreamError) -> Input:
-        return FinishUnchecked(request, str(error), denied=isinstance(error, NotPermittedError))
-
-    return BoundedRequests(notify, tasks, ask=checks.check, failed=failed, limit=MAX_CHECKS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=checks.check, limit=MAX_CHECKS_IN_FLIGHT)
 
 
 def _found(request: CheckFinished, message: StoredMessage | None, fault: str) -> Input:

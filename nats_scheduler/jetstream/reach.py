@@ -16,8 +16,13 @@ Limit: between the two answers the same node might lose the lead and a part of i
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from nats_scheduler.engine.actions import AwaitProposals, Notify
-from nats_scheduler.engine.inputs import Input, ProposalsApplied, ProposalsUnconfirmed
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.fire import AwaitProposals
+from nats_scheduler.engine.inputs import (
+    Input,
+    ProposalsApplied,
+    Unanswered,
+)
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
@@ -97,7 +102,7 @@ def _is_as_new_as(message: StoredMessage | None, sequence: int) -> bool:
 # answer to any of them counts, because each was sent after the wait began.
 #
 # Cost: one request, and two a second while there is no answer.
-# Limit: on a stream with `deny_purge` the answer is always `ProposalsUnconfirmed`.
+# Limit: on a stream with `deny_purge` the answer is always `Unanswered`.
 
 MAX_WAITS_IN_FLIGHT = 1
 """Waits in flight at once: an engine begins the next one after the answer."""
@@ -120,12 +125,9 @@ def proposal_waiter(
     async def ask(request: AwaitProposals) -> Input:
         if await apply_all(api, stream):
             return ProposalsApplied(request.fire)
-        return ProposalsUnconfirmed(request.fire, "the stream or our permissions allow no purge", is_final=True)
+        return Unanswered(request, "the stream or our permissions allow no purge", denied=True)
 
-    def failed(request: AwaitProposals, error: JetStreamError) -> Input:
-        return ProposalsUnconfirmed(request.fire, str(error))
-
-    return BoundedRequests(notify, tasks, ask=ask, failed=failed, limit=MAX_WAITS_IN_FLIGHT)
+    return BoundedRequests(notify, tasks, ask=ask, limit=MAX_WAITS_IN_FLIGHT)
 
 
 async def apply_all(api: JetStreamApi, stream: str) -> bool:

@@ -16,40 +16,31 @@ import asyncio
 import gc
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import assert_never
 
 from nats_scheduler.engine.actions import (
     Action,
-    AwaitProposals,
-    LookForFire,
     PublishFires,
     PurgeSchedule,
-    ReadContent,
-    ReadDuplicate,
     RemoveExpired,
     Report,
     StreamPort,
     WakeAt,
 )
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.fire import Question, ReadContent
 from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
     ContentRead,
-    ContentUnread,
     DrainRequested,
-    DuplicateUnread,
     ExpiryConcluded,
-    FinishUnchecked,
-    FireNotLookedFor,
     FiresStored,
     Input,
     MessagesRead,
-    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.engine.stream import StreamEngine
@@ -271,8 +262,10 @@ class StreamDriver:
             self.caught_up.set()
         elif isinstance(given, ContactLost) and self.witness is None:
             self.witness = self.engine.last_message
-        elif isinstance(given, (ContentRead, ContentUnread)):
+        elif isinstance(given, ContentRead):
             self._urgent_reads.discard(given.sequence)
+        elif isinstance(given, Unanswered) and isinstance(given.question, ReadContent):
+            self._urgent_reads.discard(given.question.sequence)
         self._inputs.add(given)
         self._soon()
 
@@ -381,7 +374,7 @@ class StreamDriver:
                 case Report():
                     self._report(action.event)
                 case ReadContent():
-                    self._read(action)
+                    self._ask(action)
                 case PurgeSchedule():
                     self._purge(action)
                 case PublishFires():
@@ -393,19 +386,14 @@ class StreamDriver:
                 case _:
                     self._ask(action)
 
-    def _ask(self, question: ReadDuplicate | AwaitProposals | LookForFire | CheckFinished) -> None:
-        """Begin to find out something about one fire."""
-        match question:
-            case ReadDuplicate():
-                self._read_duplicate(question)
-            case AwaitProposals():
-                self._await_proposals(question)
-            case LookForFire():
-                self._look_for(question)
-            case CheckFinished():
-                self._check_finished(question)
-            case _:
-                assert_never(question)
+    def _ask(self, question: Question) -> None:
+        """Begin to find out something about one fire, or to read its content."""
+        if isinstance(question, ReadContent) and not question.may_wait:
+            self._urgent_reads.add(question.sequence)
+        if self._port is not None:
+            self._port.ask(question)
+        else:
+            self.receive(Unanswered(question, NO_CONTACT))
 
     def _publish(self, request: PublishFires) -> None:
         if self._port is not None:
@@ -414,38 +402,6 @@ class StreamDriver:
             return
         for fire in request.fires:
             self.receive(PublishConcluded(fire, Unknown(NO_CONTACT, may_be_stored=False)))
-
-    def _read(self, request: ReadContent) -> None:
-        if not request.may_wait:
-            self._urgent_reads.add(request.sequence)
-        if self._port is not None:
-            self._port.read(request)
-        else:
-            self.receive(ContentUnread(request.schedule, request.sequence, NO_CONTACT))
-
-    def _read_duplicate(self, request: ReadDuplicate) -> None:
-        if self._port is not None:
-            self._port.read_duplicate(request)
-        else:
-            self.receive(DuplicateUnread(request.fire, NO_CONTACT))
-
-    def _await_proposals(self, request: AwaitProposals) -> None:
-        if self._port is not None:
-            self._port.await_proposals(request)
-        else:
-            self.receive(ProposalsUnconfirmed(request.fire, NO_CONTACT))
-
-    def _look_for(self, request: LookForFire) -> None:
-        if self._port is not None:
-            self._port.look_for(request)
-        else:
-            self.receive(FireNotLookedFor(request.fire, NO_CONTACT))
-
-    def _check_finished(self, request: CheckFinished) -> None:
-        if self._port is not None:
-            self._port.check_finished(request)
-        else:
-            self.receive(FinishUnchecked(request, NO_CONTACT))
 
     def _purge(self, request: PurgeSchedule) -> None:
         if self._port is not None:

@@ -14,37 +14,35 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import (
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import (
     AwaitProposals,
+    CheckFinished,
+    Fire,
     LookForFire,
-    Notify,
-    PurgeSchedule,
+    Question,
     ReadContent,
     ReadDuplicate,
-    RemoveExpired,
+    consumer_missing,
+    target_not_received,
 )
-from nats_scheduler.engine.fire import CheckFinished, Fire, consumer_missing, target_not_received
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
     CaughtUp,
     ContentRead,
-    ContentUnread,
     DuplicateRead,
-    DuplicateUnread,
     ExpiryConcluded,
     FinishAnswer,
     FinishChecked,
-    FinishUnchecked,
     FireLookedFor,
-    FireNotLookedFor,
     Input,
     MessagesRead,
     ProposalsApplied,
-    ProposalsUnconfirmed,
     PublishConcluded,
     PurgeConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.message.dialect import DIALECTS
@@ -105,6 +103,11 @@ class _Request(NamedTuple):
     """Is called with the reason, and with the server's refusal if that is one."""
 
 
+def _asking(question: Question, do: Callable[[], Input]) -> _Request:
+    """Return the request for a question about a fire, which `do` answers."""
+    return _Request(do, lambda reason, _refusal: Unanswered(question, reason))
+
+
 class MemoryContact:
     """The contact with one stream in memory, until it ends."""
 
@@ -139,32 +142,26 @@ class MemoryContact:
         for fire in fires:
             self._begin(self._network.publish(fire), self._storing(fire))
 
-    def read(self, request: ReadContent) -> None:
-        """Begin to read the content of a fire."""
-        self._begin(self._network.read(request), self._reading(request))
+    def ask(self, question: Question) -> None:
+        """Begin to find out something about one fire; for the network it is a read, and to await proposals a purge.
 
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to read the message with the identity of a fire; for the network it is a read like any other."""
-        fire = request.fire
-        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._comparing(request))
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Begin to wait until the leader has applied all that it has accepted; for the network it is a purge.
-
-        It is sent again while it is not answered.
+        A question is sent again while it is not answered if the answer may change nothing.
         """
-        purge = PurgeSchedule(request.fire.schedule, 0)
-        self._begin_repeated(self._applying(request), lambda: self._network.purge(purge))
-
-    def look_for(self, request: LookForFire) -> None:
-        """Begin to look whether another stream has a fire; for the network it is a read like any other."""
-        fire = request.fire
-        self._begin(self._network.read(ReadContent(fire.schedule, fire.sequence, None)), self._looking(request))
-
-    def check_finished(self, request: CheckFinished) -> None:
-        """Begin to find out whether a fire is unfinished; for the network it is a read, sent again if not answered."""
-        read = ReadContent(request.schedule, request.sequence, None)
-        self._begin_repeated(self._checking(request), lambda: self._network.read(read))
+        match question:
+            case ReadContent():
+                self._begin(self._network.read(question), self._reading(question))
+            case ReadDuplicate(fire):
+                read = ReadContent(fire.schedule, fire.sequence, None)
+                self._begin(self._network.read(read), self._comparing(question))
+            case LookForFire(fire):
+                read = ReadContent(fire.schedule, fire.sequence, None)
+                self._begin(self._network.read(read), self._looking(question))
+            case AwaitProposals(fire):
+                purge = PurgeSchedule(fire.schedule, 0)
+                self._begin_repeated(self._applying(question), lambda: self._network.purge(purge))
+            case CheckFinished(schedule, sequence):
+                read = ReadContent(schedule, sequence, None)
+                self._begin_repeated(self._checking(question), lambda: self._network.read(read))
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge the versions of a schedule."""
@@ -310,7 +307,7 @@ class MemoryContact:
             above = next(self._stream.messages(schedule, request.above), None) if request.above else None
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
-        return _Request(do, lambda reason, _refusal: ContentUnread(schedule, sequence, reason))
+        return _asking(request, do)
 
     def _comparing(self, request: ReadDuplicate) -> _Request:
         fire, sequence, name = request
@@ -322,15 +319,12 @@ class MemoryContact:
             behind = message or next(stream.messages(after=sequence), None)
             return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
 
-        return _Request(do, lambda reason, _refusal: DuplicateUnread(fire, reason))
+        return _asking(request, do)
 
     def _applying(self, request: AwaitProposals) -> _Request:
         fire, denied = request.fire, self._stream.config.get("deny_purge") is True
-        unconfirmed = ProposalsUnconfirmed(fire, "stream purge not permitted", is_final=True)
-        return _Request(
-            do=lambda: unconfirmed if denied else ProposalsApplied(fire),
-            fail=lambda reason, _refusal: ProposalsUnconfirmed(fire, reason),
-        )
+        unconfirmed = Unanswered(request, "stream purge not permitted", denied=True)
+        return _asking(request, lambda: unconfirmed if denied else ProposalsApplied(fire))
 
     def _looking(self, request: LookForFire) -> _Request:
         fire, first, since = request.fire, request.first, request.since - MAX_CLOCK_DIFFERENCE_NS
@@ -338,7 +332,7 @@ class MemoryContact:
         def do() -> Input:
             stream = self._stream_of(fire.target)
             if stream is None:
-                return FireNotLookedFor(fire, NO_STREAM.description, NO_STREAM)
+                return Unanswered(request, NO_STREAM.description, refusal=NO_STREAM)
             last = stream.last(fire.target)
             stored = (one for one in stream.messages(fire.target) if one is last or one.stored_at >= since)
             found = [
@@ -348,17 +342,14 @@ class MemoryContact:
             ]
             return FireLookedFor(fire, found, first)
 
-        return _Request(do, lambda reason, _refusal: FireNotLookedFor(fire, reason))
+        return _asking(request, do)
 
     def _stream_of(self, target: str) -> MemoryStream | None:
         """Return the stream that has a target as one of its subjects."""
         return next((one for one in (self._stream, *self._others) if is_covered(target, one.rules.subjects)), None)
 
     def _checking(self, request: CheckFinished) -> _Request:
-        return _Request(
-            do=lambda: answer_to(request, self._stream),
-            fail=lambda reason, _refusal: FinishUnchecked(request, reason),
-        )
+        return _asking(request, lambda: answer_to(request, self._stream))
 
     def _purging(self, request: PurgeSchedule) -> _Request:
         schedule, through, stored_at, known = request

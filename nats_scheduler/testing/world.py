@@ -20,18 +20,13 @@ from typing import Any
 
 from nats_scheduler.engine.actions import (
     Action,
-    AwaitProposals,
-    LookForFire,
     PublishFires,
     PurgeSchedule,
-    ReadContent,
-    ReadDuplicate,
     RemoveExpired,
     Report,
     WakeAt,
 )
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CalendarsRead,
@@ -317,24 +312,19 @@ class ScheduleWorld:
 
     def _carry_out(self, actions: Sequence[Action]) -> None:
         contact = self._contacts[-1]
-        begin: dict[type[Action], Callable[[Any], None]] = {
-            ReadContent: contact.read,
-            ReadDuplicate: contact.read_duplicate,
-            AwaitProposals: contact.await_proposals,
-            LookForFire: contact.look_for,
-            CheckFinished: contact.check_finished,
-            PurgeSchedule: contact.purge,
-            RemoveExpired: contact.remove,
-        }
         for action in actions:
             if isinstance(action, PublishFires):
                 contact.publish(action.fires)
+            elif isinstance(action, PurgeSchedule):
+                contact.purge(action)
+            elif isinstance(action, RemoveExpired):
+                contact.remove(action)
             elif isinstance(action, WakeAt):
                 self._wake = action.instant
             elif isinstance(action, Report):
                 self.events.append(action.event)
             else:
-                begin[type(action)](action)
+                contact.ask(action)
 
     def _stored(self, message: StoredMessage) -> None:
         reading = read_message(message.block, message.subject, message.stored_at, self.stream.rules, self._dialects)

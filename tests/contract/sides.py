@@ -8,8 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from nats_scheduler.engine.actions import LookForFire, StreamPort
-from nats_scheduler.engine.fire import Fire, FireElsewhere
+from nats_scheduler.engine.actions import StreamPort
+from nats_scheduler.engine.fire import (
+    Fire,
+    FireElsewhere,
+    LookForFire,
+)
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     FireLookedFor,
@@ -156,7 +160,7 @@ class PortSide:
         """Look for a fire, and return the answer."""
         before = len(self.received(FireLookedFor))
         first = fire.fire_time if first is None else first
-        self.contact.look_for(LookForFire(fire, since, first, was_sent=was_sent))
+        self.contact.ask(LookForFire(fire, since, first, was_sent=was_sent))
         return (await self.hears(FireLookedFor, before + 1))[before]
 
     def received(self, kind: type[Kind]) -> list[Kind]:

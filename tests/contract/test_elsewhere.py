@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import LookForFire, ReadDuplicate
+from nats_scheduler.engine.fire import LookForFire, ReadDuplicate
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
     DuplicateRead,
     FireLookedFor,
-    FireNotLookedFor,
     PublishConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.jetstream import elsewhere as target_reading
@@ -37,7 +37,7 @@ async def test_an_acknowledgement_names_the_other_stream(open_side: OpenSide) ->
         assert await side.outcome(fire) == Stored(2, stream=f"{side.name}_OTHER")
         assert await side.outcome(fire) == Stored(2, duplicate=True, stream=f"{side.name}_OTHER")
         assert await side.stored() == [], "nothing of it is in the stream of the schedule"
-        side.contact.read_duplicate(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
+        side.contact.ask(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
         [read] = await side.hears(DuplicateRead)
         assert read.message is not None
         assert (read.message.subject, read.message.block, read.message.body) == (fire.target, fire.block, b"body")
@@ -58,8 +58,9 @@ async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look(open_side: Op
     async with open_side() as side:
         fire = side.elsewhere()
         assert await side.outcome(fire) == NO_STREAM
-        side.contact.look_for(LookForFire(fire, 0, 0))
-        assert await side.hears(FireNotLookedFor) == [FireNotLookedFor(fire, NO_STREAM.description, NO_STREAM)]
+        look = LookForFire(fire, 0, 0)
+        side.contact.ask(look)
+        assert await side.hears(Unanswered) == [Unanswered(look, NO_STREAM.description, refusal=NO_STREAM)]
 
 
 async def test_the_rules_of_the_other_stream_refuse(open_side: OpenSide) -> None:
@@ -147,11 +148,11 @@ async def test_what_is_open_when_the_contact_ends_is_answered(open_side: OpenSid
     async with open_side() as side:
         await side.add_stream()
         fire = side.elsewhere()
-        side.contact.look_for(LookForFire(fire, 0, 0))
+        side.contact.ask(LookForFire(fire, 0, 0))
         side.contact.end("it is over")
-        side.contact.look_for(LookForFire(fire, 0, 0))
+        side.contact.ask(LookForFire(fire, 0, 0))
         side.contact.publish([fire])
-        answers = await side.hears(FireNotLookedFor, 2)
-        assert [answer.refusal for answer in answers] == [None, None]
+        answers = await side.hears(Unanswered, 2)
+        assert [(answer.denied, answer.refusal) for answer in answers] == [(False, None), (False, None)]
         [concluded] = await side.hears(PublishConcluded)
         assert isinstance(concluded.outcome, Unknown)

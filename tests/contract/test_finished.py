@@ -3,7 +3,10 @@
 import pytest
 
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.inputs import FinishChecked, FinishUnchecked
+from nats_scheduler.engine.inputs import (
+    FinishChecked,
+    Unanswered,
+)
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 from tests.harness.blocks import block_of
@@ -25,7 +28,7 @@ def question(
 async def checked(side: PortSide, request: CheckFinished) -> FinishChecked:
     """Ask, and return the answer."""
     before = len(side.received(FinishChecked))
-    side.contact.check_finished(request)
+    side.contact.ask(request)
     answer = (await side.hears(FinishChecked, before + 1))[before]
     assert answer.request == request
     return answer
@@ -147,7 +150,7 @@ async def test_each_of_many_questions_is_answered_once(open_side: OpenSide) -> N
         fire = await side.store("out", block_of_fire(side))
         requests = [question(side, fire - 1, fire, name) for name in (WORKERS, "nobody", None)] * 100
         for request in requests:
-            side.contact.check_finished(request)
+            side.contact.ask(request)
         answers = await side.hears(FinishChecked, len(requests))
         assert [answer.unfinished for answer in answers] == [fire] * len(requests)
         assert sorted(map(repr, (answer.request for answer in answers))) == sorted(map(repr, requests))
@@ -156,7 +159,7 @@ async def test_each_of_many_questions_is_answered_once(open_side: OpenSide) -> N
 async def test_a_question_that_contact_ends_over_is_answered(open_side: OpenSide) -> None:
     async with open_side() as side:
         requests = [question(side, number, number + 1, WORKERS) for number in range(2)]
-        side.contact.check_finished(requests[0])
+        side.contact.ask(requests[0])
         side.contact.end("enough")
-        side.contact.check_finished(requests[1])
-        assert await side.hears(FinishUnchecked, 2) == [FinishUnchecked(request, "enough") for request in requests]
+        side.contact.ask(requests[1])
+        assert await side.hears(Unanswered, 2) == [Unanswered(request, "enough") for request in requests]

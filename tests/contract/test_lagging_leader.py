@@ -5,8 +5,15 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread, ExpiryConcluded, PurgeConcluded, Version
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    ExpiryConcluded,
+    PurgeConcluded,
+    Unanswered,
+    Version,
+)
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from tests.conftest import SharedServer
@@ -56,11 +63,11 @@ async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_go
     before = await side.store("schedule", body=b"older")
     lagging.fall_behind(before)
     after = await side.store("schedule", body=b"newer")
-    side.contact.read(ReadContent(schedule, after, None))
-    (unread,) = await side.hears(ContentUnread)
-    assert (unread.schedule, unread.sequence) == (schedule, after)
+    side.contact.ask(ReadContent(schedule, after, None))
+    (unread,) = await side.hears(Unanswered)
+    assert unread.question == ReadContent(schedule, after, None)
     lagging.catch_up()
-    side.contact.read(ReadContent(schedule, after, None))
+    side.contact.ask(ReadContent(schedule, after, None))
     (read,) = await side.hears(ContentRead)
     assert read.message is not None
     assert (read.message.sequence, read.message.body) == (after, b"newer")
@@ -72,8 +79,8 @@ async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it
     for number in range(count):
         name = f"herd.{number}"
         sequence = await lagging.side.store(name)
-        lagging.side.contact.read(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
-    await lagging.side.hears(ContentUnread, count)
+        lagging.side.contact.ask(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
+    await lagging.side.hears(Unanswered, count)
     assert lagging.side.received(ContentRead) == []
 
 
@@ -83,9 +90,9 @@ async def test_a_schedule_that_was_removed_is_gone_where_the_leader_has_come_pas
     lagging.fall_behind(sequence)
     lagging.catch_up()
     await side.delete(sequence)
-    side.contact.read(ReadContent(side.subject("schedule"), sequence, None))
+    side.contact.ask(ReadContent(side.subject("schedule"), sequence, None))
     (read,) = await side.hears(ContentRead)
-    assert (read.message, side.received(ContentUnread)) == (None, [])
+    assert (read.message, side.received(Unanswered)) == (None, [])
 
 
 async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:
@@ -104,7 +111,7 @@ async def test_a_subject_that_json_cannot_name_is_purged_once_the_leader_knows_i
     side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, 0)))
     await side.hears(PurgeConcluded)
     lagging.catch_up()
-    side.contact.read(ReadContent(subject, sequence, None))
+    side.contact.ask(ReadContent(subject, sequence, None))
     (read,) = await side.hears(ContentRead)
     stored_at = 0 if read.message is None else read.message.stored_at  # in memory the first purge was enough
     side.contact.purge(PurgeSchedule(subject, sequence, None, Version(sequence, stored_at)))

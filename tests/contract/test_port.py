@@ -5,19 +5,19 @@ from collections import Counter
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, ReadDuplicate, RemoveExpired
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
-    ContentUnread,
     DuplicateRead,
-    DuplicateUnread,
     ExpiryConcluded,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
@@ -119,7 +119,7 @@ class TestLookingAtADuplicate:
         async with open_side() as side:
             sequence = await side.store("out", ODD_BLOCK, b"body")
             fire = side.fire()
-            side.contact.read_duplicate(ReadDuplicate(fire, sequence))
+            side.contact.ask(ReadDuplicate(fire, sequence))
             [read] = await side.hears(DuplicateRead)
             assert read.message is not None
             assert (read.fire, read.sequence, read.stored_by) == (fire, sequence, read.message.stored_at)
@@ -133,20 +133,20 @@ class TestLookingAtADuplicate:
         async with open_side() as side:
             sequence = await side.store("out")
             behind = await side.store("another")
-            side.contact.read_duplicate(ReadDuplicate(side.fire(), behind))
+            side.contact.ask(ReadDuplicate(side.fire(), behind))
             [there] = await side.hears(DuplicateRead)
             await side.delete(sequence)
-            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            side.contact.ask(ReadDuplicate(side.fire(), sequence))
             gone = (await side.hears(DuplicateRead, 2))[1]
             assert (gone.message, gone.stored_by) == (None, there.stored_by)
 
     async def test_where_it_was_the_last_nothing_later_is_told(self, open_side: OpenSide) -> None:
         async with open_side() as side:
             sequence = await side.store("out")
-            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            side.contact.ask(ReadDuplicate(side.fire(), sequence))
             [there] = await side.hears(DuplicateRead)
             await side.delete(sequence)
-            side.contact.read_duplicate(ReadDuplicate(side.fire(), sequence))
+            side.contact.ask(ReadDuplicate(side.fire(), sequence))
             gone = (await side.hears(DuplicateRead, 2))[1]
             assert gone.message is None
             assert gone.stored_by in (None, there.stored_by)
@@ -154,11 +154,11 @@ class TestLookingAtADuplicate:
     async def test_a_look_that_contact_ends_over_is_answered(self, open_side: OpenSide) -> None:
         async with open_side() as side:
             fires = [side.fire(), side.fire()]
-            side.contact.read_duplicate(ReadDuplicate(fires[0], 1))
+            side.contact.ask(ReadDuplicate(fires[0], 1))
             side.contact.end("enough")
-            side.contact.read_duplicate(ReadDuplicate(fires[1], 1))
-            unread = await side.hears(DuplicateUnread, 2)
-            assert unread == [DuplicateUnread(fire, "enough") for fire in fires]
+            side.contact.ask(ReadDuplicate(fires[1], 1))
+            unread = await side.hears(Unanswered, 2)
+            assert unread == [Unanswered(ReadDuplicate(fire, 1), "enough") for fire in fires]
 
 
 class TestReading:
@@ -167,7 +167,7 @@ class TestReading:
             await side.store("schedule", ODD_BLOCK, b"old")
             sequence = await side.store("schedule", ODD_BLOCK, b"\x00\xff")
             await side.store("source", b"", b"sampled")
-            side.contact.read(ReadContent(side.subject("schedule"), sequence, side.subject("source")))
+            side.contact.ask(ReadContent(side.subject("schedule"), sequence, side.subject("source")))
             (read,) = await side.hears(ContentRead)
             assert read.message is not None
             assert read.source is not None
@@ -181,14 +181,14 @@ class TestReading:
     async def test_a_missing_subject_is_no_message(self, open_side: OpenSide) -> None:
         async with open_side() as side:
             request = ReadContent(side.subject("schedule"), 1, side.subject("source"))
-            side.contact.read(request)
+            side.contact.ask(request)
             assert await side.hears(ContentRead) == [ContentRead(request.schedule, 1, None, None)]
 
     async def test_a_replacement_is_read_in_place_of_what_was_asked_for(self, open_side: OpenSide) -> None:
         async with open_side() as side:
             first = await side.store("schedule")
             second = await side.store("schedule")
-            side.contact.read(ReadContent(side.subject("schedule"), first, None))
+            side.contact.ask(ReadContent(side.subject("schedule"), first, None))
             (read,) = await side.hears(ContentRead)
             assert read.message is not None
             assert (read.sequence, read.message.sequence) == (first, second)
@@ -200,7 +200,7 @@ class TestReading:
         async with open_side() as side:
             await side.store("schedule")
             for number in [*range(800), 7, 7]:
-                side.contact.read(ReadContent(side.subject("schedule"), number, None, by_sequence))
+                side.contact.ask(ReadContent(side.subject("schedule"), number, None, by_sequence))
             answers = await side.hears(ContentRead, 802)
             assert Counter(answer.sequence for answer in answers) == Counter([*range(800), 7, 7])
 
@@ -357,7 +357,7 @@ class TestTheEnd:
             fires = [side.fire() for _ in range(500)]
             side.contact.publish(fires)
             for number in range(600):
-                side.contact.read(ReadContent(side.subject("schedule"), number, None, by_sequence))
+                side.contact.ask(ReadContent(side.subject("schedule"), number, None, by_sequence))
             for number in range(300):
                 side.contact.purge(PurgeSchedule(side.subject("purged"), number))
                 side.contact.remove(RemoveExpired(number, LATER))
@@ -369,7 +369,8 @@ class TestTheEnd:
                 range(1, 501)
             )
             reads = [read.sequence for read in side.received(ContentRead)]
-            reads += [unread.sequence for unread in side.received(ContentUnread)]
+            questions = [unread.question for unread in side.received(Unanswered)]
+            reads += [question.sequence for question in questions if isinstance(question, ReadContent)]
             assert sorted(reads) == list(range(600))
             assert sorted(answer.through for answer in side.received(PurgeConcluded)) == list(range(300))
             assert sorted(answer.sequence for answer in side.received(ExpiryConcluded)) == list(range(300))
@@ -381,11 +382,11 @@ class TestTheEnd:
         async with open_side() as side:
             side.contact.end("enough")
             side.contact.publish([side.fire()])
-            side.contact.read(ReadContent(side.subject("schedule"), 1, None))
+            side.contact.ask(ReadContent(side.subject("schedule"), 1, None))
             side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
             side.contact.remove(RemoveExpired(1, LATER))
             outcomes = [answer.outcome for answer in side.received(PublishConcluded)]
             assert [type(outcome) for outcome in outcomes] == [Unknown]
-            assert [answer.reason for answer in side.received(ContentUnread)] == ["enough"]
+            assert [answer.reason for answer in side.received(Unanswered)] == ["enough"]
             assert [(answer.failure, answer.refused) for answer in side.received(PurgeConcluded)] == [("enough", False)]
             assert side.received(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]

@@ -3,8 +3,12 @@
 What that proves if there are replicas is tested on clusters (`tests/e2e/test_identities_in_process.py`).
 """
 
-from nats_scheduler.engine.actions import AwaitProposals
-from nats_scheduler.engine.inputs import ProposalsApplied, ProposalsUnconfirmed, PublishConcluded
+from nats_scheduler.engine.fire import AwaitProposals
+from nats_scheduler.engine.inputs import (
+    ProposalsApplied,
+    PublishConcluded,
+    Unanswered,
+)
 from nats_scheduler.jetstream.reach import NO_SUBJECT
 from tests.contract.conftest import OpenSide
 
@@ -17,7 +21,7 @@ async def test_what_was_sent_before_is_stored_and_nothing_is_removed(open_side: 
         side.contact.publish(fires)
         await side.hears(PublishConcluded, len(fires))
         before = await side.stored()
-        side.contact.await_proposals(AwaitProposals(fires[0]))
+        side.contact.ask(AwaitProposals(fires[0]))
         assert await side.hears(ProposalsApplied) == [ProposalsApplied(fires[0])]
         assert await side.stored() == before
         assert len(before) == 102
@@ -29,7 +33,7 @@ async def test_what_somebody_stored_on_the_subject_that_is_named_stays(open_side
         fire.target = NO_SUBJECT
         side.contact.publish([fire])
         await side.hears(PublishConcluded)
-        side.contact.await_proposals(AwaitProposals(fire))
+        side.contact.ask(AwaitProposals(fire))
         await side.hears(ProposalsApplied)
         assert len(await side.stored()) == 1
 
@@ -37,19 +41,19 @@ async def test_what_somebody_stored_on_the_subject_that_is_named_stays(open_side
 async def test_a_stream_that_denies_purges_confirms_nothing(open_side: OpenSide) -> None:
     async with open_side(deny_purge=True, allow_rollup_hdrs=False) as side:
         fire = side.fire()
-        side.contact.await_proposals(AwaitProposals(fire))
-        [answer] = await side.hears(ProposalsUnconfirmed)
-        assert (answer.fire, answer.is_final) == (fire, True)
+        side.contact.ask(AwaitProposals(fire))
+        [answer] = await side.hears(Unanswered)
+        assert (answer.question, answer.denied) == (AwaitProposals(fire), True)
 
 
 async def test_each_wait_is_answered_once_when_the_contact_ends(open_side: OpenSide) -> None:
     async with open_side() as side:
         fires = [side.fire() for _ in range(40)]
-        side.contact.await_proposals(AwaitProposals(fires[0]))
+        side.contact.ask(AwaitProposals(fires[0]))
         await side.hears(ProposalsApplied)
         for fire in fires:
-            side.contact.await_proposals(AwaitProposals(fire))
+            side.contact.ask(AwaitProposals(fire))
         side.contact.end("enough")
-        side.contact.await_proposals(AwaitProposals(fires[0]))
-        unconfirmed = await side.hears(ProposalsUnconfirmed, 41)
-        assert unconfirmed == [ProposalsUnconfirmed(fire, "enough") for fire in (*fires, fires[0])]
+        side.contact.ask(AwaitProposals(fires[0]))
+        unconfirmed = await side.hears(Unanswered, 41)
+        assert unconfirmed == [Unanswered(AwaitProposals(fire), "enough") for fire in (*fires, fires[0])]

@@ -4,8 +4,11 @@ from collections import Counter
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread
+from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    Unanswered,
+)
 from nats_scheduler.jetstream.contents import MAX_RUN_GAP, MAX_RUN_OTHERS, MAX_RUN_SCHEDULES, MIN_RUN_SCHEDULES, runs_of
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
@@ -32,7 +35,7 @@ async def read(side: PortSide, requests: list[ReadContent]) -> dict[int, Content
     """Read, and return the answers: one for each request."""
     side.inputs.clear()
     for request in requests:
-        side.contact.read(request)
+        side.contact.ask(request)
     answers = await side.hears(ContentRead, len(requests))
     assert Counter(answer.sequence for answer in answers) == Counter(request.sequence for request in requests)
     return {answer.sequence: answer for answer in answers}
@@ -71,7 +74,7 @@ async def test_those_that_may_wait_are_read_with_others_that_are_asked_for_later
         patient = [request._replace(may_wait=True) for request in requests]
         side.inputs.clear()
         for request in patient:
-            side.contact.read(request)
+            side.contact.ask(request)
             await one_turn()
         together = {answer.sequence: answer for answer in await side.hears(ContentRead, len(requests))}
         assert together == await read(side, requests)
@@ -89,10 +92,12 @@ async def test_those_that_wait_are_answered_when_the_contact_ends(open_side: Ope
         requests = await store_burst(side)
         side.inputs.clear()
         for request in requests:
-            side.contact.read(request._replace(may_wait=True))
+            side.contact.ask(request._replace(may_wait=True))
         side.contact.end("enough")
-        answered = side.received(ContentRead) + side.received(ContentUnread)
-        assert Counter(answer.sequence for answer in answered) == Counter(request.sequence for request in requests)
+        answered = [answer.sequence for answer in side.received(ContentRead)]
+        questions = [answer.question for answer in side.received(Unanswered)]
+        answered += [question.sequence for question in questions if isinstance(question, ReadContent)]
+        assert Counter(answered) == Counter(request.sequence for request in requests)
 
 
 async def eventually_without_consumers(side: PortSide) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.actions import AwaitProposals, LookForFire
-from nats_scheduler.engine.fire import FireElsewhere
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    FireElsewhere,
+    LookForFire,
+)
 from nats_scheduler.engine.inputs import FireLookedFor, ProposalsApplied, PublishConcluded, Refused, Stored, Unknown
 from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID, header_value, with_header
 from nats_scheduler.message.identity import fire_identity
@@ -75,7 +78,7 @@ async def test_a_refused_message_keeps_its_identity_in_process(version: str, tmp
             outcome = await side.outcome(fire)
             assert isinstance(outcome, Unknown)
             assert outcome.in_process
-            side.contact.await_proposals(AwaitProposals(fire))
+            side.contact.ask(AwaitProposals(fire))
             await side.hears(ProposalsApplied)
         assert await side.stored() == []
 
@@ -90,7 +93,7 @@ async def test_what_was_accepted_before_is_applied_before(version: str, tmp_path
             [in_process] = await side.hears(PublishConcluded)
             assert isinstance(in_process.outcome, Unknown)
             assert in_process.outcome.in_process
-            side.contact.await_proposals(AwaitProposals(fire))
+            side.contact.ask(AwaitProposals(fire))
             again = await side.outcome(fire)
             assert isinstance(again, Unknown)
             assert side.received(ProposalsApplied) == []
@@ -113,12 +116,12 @@ async def test_what_another_stream_has_accepted_is_found_although_it_is_not_appl
         block = with_header(sent.block.replace(header_value(sent.block, MSG_ID) or b"", identity), b"X-Of", b"a test")
         fire = FireElsewhere(sent.schedule, 1, 1, None, sent.target, block, b"")
         look = LookForFire(fire, CLOCK.now(), 1, was_sent=True)
-        side.contact.look_for(look)  # from now on it is known which stream has the target
+        side.contact.ask(look)  # from now on it is known which stream has the target
         await side.hears(FireLookedFor)
         try:
             await pause(others)
             side.contact.publish([fire])
-            side.contact.look_for(look)
+            side.contact.ask(look)
             for _ in range(3):
                 assert await side.stored() == []  # requests and their answers: time enough for a look
         finally:

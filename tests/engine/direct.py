@@ -10,13 +10,15 @@ from nats_scheduler.engine.actions import (
     Action,
     PublishFires,
     PurgeSchedule,
-    ReadContent,
     RemoveExpired,
     Report,
     WakeAt,
 )
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded

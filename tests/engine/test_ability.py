@@ -2,14 +2,15 @@
 
 import pytest
 
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
-    ContentUnread,
     PurgeConcluded,
     Refused,
     ShardsHeld,
     Stored,
+    Unanswered,
 )
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS
 from nats_scheduler.engine.sharing.leases import (
@@ -279,7 +280,7 @@ def test_a_denied_fire_is_known_with_its_shard_and_target() -> None:
 def test_a_denied_look_is_known() -> None:
     desk = desk_of(holder=True)
     desk.at(4)
-    desk.step(ContentUnread(SCHEDULE, 1, WHY, denied=True))
+    desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), WHY, denied=True))
     assert desk.engine.ownership.denied == (desk.now, shard_of(SCHEDULE), WHY)
 
 
@@ -319,7 +320,7 @@ def test_where_a_look_has_no_answer_nobody_is_judged_and_it_is_looked_at_again()
     desk = desk_of(holder=False)
     desk.at(5)
     desk.at(5 + NEGLECT_LIMIT_NS / SECOND)
-    desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
+    desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
     assert desk.engine.ownership.neglected == {}
     assert desk.at(5 + 2 * NEGLECT_LIMIT_NS / SECOND).reads == [(SCHEDULE, 1)]
 

@@ -4,8 +4,11 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import DONE, Fate, Perfect

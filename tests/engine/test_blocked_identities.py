@@ -4,8 +4,10 @@ from functools import partial
 
 import pytest
 
-from nats_scheduler.engine.actions import AwaitProposals
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    Fire,
+)
 from nats_scheduler.engine.firing.sending import Identities
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held

@@ -1,7 +1,9 @@
 """Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
 
-from nats_scheduler.engine.actions import ReadContent
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import ContactLost, ContentRead, Stored
 from nats_scheduler.message.stored import StoredMessage

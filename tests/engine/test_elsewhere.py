@@ -4,9 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from nats_scheduler.engine.actions import Action, LookForFire, ReadContent
+from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    LookForFire,
+    ReadContent,
+)
 from nats_scheduler.engine.inputs import CheckpointLoaded, Refused, ShardsHeld
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value, with_headers

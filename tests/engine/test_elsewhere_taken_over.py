@@ -1,7 +1,16 @@
 """Schedules with targets in other streams when several instances serve their stream: none sees what another fires."""
 
-from nats_scheduler.engine.actions import Action, LookForFire, PublishFires, ReadContent, Report, WakeAt
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import (
+    Action,
+    PublishFires,
+    Report,
+    WakeAt,
+)
+from nats_scheduler.engine.fire import (
+    Fire,
+    LookForFire,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,

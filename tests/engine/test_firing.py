@@ -2,8 +2,9 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent, WakeAt
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
 from nats_scheduler.message.headers import with_header

@@ -5,8 +5,16 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireForged, FireReadBack, FireRefused, ScheduleEnded
+from nats_scheduler.engine.fire import ReadDuplicate
 from nats_scheduler.engine.firing.building import IDENTITY_HIDDEN
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, DuplicateRead, DuplicateUnread, Refused, Stored
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    DuplicateRead,
+    Refused,
+    Stored,
+    Unanswered,
+)
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
@@ -247,7 +255,7 @@ class TestADuplicate:
         desk = Desk(message)
         fire = desk.in_flight(message, 5)
         desk.concluded(fire, Stored(9, duplicate=True))
-        desk.step(DuplicateUnread(fire, "no answer"))
+        desk.step(Unanswered(ReadDuplicate(fire, 1), "no answer"))
         assert desk.at(6).fires == [fire]
 
     def test_a_forgery_that_is_found_without_contact_is_answered_after_it(self) -> None:
@@ -269,7 +277,7 @@ class TestADuplicate:
         desk = Desk(message)
         fire = desk.in_flight(message, 5)
         desk.concluded(fire, Stored(9, duplicate=True))
-        desk.step(ContactLost("cut"), DuplicateUnread(fire, "cut"))
+        desk.step(ContactLost("cut"), Unanswered(ReadDuplicate(fire, 1), "cut"))
         assert desk.engine.is_idle
 
 

@@ -2,9 +2,11 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import AwaitProposals
 from nats_scheduler.engine.events import FireStored, FireUnknown
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    Fire,
+)
 from nats_scheduler.engine.firing import sending as identities
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -14,10 +16,10 @@ from nats_scheduler.engine.inputs import (
     Input,
     Outcome,
     ProposalsApplied,
-    ProposalsUnconfirmed,
     PublishConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.message.headers import header_value
@@ -157,7 +159,7 @@ class TestAnIdentityInProcess:
         for instant in (20.8, 21.6, 22.6):
             assert identity() in scene.sends(instant)
             assert scene.fails() == []  # one question at a time
-        scene.given(ProposalsUnconfirmed(scene.fire, "no answer"))
+        scene.given(Unanswered(AwaitProposals(scene.fire), "no answer"))
         assert identity() in scene.sends(24)
         assert scene.fails() == [AwaitProposals(scene.fire)]
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     ContentRead,
-    ContentUnread,
     ExpiryConcluded,
     RemovalRequested,
     Stored,
+    Unanswered,
 )
 from nats_scheduler.engine.reading.inactive import REMOVAL_CHECK_DELAYS_NS
 from nats_scheduler.engine.views.figures import State
@@ -75,7 +75,7 @@ def test_a_read_without_an_answer_leaves_it_listed_and_is_repeated() -> None:
     desk = Desk(message)
     desk.step(RemovalRequested(SCHEDULE))
     desk.at(DELAYS[0])
-    desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
+    desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
     assert listed(desk) == [(SCHEDULE, State.PAUSED)]
     desk.at(sum(DELAYS))
     assert desk.reads == [(SCHEDULE, 1)]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, ScheduleEnded
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.inputs import ContactLost, ContentRead, Refused, Stored
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage

@@ -2,11 +2,17 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadDuplicate
 from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, FireUnknown
+from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
 from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
-from nats_scheduler.engine.inputs import ContentUnread, DuplicateRead, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import (
+    DuplicateRead,
+    Refused,
+    Stored,
+    Unanswered,
+    Unknown,
+)
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
@@ -160,7 +166,7 @@ def test_a_content_that_cannot_be_read_is_asked_for_again() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.at(4)
-    desk.step(ContentUnread("s.one", 1, "no answer"))
+    desk.step(Unanswered(ReadContent("s.one", 1, None), "no answer"))
     assert desk.wake == 4.05
     assert desk.at(4.05).reads == [("s.one", 1)]
 
@@ -169,7 +175,7 @@ def test_answers_that_nobody_asked_for_are_ignored() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.found(message)
-    desk.step(ContentUnread("s.two", 7, "no answer"))
+    desk.step(Unanswered(ReadContent("s.two", 7, None), "no answer"))
     assert desk.at(4).reads == [("s.one", 1)]
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent
 from nats_scheduler.engine.events import (
     Ending,
     FinishUnknown,
@@ -12,7 +11,10 @@ from nats_scheduler.engine.events import (
     FireTimedOut,
     ScheduleEnded,
 )
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.schedule.instants import HOUR, MINUTE
 from nats_scheduler.testing.clock import START

@@ -2,17 +2,20 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import ReadContent, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.fire import (
+    CheckFinished,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
 from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     FinishChecked,
-    FinishUnchecked,
     RemovalRequested,
     ShardsHeld,
     Stored,
+    Unanswered,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
@@ -122,7 +125,7 @@ def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
     desk, _message, question = waiting()
     desk.step(FinishChecked(question, unfinished=2))
     desk.step(FinishChecked(question))
-    desk.step(FinishUnchecked(question, "late"))
+    desk.step(Unanswered(question, "late"))
     assert desk.fires == []
 
 
@@ -134,7 +137,7 @@ def test_an_answer_that_comes_while_the_schedule_is_read_again_is_asked_for_agai
     desk, message, question = waiting(overlap)
     desk.step(RemovalRequested(message.subject, below=1))
     assert desk.reads == [(message.subject, 1)]
-    desk.step(FinishChecked(question, unfinished=2) if is_answered else FinishUnchecked(question, "lost"))
+    desk.step(FinishChecked(question, unfinished=2) if is_answered else Unanswered(question, "lost"))
     desk.found(message)
     assert desk.asked(CheckFinished) == [question]
     desk.step(FinishChecked(question))
@@ -143,7 +146,7 @@ def test_an_answer_that_comes_while_the_schedule_is_read_again_is_asked_for_agai
 
 def test_a_skip_that_is_denied_waits_and_reads_nothing_meanwhile() -> None:
     desk, _message, question = waiting("skip")
-    desk.step(FinishUnchecked(question, "may not", denied=True))
+    desk.step(Unanswered(question, "may not", denied=True))
     assert desk.engine.ownership.denied is None, "a publisher can name any consumer: that makes no instance unable"
     assert not desk.engine.is_troubled
     desk.at(121.5)

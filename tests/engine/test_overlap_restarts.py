@@ -2,9 +2,12 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import PublishFires, ReadContent, Report
+from nats_scheduler.engine.actions import PublishFires, Report
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.fire import (
+    CheckFinished,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, ContentRead, Input, MessagesRead
 from nats_scheduler.engine.stream import StreamEngine

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
+from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import (
     CaughtUp,

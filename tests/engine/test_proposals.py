@@ -2,17 +2,17 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import AwaitProposals
+from nats_scheduler.engine.fire import AwaitProposals
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
     DuplicateRead,
     Outcome,
     ProposalsApplied,
-    ProposalsUnconfirmed,
     PublishConcluded,
     ShardsHeld,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
@@ -82,14 +82,14 @@ def test_without_an_answer_it_is_asked_again_soon() -> None:
         desk.at(20 + tenth / 10)
         assert found_and_sent(desk) == []
         assert desk.asked(AwaitProposals) == [AwaitProposals(fire)]
-        desk.step(ProposalsUnconfirmed(fire, "no answer"))
+        desk.step(Unanswered(AwaitProposals(fire), "no answer"))
 
 
 def test_a_leader_that_cannot_be_asked_keeps_no_fire_waiting() -> None:
     desk = sent()
     desk.concluded(desk.fire, SILENCE)
     [question] = desk.at(20.1).asked(AwaitProposals)
-    desk.step(ProposalsUnconfirmed(question.fire, "purge not permitted", is_final=True))
+    desk.step(Unanswered(AwaitProposals(question.fire), "purge not permitted", denied=True))
     assert found_and_sent(desk.at(20.2)) == [20]
 
 
@@ -130,7 +130,7 @@ def test_the_end_of_the_contact_leaves_nothing_waiting() -> None:
     fire = desk.fire
     desk.concluded(fire, SILENCE)
     desk.at(20.1)
-    desk.step(ContactLost("cut"), ProposalsUnconfirmed(fire, "cut"))
+    desk.step(ContactLost("cut"), Unanswered(AwaitProposals(fire), "cut"))
     desk.at(22)
     desk.step(CaughtUp())
     assert found_and_sent(desk) == []

@@ -13,10 +13,10 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
-    ContentUnread,
     DuplicateRead,
     ExpiryConcluded,
     MessagesRead,
@@ -25,6 +25,7 @@ from nats_scheduler.engine.inputs import (
     RemovalRequested,
     ShardsHeld,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_HANDOVERS_PER_STEP
@@ -136,7 +137,7 @@ class TestWhatOthersHold:
 
     def test_a_look_that_failed_is_not_repeated_at_once(self) -> None:
         desk = watching(AT).at(36)
-        desk.step(ContentUnread(SCHEDULE, 1, "no answer"))
+        desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
         assert desk.at(50).reads == []
 
     def test_older_versions_are_left_to_their_holder(self) -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import LookForFire
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.fire import (
+    CheckFinished,
+    LookForFire,
+)
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CaughtUp,

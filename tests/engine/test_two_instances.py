@@ -11,8 +11,13 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.actions import Action, AwaitProposals, PublishFires, ReadContent, ReadDuplicate, WakeAt
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import Action, PublishFires, WakeAt
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    Fire,
+    ReadContent,
+    ReadDuplicate,
+)
 from nats_scheduler.engine.firing import sending as identities
 from nats_scheduler.engine.inputs import (
     ContentRead,

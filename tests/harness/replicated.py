@@ -9,19 +9,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nats_scheduler.engine.actions import ReadContent, RemoveExpired
-from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.actions import RemoveExpired
+from nats_scheduler.engine.fire import CheckFinished, ReadContent
 from nats_scheduler.engine.inputs import (
     ContentRead,
-    ContentUnread,
     ExpiryConcluded,
-    FinishUnchecked,
     Input,
     Outcome,
     ProposalsApplied,
     PublishConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.message.headers import header_value
@@ -168,14 +167,14 @@ class LaggingContact(MemoryContact):
                 covered = self._stream.message(sequence)
                 message = covered if covered is not None and covered.subject == schedule else None
             if (message is None or message.sequence < sequence) and not self._stream.has_applied(sequence):
-                return ContentUnread(schedule, sequence, NOT_APPLIED)
+                return Unanswered(request, NOT_APPLIED)
             above = self._stream.first_applied(schedule, request.above) if request.above else None
             return ContentRead(schedule, sequence, message, self._stream.last(source) if source else None, above)
 
         return super()._reading(request)._replace(do=do)
 
     def _checking(self, request: CheckFinished) -> Any:
-        return self._once_applied(super()._checking(request), request.through, FinishUnchecked(request, NOT_APPLIED))
+        return self._once_applied(super()._checking(request), request.through, Unanswered(request, NOT_APPLIED))
 
     def _removing(self, request: RemoveExpired) -> Any:
         unapplied = ExpiryConcluded(request.sequence, failure=NOT_APPLIED)

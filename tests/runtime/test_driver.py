@@ -9,17 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from nats_scheduler.engine.actions import (
-    Action,
-    AwaitProposals,
-    LookForFire,
-    PurgeSchedule,
-    ReadContent,
-    ReadDuplicate,
-    RemoveExpired,
-)
+from nats_scheduler.engine.actions import Action, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import CheckFinished, Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    Question,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, PurgeConcluded
 from nats_scheduler.engine.stream import StreamEngine
@@ -50,19 +45,7 @@ class SilentStream:
     def publish(self, fires: Sequence[Fire]) -> None:
         """Answer nothing."""
 
-    def read(self, request: ReadContent) -> None:
-        """Answer nothing."""
-
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Answer nothing."""
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Answer nothing."""
-
-    def look_for(self, request: LookForFire) -> None:
-        """Answer nothing."""
-
-    def check_finished(self, request: CheckFinished) -> None:
+    def ask(self, question: Question) -> None:
         """Answer nothing."""
 
     def purge(self, request: PurgeSchedule) -> None:

@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import (
-    AwaitProposals,
-    LookForFire,
-    Notify,
-    PurgeSchedule,
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import (
+    Fire,
+    Question,
     ReadContent,
-    ReadDuplicate,
-    RemoveExpired,
 )
-from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContentRead,
@@ -58,21 +54,10 @@ class Fires:
     def publish(self, fires: Sequence[Fire]) -> None:
         """Answer nothing."""
 
-    def read(self, request: ReadContent) -> None:
+    def ask(self, question: Question) -> None:
         """Note that a fire is begun."""
-        self.begun.append(request.schedule)
-
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Answer nothing."""
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Answer nothing."""
-
-    def look_for(self, request: LookForFire) -> None:
-        """Answer nothing."""
-
-    def check_finished(self, request: CheckFinished) -> None:
-        """Answer nothing."""
+        if isinstance(question, ReadContent):
+            self.begun.append(question.schedule)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Answer nothing."""
@@ -117,11 +102,12 @@ class Answering(Fires):
         for fire in fires:
             self.notify(PublishConcluded(fire, Stored(fire.sequence + 1)))
 
-    def read(self, request: ReadContent) -> None:
+    def ask(self, question: Question) -> None:
         """Find the schedule."""
-        super().read(request)
-        message = StoredMessage(request.schedule, request.sequence, 1, EVERY_SECOND, b"")
-        self.notify(ContentRead(request.schedule, request.sequence, message, None))
+        super().ask(question)
+        assert isinstance(question, ReadContent)
+        message = StoredMessage(question.schedule, question.sequence, 1, EVERY_SECOND, b"")
+        self.notify(ContentRead(question.schedule, question.sequence, message, None))
 
     async def follow(self, after: int) -> None:
         """Deliver one schedule, and then nothing."""

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from nats_scheduler.engine.actions import AwaitProposals
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.inputs import Input, Outcome, ProposalsApplied, PublishConcluded, Refused
 from nats_scheduler.testing.network import Fate
 from tests.harness.replicated import LaggingContact, ReplicatedStream

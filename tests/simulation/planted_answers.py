@@ -6,8 +6,10 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 from collections.abc import Callable
 from typing import Any
 
-from nats_scheduler.engine.actions import ReadContent
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.firing import building, outcomes, sending
 from nats_scheduler.engine.firing.sending import Identities, Proposals
 from nats_scheduler.engine.holding.flight import Flight

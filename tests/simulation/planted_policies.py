@@ -184,10 +184,10 @@ def finished_fire_not_noticed() -> Changes:
     """Take every fire that was asked about for unfinished."""
     original = Overlaps.answered
 
-    def answered(self: Overlaps, held: Held, answer: Any, now: int) -> Any:
+    def answered(self: Overlaps, held: Held, request: Any, answer: Any, now: int) -> Any:
         if isinstance(answer, FinishChecked) and not answer.unfinished:
-            answer = replace(answer, unfinished=answer.request.through)
-        return original(self, held, answer, now)
+            answer = replace(answer, unfinished=request.through)
+        return original(self, held, request, answer, now)
 
     yield Overlaps, "answered", answered
 

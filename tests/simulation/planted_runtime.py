@@ -6,7 +6,13 @@ without one reads what the stream holds, and the server drops what is repeated w
 checkpoints that claim too much are planted; `tests/runtime/test_checkpoints.py` holds the rest.
 """
 
-from nats_scheduler.engine.actions import PublishFires, PurgeSchedule, ReadDuplicate, RemoveExpired, WakeAt
+from nats_scheduler.engine.actions import (
+    PublishFires,
+    PurgeSchedule,
+    RemoveExpired,
+    WakeAt,
+)
+from nats_scheduler.engine.fire import Question, ReadDuplicate
 from nats_scheduler.engine.firing.contents import Contents
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
@@ -29,10 +35,13 @@ def last_fire_of_a_burst_not_sent() -> Changes:
 def duplicate_not_read() -> Changes:
     """Carry out no request to read the message that has the identity of a fire."""
 
-    def read_duplicate(_self: StreamDriver, _request: ReadDuplicate) -> None:
-        return
+    original = StreamDriver._ask
 
-    yield StreamDriver, "_read_duplicate", read_duplicate
+    def ask(self: StreamDriver, question: Question) -> None:
+        if not isinstance(question, ReadDuplicate):
+            original(self, question)
+
+    yield StreamDriver, "_ask", ask
 
 
 def purge_reported_and_not_sent() -> Changes:

@@ -11,17 +11,16 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from nats_scheduler.engine.actions import (
+from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.fire import (
     AwaitProposals,
+    Fire,
     LookForFire,
-    Notify,
-    PurgeSchedule,
+    Question,
     ReadContent,
     ReadDuplicate,
-    RemoveExpired,
 )
-from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import CheckFinished, Fire
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -103,30 +102,10 @@ class SimulatedContact(AgreedContact):
             self._server.is_sent(self._link.process.name, fire, self._machine_clock.now())
             super().publish([fire])
 
-    def read(self, request: ReadContent) -> None:
-        """Begin to read the content of a fire."""
-        self._link.process.point(Point.READ, f"{request.schedule}@{request.sequence}")
-        super().read(request)
-
-    def read_duplicate(self, request: ReadDuplicate) -> None:
-        """Begin to read the message that has the identity of a fire."""
-        self._link.process.point(Point.READ, f"the duplicate of {request.fire.fire_time}")
-        super().read_duplicate(request)
-
-    def await_proposals(self, request: AwaitProposals) -> None:
-        """Begin to wait until the leader has applied all that it has accepted."""
-        self._link.process.point(Point.READ, f"whether all is applied before the fire of {request.fire.fire_time}")
-        super().await_proposals(request)
-
-    def look_for(self, request: LookForFire) -> None:
-        """Begin to look whether the other stream has a fire."""
-        self._link.process.point(Point.READ, f"the fire of {request.fire.fire_time} elsewhere")
-        super().look_for(request)
-
-    def check_finished(self, request: CheckFinished) -> None:
-        """Begin to find out whether a fire is unfinished."""
-        self._link.process.point(Point.READ, f"whether {request.schedule} is finished through {request.through}")
-        super().check_finished(request)
+    def ask(self, question: Question) -> None:
+        """Begin to find out something about one fire, or to read its content."""
+        self._link.process.point(Point.READ, _named(question))
+        super().ask(question)
 
     def purge(self, request: PurgeSchedule) -> None:
         """Begin to purge a schedule's versions; the other instances receive the request."""
@@ -365,3 +344,18 @@ class Sidecar:
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
+
+
+def _named(question: Question) -> str:
+    """Return what a trace says of a question."""
+    match question:
+        case ReadContent(schedule, sequence):
+            return f"{schedule}@{sequence}"
+        case ReadDuplicate(fire):
+            return f"the duplicate of {fire.fire_time}"
+        case AwaitProposals(fire):
+            return f"whether all is applied before the fire of {fire.fire_time}"
+        case LookForFire(fire):
+            return f"the fire of {fire.fire_time} elsewhere"
+        case _:
+            return f"whether {question.schedule} is finished through {question.through}"

@@ -6,8 +6,11 @@ What is doubled arrives twice at the server and is answered twice.
 
 from random import Random
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent, RemoveExpired
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.testing.network import Fate, Perfect

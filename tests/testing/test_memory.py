@@ -1,15 +1,18 @@
 """What only the stream and the contact in memory do: messages expire by a given clock, and requests fail on demand."""
 
-from nats_scheduler.engine.actions import PurgeSchedule, ReadContent
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.inputs import (
-    ContentUnread,
     Input,
     MessagesRead,
     PublishConcluded,
     PurgeConcluded,
     Refused,
     Stored,
+    Unanswered,
     Unknown,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
@@ -115,11 +118,11 @@ def test_a_lost_request_is_unknown_and_stores_nothing() -> None:
 def test_a_refused_request_does_nothing() -> None:
     bench = Bench()
     fire = bench.publish(Fate(refusal=FULL))
-    bench.contact.read(ReadContent("s", 1, None))
+    bench.contact.ask(ReadContent("s", 1, None))
     bench.contact.purge(PurgeSchedule("s", 1))
     assert bench.after(0) == [
         PublishConcluded(fire, FULL),
-        ContentUnread("s", 1, FULL.description),
+        Unanswered(ReadContent("s", 1, None), FULL.description),
         PurgeConcluded("s", 1, FULL.description, refused=True),
     ]
     assert len(bench.stream) == 0

@@ -14,9 +14,13 @@ Its fires are built and sent in `engine.firing.sending`; what an outcome says is
 
 from collections.abc import Iterable
 
-from nats_scheduler.engine.actions import ReadContent, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import AttemptRefused, Ending, FiresMissed
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    CheckFinished,
+    Fire,
+    ReadContent,
+)
 from nats_scheduler.engine.firing.building import UNGUARDED_LOOK_AHEAD_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import size_of
 from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
@@ -24,7 +28,13 @@ from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
-from nats_scheduler.engine.inputs import ContentRead, ContentUnread, FinishAnswer, Refused, RemovalRequested
+from nats_scheduler.engine.inputs import (
+    ContentRead,
+    FinishAnswer,
+    Refused,
+    RemovalRequested,
+    Unanswered,
+)
 from nats_scheduler.engine.removing.purges import OTHER_HOLDER_LIMIT_NS, Purges
 from nats_scheduler.message.generated import WRONG_LAST_SEQUENCE
 from nats_scheduler.message.policies import MAKE_UP_ONCE, Kept
@@ -257,17 +267,17 @@ class Course:
         else:
             self.firing.make_ready(held, flight)
 
-    def finish_answered(self, answer: FinishAnswer, now: int) -> None:
+    def finish_answered(self, answer: FinishAnswer, request: CheckFinished, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
-        held = self._lifecycle.roster.exactly(answer.request.schedule, answer.request.sequence)
+        held = self._lifecycle.roster.exactly(request.schedule, request.sequence)
         if held is None or held.flight is None:
             return
         if held.flight.stage is not Stage.HELD_BACK:
-            self.overlaps.answered_too_soon(held.flight, answer)
+            self.overlaps.answered_too_soon(held.flight, request)
         elif not self._ownership.is_ours(held):
             self.leave_to_holder(held, now)
         else:
-            verdict = self.overlaps.answered(held, answer, now)
+            verdict = self.overlaps.answered(held, request, answer, now)
             if verdict is Verdict.GO_AHEAD:
                 self._go_ahead(held, held.flight, now)
             elif verdict is Verdict.SKIPPED:
@@ -484,9 +494,9 @@ class Course:
                 self._go_on(held, held.flight, now)
         return None
 
-    def content_unread(self, unread: ContentUnread, now: int) -> None:
+    def content_unread(self, request: ReadContent, unread: Unanswered, now: int) -> None:
         """Retry later."""
-        held = self._lifecycle.in_stage(unread.schedule, unread.sequence, Stage.READING)
+        held = self._lifecycle.in_stage(request.schedule, request.sequence, Stage.READING)
         if held is None or held.flight is None or self._is_outdated(held.flight):
             return
         self._contents.drop(held.flight)

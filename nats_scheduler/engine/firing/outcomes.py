@@ -13,9 +13,12 @@ The rules:
 from collections import deque
 from collections.abc import Sequence
 
-from nats_scheduler.engine.actions import ReadDuplicate, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import FireForged, FireStored, FireUnknown
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    Fire,
+    ReadDuplicate,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.sending import Identities
@@ -24,12 +27,8 @@ from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, FailingReports, Lifecycle
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
-    DuplicateUnread,
     FireLookedFor,
-    FireNotLookedFor,
     FiresStored,
-    ProposalsApplied,
-    ProposalsUnconfirmed,
     PublishConcluded,
     Refused,
     Stored,
@@ -155,18 +154,7 @@ class Outcomes:
         else:
             self._course.refused(held, flight, fire, outcome, now)
 
-    def identity_answered(
-        self, given: DuplicateRead | DuplicateUnread | ProposalsApplied | ProposalsUnconfirmed, now: int
-    ) -> None:
-        """Act on what was found out about the identity of a fire."""
-        if isinstance(given, DuplicateRead):
-            self._duplicate_read(given, now)
-        elif isinstance(given, DuplicateUnread):  # the fire is sent again later, as one of unknown outcome
-            self.concluded(PublishConcluded(given.fire, Unknown(given.reason)), now)
-        else:
-            self.identities.applied(given, now)
-
-    def _duplicate_read(self, read: DuplicateRead, now: int) -> None:
+    def duplicate_read(self, read: DuplicateRead, now: int) -> None:
         """Act on what is stored under the sequence of which the server says that it is this fire."""
         fire, held = read.fire, self._lifecycle.awaiting(read.fire)
         fault = "" if held is None else fault_of_duplicate(held, read, moved=self._moved)
@@ -308,12 +296,8 @@ class Outcomes:
     # Cost: nothing for a fire in time; for one that is looked for, a look and another read of its schedule.
     # Limit: what was removed from the other stream is not found.
 
-    def looked_for(self, look: FireLookedFor | FireNotLookedFor, now: int) -> None:
-        """Go on with a fire that was looked for: it is stored, or is to be sent, or this is not known yet."""
-        if isinstance(look, FireNotLookedFor):
-            outcome = look.refusal or Unknown(look.reason, may_be_stored=False)
-            self.concluded(PublishConcluded(look.fire, outcome), now)
-            return
+    def looked_for(self, look: FireLookedFor, now: int) -> None:
+        """Go on with a fire that was looked for: it is stored, or is to be sent."""
         fire, held = look.fire, self._lifecycle.awaiting(look.fire)
         if held is None or held.flight is None:
             self._in_flight.concluded()

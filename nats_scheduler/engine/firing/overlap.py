@@ -28,7 +28,10 @@ from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.inputs import FinishAnswer, FinishUnchecked
+from nats_scheduler.engine.inputs import (
+    FinishAnswer,
+    Unanswered,
+)
 from nats_scheduler.message.policies import Overlap
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
@@ -114,14 +117,14 @@ class Overlaps:
         else:
             self._ask_in_turn(held, flight, before, now)
 
-    def answered(self, held: Held, answer: FinishAnswer, now: int) -> Verdict:
+    def answered(self, held: Held, request: CheckFinished, answer: FinishAnswer, now: int) -> Verdict:
         """Act on what was found out about the fire before, and return what becomes of the fire that is due."""
         flight = held.flight
         before = None if flight is None else flight.before
-        if flight is None or before is None or before.question != answer.request:
+        if flight is None or before is None or before.question != request:
             return Verdict.WAIT
         before.question = None
-        if isinstance(answer, FinishUnchecked):
+        if isinstance(answer, Unanswered):
             return self._unanswered(held, flight, before, answer, now)
         before.failures = 0
         self._note_fault(held, answer.fault)
@@ -138,9 +141,9 @@ class Overlaps:
         self._wait(held, flight, before, now + _pause(before, now))
         return Verdict.WAIT
 
-    def answered_too_soon(self, flight: Flight, answer: FinishAnswer) -> None:
+    def answered_too_soon(self, flight: Flight, request: CheckFinished) -> None:
         """Note that a schedule may ask again: its content is being read again, so it cannot act on this answer."""
-        if flight.before is not None and flight.before.question == answer.request:
+        if flight.before is not None and flight.before.question == request:
             flight.before.question = None
 
     def clock_stepped_back(self, by: int) -> None:
@@ -229,7 +232,7 @@ class Overlaps:
         overlap = held.terms.policies.overlap
         self._emit(Report(FiresSkipped(held.subject, held.sequence, first, count, overlap)))
 
-    def _unanswered(self, held: Held, flight: Flight, before: FireBefore, answer: FinishUnchecked, now: int) -> Verdict:
+    def _unanswered(self, held: Held, flight: Flight, before: FireBefore, answer: Unanswered, now: int) -> Verdict:
         if answer.after > before.after:
             before.after = answer.after
         else:

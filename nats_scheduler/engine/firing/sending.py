@@ -19,9 +19,13 @@ The rules:
 
 from collections.abc import Iterable, Sequence, Set
 
-from nats_scheduler.engine.actions import Action, AwaitProposals, LookForFire, PublishFires, Report
+from nats_scheduler.engine.actions import Action, PublishFires, Report
 from nats_scheduler.engine.events import AttemptRefused, FireReadBack, FireRefused
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    Fire,
+    LookForFire,
+)
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
 from nats_scheduler.engine.holding.flight import (
     FIRST_BACK_OFF_NS,
@@ -35,7 +39,13 @@ from nats_scheduler.engine.holding.flight import (
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.roster import Roster
-from nats_scheduler.engine.inputs import NOT_PERMITTED, DuplicateRead, ProposalsApplied, ProposalsUnconfirmed, Refused
+from nats_scheduler.engine.inputs import (
+    NOT_PERMITTED,
+    DuplicateRead,
+    ProposalsApplied,
+    Refused,
+    Unanswered,
+)
 from nats_scheduler.engine.reading.landed import free_soon
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.generated import is_requested, report_headers
@@ -136,7 +146,7 @@ class Proposals:
         self._to_ask.append(found)
         self.ask_next(now)
 
-    def answered(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> list[InProcess]:
+    def answered(self, answer: ProposalsApplied | Unanswered, now: int) -> list[InProcess]:
         """Wake what waited for this answer, and return the identities in process that were asked about."""
         asked, self._asked, self._is_open = self._asked, [], False
         is_confirmed = isinstance(answer, ProposalsApplied)
@@ -144,7 +154,7 @@ class Proposals:
             self._confirmed, self._confirmed_at, self._failures = self.begun, self._begun_at, 0
         else:
             self._failures += 1
-            self._is_impossible = isinstance(answer, ProposalsUnconfirmed) and answer.is_final
+            self._is_impossible = isinstance(answer, Unanswered) and answer.denied
         wait = 0 if is_confirmed else min(FIRST_BACK_OFF_NS << min(self._failures - 1, 20), ASKED_AGAIN_LIMIT_NS)
         waited, self._asked_for = self._asked_for, {}
         for held, _fire in waited.values():
@@ -492,7 +502,7 @@ class Identities:
             self._firing.proposals.ask_about(found, now)
         return False
 
-    def applied(self, answer: ProposalsApplied | ProposalsUnconfirmed, now: int) -> None:
+    def applied(self, answer: ProposalsApplied | Unanswered, now: int) -> None:
         """Send fires once more, now that all is applied that came before: the answers decide."""
         for found in self._firing.proposals.answered(answer, now):
             self._is_applied(found, isinstance(answer, ProposalsApplied), now)

@@ -17,8 +17,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Action, ReadContent, Report
+from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
+from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
