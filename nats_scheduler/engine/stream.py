@@ -66,6 +66,7 @@ from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Backlog, Holdings
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.snapshots.snapshots import Snapshots
 from nats_scheduler.engine.views.figures import Figures, Visit
 from nats_scheduler.engine.views.pages import Sliced
@@ -292,7 +293,7 @@ class StreamEngine:
             case DuplicateRead():
                 self._outcomes.duplicate_read(given, now)
             case ProposalsApplied():
-                self._outcomes.identities.applied(given, now)
+                self._course.firing.applied(given, now)
             case FireLookedFor():
                 self._outcomes.looked_for(given, now)
             case FinishChecked():
@@ -334,7 +335,7 @@ class StreamEngine:
                 outcome = refusal or Unknown(given.reason, may_be_stored=False)
                 self._outcomes.concluded(PublishConcluded(fire, outcome), now)
             case AwaitProposals():
-                self._outcomes.identities.applied(given, now)
+                self._course.firing.applied(given, now)
             case CheckFinished():
                 self._course.finish_answered(given, given.question, now)
             case _:
@@ -347,7 +348,8 @@ class StreamEngine:
             return
         self._progress.is_live = True
         self._course.overlaps.caught_up(self._progress.last_read)
-        self._course.firing.caught_up(now)
+        self.ownership.gained(ALL_SHARDS, now)
+        self._course.firing.proposals.caught_up()
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._backlog.begin_with(self.ownership.shards)
         self.misnaming.report(self.ownership.shards)

@@ -10,16 +10,14 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleRejected,
 )
-from nats_scheduler.engine.firing.sending import OverdueRule
 from nats_scheduler.message.generated import BY
 from nats_scheduler.message.identity import beside_identity, fire_identity
-from nats_scheduler.message.reading import Generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET
+from tests.engine.direct import SCHEDULE, TARGET, Desk
 from tests.harness.blocks import block_of
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": TARGET}
@@ -99,6 +97,8 @@ def test_a_past_fire_that_is_stored_later_disturbs_nothing_and_is_not_late(polic
 
 @pytest.mark.parametrize(("by", "overdue"), [([], False), ([(BY, "backfill")], True)])
 def test_when_it_was_stored_says_nothing_about_punctuality(by: list[tuple[bytes, str]], overdue: bool) -> None:
-    generated = Generated(SCHEDULE, 1, START, START - SECOND)
-    message = StoredMessage(TARGET, 2, START + 60 * SECOND, block_of(("A", "b"), *by), b"")
-    assert OverdueRule().read_back(generated, None, message).overdue is overdue
+    identity = fire_identity(SCHEDULE, 1, START)
+    block = block_of(("Nats-Scheduler", SCHEDULE), ("Nats-Schedule-Next", "purge"), ("Nats-Msg-Id", identity), *by)
+    desk = Desk()
+    desk.read(StoredMessage(TARGET, 2, START + 60 * SECOND, block, b""))
+    assert [event.overdue for event in desk.reported(FireReadBack)] == [overdue]

@@ -8,7 +8,7 @@ from nats_scheduler.engine.fire import (
     AwaitProposals,
     Fire,
 )
-from nats_scheduler.engine.firing.sending import Identities
+from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import PublishConcluded
@@ -66,12 +66,12 @@ def test_each_fire_is_stored_once_whatever_identities_are_blocked() -> None:
 
 
 def test_it_would_be_stored_twice_if_nothing_were_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Identities.is_in_process
+    original = Firing.is_in_process
 
-    def unproven(self: Identities, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
+    def unproven(self: Firing, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         if flight.in_process is not None:
             flight.in_process.is_applied, flight.in_process.asked_at = True, now
         return original(self, held, flight, fire, now)
 
-    monkeypatch.setattr(Identities, "is_in_process", unproven)
+    monkeypatch.setattr(Firing, "is_in_process", unproven)
     assert any(len(set(found)) < len(found) for found in map(found_in, range(20)))

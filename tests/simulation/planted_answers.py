@@ -11,7 +11,7 @@ from nats_scheduler.engine.fire import (
     ReadContent,
 )
 from nats_scheduler.engine.firing import building, outcomes, sending
-from nats_scheduler.engine.firing.sending import Identities, Proposals
+from nats_scheduler.engine.firing.sending import Firing, Proposals
 from nats_scheduler.engine.holding.flight import Flight
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import ContentRead, Input
@@ -112,18 +112,18 @@ def in_flight_sent_again() -> Changes:
 
 def identity_in_process_waited_for() -> Changes:
     """Wait for an identity that is in process, although nothing can be stored under it any more."""
-    yield Identities, "is_in_process", lambda *_args: False
+    yield Firing, "is_in_process", lambda *_args: False
 
 
 def identity_in_process_given_up_unproven() -> Changes:
     """Give up an identity that is in process without asking the leader to apply what it has accepted."""
     yield from in_flight_sent_again()
-    original = Identities.is_in_process
+    original = Firing.is_in_process
 
-    def is_in_process(self: Identities, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
+    def is_in_process(self: Firing, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         found = flight.in_process
         if found is not None and found.fire is fire and now - found.since >= sending.IN_PROCESS_NS:
             found.is_applied, found.asked_at = True, now
         return original(self, held, flight, fire, now)
 
-    yield Identities, "is_in_process", is_in_process
+    yield Firing, "is_in_process", is_in_process

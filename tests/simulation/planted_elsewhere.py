@@ -5,7 +5,8 @@ Its rule: a bug is one small change of the product, undone when the block of `te
 
 from nats_scheduler.engine.firing import sending
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.firing.sending import Firing, OverdueRule
+from nats_scheduler.engine.firing.sending import Firing
+from nats_scheduler.engine.holding.lifecycle import Ownership
 from tests.judge.history import NEVER
 from tests.simulation.planted_division import Changes
 
@@ -17,7 +18,7 @@ def fire_elsewhere_not_looked_for() -> Changes:
 
 def fire_of_a_holder_before_not_looked_for() -> Changes:
     """Look for a fire in another stream only if this instance sent it before."""
-    yield OverdueRule, "may_be_stored", lambda *_given: False
+    yield Ownership, "may_be_stored", lambda *_given: False
     yield sending, "UNLOOKED_LIMIT_NS", NEVER
 
 

@@ -14,17 +14,16 @@ from collections import deque
 from collections.abc import Sequence
 
 from nats_scheduler.engine.actions import Report
-from nats_scheduler.engine.events import FireForged, FireStored, FireUnknown
+from nats_scheduler.engine.events import FireForged, FireReadBack, FireStored, FireUnknown
 from nats_scheduler.engine.fire import (
     Fire,
     ReadDuplicate,
 )
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
-from nats_scheduler.engine.firing.sending import Identities
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, FailingReports, Lifecycle
+from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, Lifecycle
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
     FireLookedFor,
@@ -39,8 +38,10 @@ from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.fires import following_fire, names_end
+from nats_scheduler.message.generated import is_requested
 from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import SECOND
 
 # What follows after a stored fire of a schedule with calendars: their days may have changed since it was built.
 #
@@ -105,15 +106,11 @@ class Outcomes:
         self._expiry = expiry
         self._limits = limits
         self._emit = lifecycle.emit
-        self.identities = Identities(lifecycle, course.firing, limits)
-        """Under which identities fires are sent again."""
         self._moved = moved
-        self._overdue = self._firing.overdue
         self._unreported: deque[Fire] = deque()
         """What was stored and is to be reported."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
-        self._failing = FailingReports(lifecycle.refusals, lifecycle.emit)
 
     # -- acknowledgements ----------------------------------------------------------------------------------------
 
@@ -127,7 +124,7 @@ class Outcomes:
             else:
                 self.is_stored(fire, outcome, now)
             return
-        self._in_flight.concluded()
+        self._in_flight.count -= 1
         if held is not None and held.flight is not None:
             self._not_stored(held, fire, outcome, now)
 
@@ -146,7 +143,7 @@ class Outcomes:
                 flight.may_be_stored, flight.unconcluded = True, self._firing.proposals.begun
             if not outcome.in_process:
                 flight.in_process = None  # this attempt may have been received by another leader
-            elif self.identities.is_in_process(held, flight, fire, now):
+            elif self._firing.is_in_process(held, flight, fire, now):
                 self._emit(Report(FireUnknown(fire, outcome.reason, 0)))
                 return
             wait = self._firing.back_off(held, flight, Turn.UNKNOWN, now)
@@ -164,13 +161,13 @@ class Outcomes:
                 fire.next_fire = following_fire(read.message.block, held.terms.dialect)
             self.is_stored(fire, Stored(read.sequence, duplicate=True), now)
             return
-        self._in_flight.concluded()
+        self._in_flight.count -= 1
         if held.flight.forgery != read.sequence:
             held.flight.forgery = read.sequence
             subject = "" if read.message is None else read.message.subject
             self._emit(Report(FireForged(fire.schedule, fire.sequence, fire.fire_time, subject, read.sequence, fault)))
         if self._ownership.is_ours(held):
-            self.identities.is_forged(held, held.flight, read, now)
+            self._firing.is_forged(held, held.flight, read, now)
         else:
             self._course.leave_to_holder(held, now)
 
@@ -190,7 +187,7 @@ class Outcomes:
                 self._purges.roll_up(fire.target, sequence - 1, shard_of(fire.schedule))
             if fire.next_fire is not None and fire.next_fire < now + ADVANCE_AT_ONCE_NS:
                 self._advance_after(fire)
-        self._in_flight.concluded(count)  # not before: fires that are stored together are a burst too
+        self._in_flight.count -= count  # not before: fires that are stored together are a burst too
         if fires and not fires[0].is_elsewhere:  # such a fire is concluded alone, and is not read back
             self._expect(fires)
         for fire in fires:
@@ -232,7 +229,7 @@ class Outcomes:
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
         if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
-            self._emit(Report(self._overdue.read_back(generated, held, message)))
+            self._report_read_back(generated, held, *message[:4])
         if held is not None:
             held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self.was_fired(held, generated.fire_time, message.block)
@@ -256,10 +253,33 @@ class Outcomes:
         if held is None:
             return False
         if self._progress.is_live and self._ownership.is_ours(held):
-            self._emit(Report(self._overdue.own(fire, held)))
+            self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
         held.fire_is_stored(fire.fire_time, fire.stored_as, fire.stored_at)
         self.was_fired(held, fire.fire_time, b"")
         return True
+
+    def _report_read_back(
+        self, fire: Fire | Generated, held: Held | None, subject: str, sequence: int, stored_at: int, block: bytes = b""
+    ) -> None:
+        """Report a fire that is stored; `held` is its schedule, None if it is held no longer.
+
+        A fire is overdue if it was due before it could be fired in time, so that it says nothing about punctuality: if
+        its send time is before its schedule was stored (an `@at` in the past), or before this instance could fire for
+        its shard. A fire that another instance stored before that is not overdue. A fire that this instance held back
+        until the one before was finished is, and so is one that was requested later. What delayed the fire of a
+        schedule that is held no longer is known only if this instance sent it.
+        """
+        if held is None:
+            shard, known_since = shard_of(fire.schedule), fire.schedule_stored_at
+            send_time = fire.fire_time + fire.delay
+        else:
+            shard, known_since = held.shard, held.stored_at
+            send_time = held.send_time_of(fire.fire_time)
+        overdue = send_time < known_since or send_time < self._ownership.able_since[shard] <= stored_at
+        waited = held is not None and held.waited_fire == fire.fire_time
+        late = overdue or waited or (stored_at - send_time > SECOND and is_requested(block))
+        times = fire.fire_time, send_time, stored_at
+        self._emit(Report(FireReadBack(fire.schedule, subject, *times, sequence, late, known_since, waited)))
 
     def was_fired(self, held: Held, fire_time: int, block: bytes) -> None:
         """Advance a schedule whose fire was read back, acknowledged to us or not; without policies from any message."""
@@ -300,7 +320,7 @@ class Outcomes:
         """Go on with a fire that was looked for: it is stored, or is to be sent."""
         fire, held = look.fire, self._lifecycle.awaiting(look.fire)
         if held is None or held.flight is None:
-            self._in_flight.concluded()
+            self._in_flight.count -= 1
             return
         latest, message = self._latest_found(held, look)
         if message is not None:
@@ -309,7 +329,7 @@ class Outcomes:
             self.is_stored(fire, Stored(message.sequence, duplicate=True), now)
             fire.stored_at = message.stored_at
             return
-        self._in_flight.concluded()
+        self._in_flight.count -= 1
         if message is not None:
             held.fire_is_stored(latest, message.sequence, message.stored_at)
         if message is not None and latest > fire.fire_time:
@@ -350,14 +370,15 @@ class Outcomes:
 
     def report(self, now: int) -> bool:
         """Report what was stored, and advance after it; returns whether there is more, False while a burst lasts."""
-        self._failing.report(now)
+        self._lifecycle.refusals.report(now)
         if self._in_flight.is_burst(len(self._unreported), now) or not self._unreported:
             return False
         for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
             fire = self._unreported.popleft()
             self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
             if fire.is_elsewhere:
-                self._emit(Report(self._overdue.stored_elsewhere(fire, self._lifecycle.roster)))
+                held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
+                self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
             self._advance_after(fire)
         return bool(self._unreported)
 

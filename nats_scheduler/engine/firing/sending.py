@@ -2,8 +2,8 @@
 
 The rules:
 
-- An unknown outcome is repeated with the same fire, and so with the same identity, unless `Identities` finds that
-  nothing is stored under that; a refusal stored nothing, so the next attempt may stand for later fires too
+- An unknown outcome is repeated with the same fire, and so with the same identity, unless it is found that nothing
+  is stored under that; a refusal stored nothing, so the next attempt may stand for later fires too
   (`engine.holding.lifecycle` says when).
 - A fire into another stream is looked for there before it is sent, if it may be stored there already: it was sent
   before, it was due before this instance could fire it, or it is late. What the stream drops as a duplicate ends with
@@ -17,10 +17,10 @@ The rules:
 `engine.firing.outcomes`.
 """
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 
 from nats_scheduler.engine.actions import Action, PublishFires, Report
-from nats_scheduler.engine.events import AttemptRefused, FireReadBack, FireRefused
+from nats_scheduler.engine.events import AttemptRefused, FireRefused
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     Fire,
@@ -38,7 +38,6 @@ from nats_scheduler.engine.holding.flight import (
 )
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
-from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     DuplicateRead,
@@ -47,12 +46,10 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.engine.reading.landed import free_soon
-from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
-from nats_scheduler.message.generated import is_requested, report_headers
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.message.generated import report_headers
 from nats_scheduler.message.headers import Header
 from nats_scheduler.message.identity import number_after
-from nats_scheduler.message.reading import Generated
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 # What may be in flight at the leader is concluded before a fire is sent that may be stored without our knowledge.
@@ -174,68 +171,6 @@ class Proposals:
         self._emit(AwaitProposals(fire))
 
 
-# Which fires were overdue: due before they could be fired in time, so that they say nothing about punctuality.
-#
-# The rule: a fire is overdue if its send time is before its schedule was stored (an `@at` in the past), or before
-# this instance could fire for its shard: it held the shard and had read all that is stored. A fire that another
-# instance stored before that is not overdue. A fire that this instance held back until the one before was finished
-# is, and so is one that was requested later. Limit: what delayed the fire of a schedule that is held no longer is
-# known only if this instance sent it. Cost: 64 integers a stream, two comparisons a fire.
-
-
-class OverdueRule:
-    """Since when this instance can fire for each shard of one stream."""
-
-    def __init__(self) -> None:
-        self._able_since = [0] * SHARDS
-
-    def caught_up(self, now: int) -> None:
-        """Note that all that is stored has been read by `now`."""
-        self._able_since = [now] * SHARDS
-
-    def gained(self, shards: Iterable[int], now: int) -> None:
-        """Note that these shards are held from `now` on."""
-        for shard in shards:
-            self._able_since[shard] = now
-
-    def may_be_stored(self, held: Held) -> bool:
-        """Return whether another instance may have stored the next fire: it was due before this one could fire it."""
-        return max(held.send_time, held.stored_at) <= self._able_since[held.shard]
-
-    def able_since(self, held: Held) -> int:
-        """Return since when (ns) this instance can fire for the shard of a schedule."""
-        return self._able_since[held.shard]
-
-    def own(self, fire: Fire, held: Held) -> FireReadBack:
-        """Return what `read_back` returns for a fire of ours, whose schedule is held."""
-        stored_at, send_time, known_since = fire.stored_at, held.send_time_of(fire.fire_time), held.stored_at
-        overdue = send_time < known_since or send_time < self._able_since[held.shard] <= stored_at
-        waited = held.waited_fire == fire.fire_time
-        times, late = (fire.fire_time, send_time, stored_at), overdue or waited
-        return FireReadBack(fire.schedule, fire.target, *times, fire.stored_as, late, known_since, waited)
-
-    def stored_elsewhere(self, fire: Fire, roster: Roster) -> FireReadBack:
-        """Return the event of a fire in another stream, which is not read back; `roster` has the schedules held."""
-        generated = Generated(fire.schedule, fire.sequence, fire.fire_time, fire.schedule_stored_at, fire.delay)
-        message = StoredMessage(fire.target, fire.stored_as, fire.stored_at, b"", None)
-        return self.read_back(generated, roster.exactly(fire.schedule, fire.sequence), message)
-
-    def read_back(self, generated: Generated, held: Held | None, message: StoredMessage) -> FireReadBack:
-        """Return the event of a fire that was read back; `held` is its schedule, None if it is held no longer."""
-        fire_time, stored_at = generated.fire_time, message.stored_at
-        if held is None:
-            shard, known_since = shard_of(generated.schedule), generated.schedule_stored_at
-            send_time = fire_time + generated.delay
-        else:
-            shard, known_since = held.shard, held.stored_at
-            send_time = held.send_time_of(fire_time)
-        overdue = send_time < known_since or send_time < self._able_since[shard] <= stored_at
-        waited = held is not None and held.waited_fire == fire_time
-        times = fire_time, send_time, stored_at
-        late = overdue or waited or (stored_at - send_time > SECOND and is_requested(message.block))
-        return FireReadBack(generated.schedule, message.subject, *times, message.sequence, late, known_since, waited)
-
-
 UNLOOKED_LIMIT_NS = 2 * SECOND
 """A fire into another stream that is later than this is looked for.
 
@@ -244,6 +179,42 @@ While two instances hold a schedule, the other one may have stored it meanwhile:
 
 LOOK_AGE_LIMIT_NS = 3 * SECOND
 """A fire that was looked for longer ago is looked for again; its schedule was read in between."""
+
+
+# The identity under which a fire is sent again if its own one cannot be had.
+#
+# Two things keep a fire from an identity. A forged message has it (`engine.reading.landed`); or the server keeps it
+# although no message has it: "in process".
+# As the server does: the leader of a stream with replicas records an identity when it receives a message, before it
+# checks and proposes it. What is refused then leaves its identity in process until the duplicate window ends, also if
+# another client sent it (`test_a_refused_message_keeps_its_identity_in_process`).
+#
+# The rules:
+#
+# - All instances take the same way from one identity to the next (`message.identity.number_after`). So a fire that
+#   one of them stored under another identity is a duplicate for the next one, which comes the same way.
+# - An identity is given up only if no message that the server has received can be stored under it any more. A refusal
+#   by the guard shows that. "In process" does not: the replicas may still be agreeing on the message. But a message
+#   that was received before is applied before one that was received later. So the leader is asked to apply all that
+#   it has accepted, and an identity that is in process after that belongs to nothing that is still to come
+#   (`test_what_was_accepted_before_is_applied_before`).
+# - For a short time nothing is asked, because most of what is in process is being stored by another instance.
+# - A fire that is refused for another reason than the guard, such as a full stream, begins with its first identity
+#   again. It may be refused for longer than the server keeps that, and then the first one is free again for every
+#   instance. Each such refusal blocks an identity, so the next one is tried later each time.
+#
+# Cost: nothing for a fire that is stored at once; three requests to the server for each identity that is given up.
+# Limit: another leader does not have the identities that the one before kept, and an instance that has not received a
+# fire with another identity stores it again then. So it may if it sends the first identity at the end of the window.
+
+IN_PROCESS_NS = 250 * MILLISECOND
+"""For so long the first identity of a fire may be in process before the leader is asked: replicas agree sooner."""
+
+IN_PROCESS_LIMIT_NS = 2 * SECOND
+"""The longest such time; it doubles with each refusal. *Live* promises that fires resume within 3 s."""
+
+MAX_GIVEN_UP_AT_ONCE = 8
+"""After so many identities of a fire in a row the leader is asked as late as for the first one."""
 
 
 class Firing:
@@ -266,18 +237,6 @@ class Firing:
         self._handed_out: list[Fire] = []
         self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
         """What may be in flight at the leader."""
-        self.overdue = OverdueRule()
-        """Since when this instance can fire."""
-
-    def caught_up(self, now: int) -> None:
-        """Note that all that is stored has been read by `now` (ns)."""
-        self.overdue.caught_up(now)
-        self.proposals.caught_up()
-
-    def gained(self, shards: Set[int], now: int) -> None:
-        """Note that these shards are held from `now` (ns) on."""
-        self.overdue.gained(shards, now)
-        self.proposals.gained(shards)
 
     @property
     def may_publish(self) -> bool:
@@ -319,7 +278,7 @@ class Firing:
         if flight.refusal is not None:
             self.refused(held, flight, fire, flight.refusal, now)
             return
-        may_be_sent_by_others = self.overdue.may_be_stored(held)
+        may_be_sent_by_others = self._lifecycle.ownership.may_be_stored(held)
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
             self._await_conclusion(held, flight, fire, now)
             return
@@ -327,14 +286,14 @@ class Firing:
         flight.fire = fire
         if held.is_elsewhere:
             if self._is_to_be_looked_for(held, flight, fire, now):
-                self._in_flight.begun()
+                self._in_flight.count += 1
                 first = fire.fire_time if flight.missed_since is None else flight.missed_since
                 self._emit(LookForFire(fire, max(fire.fire_time, held.stored_at), first, flight.may_be_stored))
                 return
             held.looked_for = None  # it may be stored now
         if fire.next_fire is None or held.terms.source is not None:
             flight.content = flight.source = None  # not what the next fire is built from
-        self._in_flight.begun()
+        self._in_flight.count += 1
         self._handed_out.append(fire)
 
     def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
@@ -357,9 +316,10 @@ class Firing:
     def _is_to_be_looked_for(self, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         """Return whether a fire may be stored in another stream without our knowledge: sent before, by us or others."""
         is_late = now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
-        if not (is_late or flight.may_be_stored or self.overdue.may_be_stored(held)):
+        if not (is_late or flight.may_be_stored or self._lifecycle.ownership.may_be_stored(held)):
             return False
-        return not held.was_looked_for(fire.fire_time, max(self.overdue.able_since(held), now - LOOK_AGE_LIMIT_NS))
+        able_since = self._lifecycle.ownership.able_since[held.shard]
+        return not held.was_looked_for(fire.fire_time, max(able_since, now - LOOK_AGE_LIMIT_NS))
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
         assert flight.content is not None, "a fire is built only after its content was read"
@@ -397,65 +357,6 @@ class Firing:
         self._lifecycle.roster.wake(held, now + wait)
         return wait
 
-
-def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
-    """Return what the fire of a fire time says of itself and of the fire before it, if its schedule asks for that."""
-    if not held.terms.policies.report:
-        return ()
-    missed = held.dropped_before(fire_time, flight.missed_since)
-    return report_headers(held.pattern, fire_time, held.previous_fire, missed)
-
-
-# The identity under which a fire is sent again if its own one cannot be had.
-#
-# Two things keep a fire from an identity. A forged message has it (`engine.reading.landed`); or the server keeps it
-# although no message has it: "in process".
-# As the server does: the leader of a stream with replicas records an identity when it receives a message, before it
-# checks and proposes it. What is refused then leaves its identity in process until the duplicate window ends, also if
-# another client sent it (`test_a_refused_message_keeps_its_identity_in_process`).
-#
-# The rules:
-#
-# - All instances take the same way from one identity to the next (`message.identity.number_after`). So a fire that
-#   one of them stored under another identity is a duplicate for the next one, which comes the same way.
-# - An identity is given up only if no message that the server has received can be stored under it any more. A refusal
-#   by the guard shows that. "In process" does not: the replicas may still be agreeing on the message. But a message
-#   that was received before is applied before one that was received later. So the leader is asked to apply all that
-#   it has accepted, and an identity that is in process after that belongs to nothing that is still to come
-#   (`test_what_was_accepted_before_is_applied_before`).
-# - For a short time nothing is asked, because most of what is in process is being stored by another instance.
-# - A fire that is refused for another reason than the guard, such as a full stream, begins with its first identity
-#   again. It may be refused for longer than the server keeps that, and then the first one is free again for every
-#   instance. Each such refusal blocks an identity, so the next one is tried later each time.
-#
-# Cost: nothing for a fire that is stored at once; three requests to the server for each identity that is given up.
-# Limit: another leader does not have the identities that the one before kept, and an instance that has not received a
-# fire with another identity stores it again then. So it may if it sends the first identity at the end of the window.
-
-IN_PROCESS_NS = 250 * MILLISECOND
-"""For so long the first identity of a fire may be in process before the leader is asked: replicas agree sooner."""
-
-IN_PROCESS_LIMIT_NS = 2 * SECOND
-"""The longest such time; it doubles with each refusal. *Live* promises that fires resume within 3 s."""
-
-MAX_GIVEN_UP_AT_ONCE = 8
-"""After so many identities of a fire in a row the leader is asked as late as for the first one."""
-
-
-class Identities:
-    """The identities of one stream's fires that are sent again."""
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        firing: Firing,
-        limits: ServerLimits,
-    ) -> None:
-        self._lifecycle = lifecycle
-        self._firing = firing
-        self._lifetimes = lifecycle.lifetimes
-        self._limits = limits
-
     # -- a forged message has it ---------------------------------------------------------------------------------
 
     def is_forged(self, held: Held, flight: Flight, read: DuplicateRead, now: int) -> None:
@@ -464,13 +365,13 @@ class Identities:
         Another one is sent now or not at all: later, the first one may be free.
         """
         fire = read.fire
-        wait = free_soon(read, self._lifetimes.duplicate_window, now)
+        wait = free_soon(read, self._lifecycle.lifetimes.duplicate_window, now)
         number = flight.number_of(fire.fire_time)  # not 0 if a refusal has blocked the first one
-        if wait is None and self._firing.may_publish:
+        if wait is None and self.may_publish:
             number = number_after(fire.taken, fire.sequence, read.sequence)
         fire = self._renumbered(flight, fire, number)
         if wait is None:
-            self._firing.repeat(held, flight, fire, now)
+            self.repeat(held, flight, fire, now)
         else:
             self._lifecycle.move(held, Turn.POSTPONED)
             self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
@@ -489,24 +390,24 @@ class Identities:
         limit = 0 if is_next else min(IN_PROCESS_NS << min(flight.refusals, 20), IN_PROCESS_LIMIT_NS)
         is_proven = found.is_applied and now - found.asked_at <= PROOF_AGE_LIMIT_NS
         if not is_first and now - found.since >= limit:
-            is_proven = is_proven or self._firing.proposals.proves(now)
-        if is_proven and self._firing.may_publish:
+            is_proven = is_proven or self.proposals.proves(now)
+        if is_proven and self.may_publish:
             flight.block(fire)
             flight.given_up += 1
             fire = self._renumbered(flight, fire, flight.number_of(fire.fire_time))
-            self._firing.repeat(held, flight, fire, now)
+            self.repeat(held, flight, fire, now)
             return True
         found.is_applied = False
         if not found.is_asked and now - found.since >= limit:
             found.is_asked, found.asked_at = True, now
-            self._firing.proposals.ask_about(found, now)
+            self.proposals.ask_about(found, now)
         return False
 
     def applied(self, answer: ProposalsApplied | Unanswered, now: int) -> None:
         """Send fires once more, now that all is applied that came before: the answers decide."""
-        for found in self._firing.proposals.answered(answer, now):
+        for found in self.proposals.answered(answer, now):
             self._is_applied(found, isinstance(answer, ProposalsApplied), now)
-        self._firing.proposals.ask_next(now)
+        self.proposals.ask_next(now)
 
     def _is_applied(self, found: InProcess, is_confirmed: bool, now: int) -> None:
         held = self._lifecycle.active(found.fire.sequence)
@@ -525,3 +426,11 @@ class Identities:
         flight.fire = fire = with_another_identity(fire, number)
         flight.refusal = refusal_of(fire, self._limits)
         return fire
+
+
+def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
+    """Return what the fire of a fire time says of itself and of the fire before it, if its schedule asks for that."""
+    if not held.terms.policies.report:
+        return ()
+    missed = held.dropped_before(fire_time, flight.missed_since)
+    return report_headers(held.pattern, fire_time, held.previous_fire, missed)

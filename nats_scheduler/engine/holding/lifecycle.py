@@ -9,7 +9,7 @@ The rules:
 Cost: two dictionary entries for each schedule in progress.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -74,6 +74,8 @@ class Ownership:
         """Of shards of other holders, the send time (ns) of a schedule that came due and was not read back."""
         self.last_fired = [0] * SHARDS
         """The last send time (ns) of each shard of which a fire was read back."""
+        self.able_since = [0] * SHARDS
+        """Since when (ns) this instance can fire for each shard: it holds the shard and has read all that is stored."""
 
     def is_ours(self, held: Held) -> bool:
         """Return whether a schedule is ours to fire."""
@@ -82,6 +84,15 @@ class Ownership:
     def is_ours_on(self, subject: str) -> bool:
         """Return whether what is stored on a subject is ours to report, to fire and to purge."""
         return shard_of(subject) in self.shards
+
+    def gained(self, shards: Iterable[int], now: int) -> None:
+        """Note that this instance can fire for these shards from `now` (ns) on."""
+        for shard in shards:
+            self.able_since[shard] = now
+
+    def may_be_stored(self, held: Held) -> bool:
+        """Return whether another instance may have stored the next fire: it was due before this one could fire it."""
+        return max(held.send_time, held.stored_at) <= self.able_since[held.shard]
 
     def deny(self, held: Held, reason: str, now: int) -> None:
         """Note that our user may not do what the holder of a schedule has to do."""
@@ -110,6 +121,8 @@ class Ownership:
 # - A schedule that rests is retried now and then anyway, at most `MAX_RESTING_RETRIES_PER_SECOND` for each reason.
 # - A refusal that concerns one subject at one moment (`OF_A_MOMENT`) is no reason that others share. Each such fire
 #   is retried on its own, within `OWN_BACK_OFF_LIMIT_NS` unless there are very many.
+#
+# - How many schedules are failing is reported when that has changed, and each reason that persists now and then.
 #
 # Cost: two dictionary entries for each refused schedule, one attempt a second for each reason that persists.
 
@@ -162,8 +175,11 @@ class _Reason:
 class Refusals:
     """The refused schedules of one stream."""
 
-    def __init__(self, roster: Roster) -> None:
+    def __init__(self, roster: Roster, emit: Callable[[Action], None]) -> None:
         self._roster = roster
+        self._emit = emit
+        self._reported = 0
+        """How many schedules were failing when that was reported last."""
         self.held: dict[int, Held] = {}
         """The schedules whose fires are refused, by sequence."""
         self._codes: dict[int, int] = {}
@@ -229,12 +245,19 @@ class Refusals:
             reason.reported_at -= by
             reason.tries_at -= by
 
-    def reminders(self, now: int) -> list[tuple[Held, int]]:
-        """Return the probe and the number of schedules of each reason that is due to be reported again."""
-        persisting = [reason for reason in self._reasons.values() if now - reason.reported_at >= REMINDER_INTERVAL_NS]
-        for reason in persisting:
-            reason.reported_at = now
-        return [(reason.members[reason.probe], len(reason.members)) for reason in persisting]
+    def report(self, now: int) -> None:
+        """Report what has changed by `now` (ns), and what lasts."""
+        if len(self.held) != self._reported:
+            self._reported = len(self.held)
+            self._emit(Report(SchedulesFailing(self._reported)))
+        for reason in self._reasons.values():
+            if now - reason.reported_at >= REMINDER_INTERVAL_NS:
+                reason.reported_at = now
+                held = reason.members[reason.probe]
+                assert held.flight is not None, "what is refused is in progress"
+                assert held.flight.failing is not None, "and known to be refused"
+                told = (*held.flight.failing, len(reason.members))
+                self._emit(Report(StillRefused(held.subject, held.sequence, *told)))
 
     def reasons(self, most: int) -> list[tuple[int, Failing]]:
         """Return at most so many schedules by sequence, those that are refused longest first, and why."""
@@ -284,14 +307,6 @@ class InFlight:
         """How many more fires may be published; no more than 0 if the next have to wait for outcomes."""
         return MAX_IN_FLIGHT - self.count
 
-    def begun(self) -> None:
-        """Count a fire that was handed out to be published."""
-        self.count += 1
-
-    def concluded(self, count: int = 1) -> None:
-        """Count the outcomes of so many fires."""
-        self.count -= count
-
     def is_burst(self, waiting: int, now: int) -> bool:
         """Return whether a burst keeps what waits, so much of it, from being done."""
         if self.count <= BURST_IN_FLIGHT:
@@ -335,7 +350,7 @@ class Lifecycle:
         """How many fires are in flight."""
         self.emit = emit
         """Has something done, or reports it."""
-        self.refusals = Refusals(roster)
+        self.refusals = Refusals(roster, emit)
         """The schedules whose fires the server refuses."""
         self.held_back: dict[int, Held] = {}
         """Those that are due and wait until their fire before is finished, by sequence (`engine.firing.overlap`)."""
@@ -527,32 +542,3 @@ def has_ended(held: Held, now: int) -> bool:
     if held.expires > now:
         return False
     return held.only_expires if held.flight is None else is_failing(held) or held.flight.is_held_back
-
-
-# Report how many schedules are failing, and now and then of each that it still is.
-#
-# The rule: a number is reported when it has changed, and a schedule again as often as `engine.holding.lifecycle` says.
-# Cost: nothing while no fire is refused.
-
-
-class FailingReports:
-    """The reports about the failing schedules of one stream."""
-
-    def __init__(self, refusals: Refusals, emit: Callable[[Action], None]) -> None:
-        self._refusals = refusals
-        self._emit = emit
-        self._reported = 0
-
-    def report(self, now: int) -> None:
-        """Report what has changed by `now` (ns), and what lasts."""
-        refusals = self._refusals
-        if not refusals.held and not self._reported:
-            return
-        if len(refusals.held) != self._reported:
-            self._reported = len(refusals.held)
-            self._emit(Report(SchedulesFailing(self._reported)))
-        for held, count in refusals.reminders(now):
-            assert held.flight is not None, "what is refused is in progress"
-            assert held.flight.failing is not None, "and known to be refused"
-            code, description, since = held.flight.failing
-            self._emit(Report(StillRefused(held.subject, held.sequence, code, description, since, count)))

@@ -184,7 +184,8 @@ class Holdings:
         for shard in shards - before:
             self._held_since[shard] = now
         self._purges.take_over(shards - before)
-        self._course.firing.gained(shards - before, now)
+        self._ownership.gained(shards - before, now)
+        self._course.firing.proposals.gained(shards - before)
         for name, through in self._calendars.items():
             self._calendars[name] = min([through, *self._settled_of(name, shards - before)])
         changed = before ^ shards
