@@ -371,7 +371,6 @@ class StreamEngine:
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)
-        self.inactive.removal_requested(given, now)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -390,8 +389,6 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
-        if self.inactive.checks:
-            self.inactive.check_due(now, self._outstanding)
         if self.in_flight.room > 0:  # or else an outcome is the next thing to come
             instant = now if is_left else self._next_wake()
             if instant is not None:
@@ -400,12 +397,12 @@ class StreamEngine:
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
         instant = _earlier(self._roster.next_wake(), self.contents.next_look())
-        if self._expiry is None and not (self.inactive.checks or self._purges.old_versions):
+        if self._expiry is None and not self._purges.old_versions:
             return instant
         is_full = self._outstanding > BURST_IN_FLIGHT
         removal = None if self._expiry is None or is_full else self._expiry.next_wake()
-        others = removal, self._purges.next_retry(), self.inactive.next_check(self._outstanding)
-        return min((one for one in (instant, *others) if one is not None), default=None)
+        others = instant, removal, self._purges.next_retry()
+        return min((one for one in others if one is not None), default=None)
 
     def _do_what_waited(self, now: int) -> bool:
         """Take, report and purge what waited for the end of a burst; returns whether there is more."""

@@ -42,7 +42,7 @@ def read(block: bytes, subject: str, stored_at: int) -> Definition | None:
 def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t", policies: Policies = NO_POLICIES) -> FarEntry:
     terms = Terms(ADR51, target, None, "", False, policies)
     held = Held(f"s.{number}", number, Definition(At(None, STORED + number), terms), 0)
-    packed = kind_and_text(held)
+    packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
     assert packed is not None
     return FarEntry(*packed, number, STORED, number % 64, held.fire_time, held.fire_time - SECOND, expires)
 

@@ -584,7 +584,9 @@ class FarRow:
 
     def pack(self, place: int, held: Held) -> bool:
         """Put a schedule into a place; returns whether that was possible."""
-        packed = None if held.flight is not None or held.wake >= NO_FIRE_TIME else kind_and_text(held)
+        if held.flight is not None or held.wake >= NO_FIRE_TIME or held.has_history:
+            return False
+        packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
         if packed is None:
             return False
         numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires
@@ -760,14 +762,7 @@ def read_text(kind: Kind, text: bytes, fire_time: int) -> tuple[str, Pattern, Te
     return subject, pattern, terms
 
 
-def kind_and_text(held: Held) -> tuple[Kind, bytes] | None:
-    """Return the kind and the texts of a schedule, whatever is in progress for it; None if it has none."""
-    if held.has_history:
-        return None
-    return kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
-
-
-def kind_and_text_of(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[Kind, bytes] | None:
+def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[Kind, bytes] | None:
     """Return the kind and the texts of a schedule with this definition; None if it has none, or fires after 2262."""
     if not 0 <= fire_time < NO_FIRE_TIME:
         return None

@@ -32,7 +32,7 @@ from nats_scheduler.engine.holding.far import (
     Kinds,
     SubjectIndex,
     Window,
-    kind_and_text_of,
+    kind_and_text,
 )
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_PLACE, NO_WAKE, Held
 from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
@@ -449,7 +449,7 @@ class Roster:
         hashed = subject_hash(key)
         if self._places.find_hashed(hashed, key) is not None:
             return None
-        packed = kind_and_text_of(subject, pattern, terms, fire_time)
+        packed = kind_and_text(subject, pattern, terms, fire_time)
         if packed is None:
             return None
         shard = hashed % SHARDS

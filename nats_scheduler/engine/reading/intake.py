@@ -83,9 +83,6 @@ class Intake:
 
     def read_content(self, given: ContentRead, now: int) -> None:
         """Take what lies on a schedule's subject: its content, or another message that was found there."""
-        if (later := self._inactive.content_read(given)) is not None:
-            self.take(later, now)
-            return
         other = self._course.content_read(given, now)
         held = None if other is None else self._roster.exactly(given.schedule, given.sequence)
         if other is None or held is None:

@@ -27,7 +27,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry, Kind, kind_and_text_of, read_text
+from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry, Kind, kind_and_text, read_text
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
@@ -365,7 +365,7 @@ class Taking:
 
     def _near_entry(self, held: Held) -> FarEntry:
         """Return a near schedule as one that waits: what is in progress for it begins anew."""
-        packed = kind_and_text_of(held.subject, held.pattern, held.terms, held.fire_time)
+        packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
         if packed is None:
             raise UnkeepableError(f"{held.subject} cannot be kept because of its fire time, or of its texts")
         if held.flight is not None and held.flight.stage in DONE and held.sequence <= self.through:
