@@ -8,7 +8,7 @@ The rule: what is unpacked is equal to what was packed. What cannot be packed st
 need more than its definition, one in progress, one with a fire time after 2262, and texts that are too long or contain
 the separator.
 
-Cost: 41 bytes for each schedule, about ten for its entry in the index and 4 for that in the agenda, the bytes of its
+Cost: 45 bytes for each schedule, about ten for its entry in the index and 4 for that in the agenda, the bytes of its
 subject, target and source, and of an `@at` that is not written as it is printed; 2 µs to pack or to unpack, about one
 to find a subject. A row is 256 schedules; its texts take at most 64 KB.
 """
@@ -415,8 +415,6 @@ class Kinds:
         self._kinds: list[Kind | None] = []
         self._counts: list[int] = []
         self._free: list[int] = []
-        self._last: tuple[Kind, int] | None = None
-        """The kind that was asked for last: most often it is the next one too."""
 
     def __getitem__(self, number: int) -> Kind:
         """Return the kind with a number."""
@@ -430,18 +428,11 @@ class Kinds:
 
     def take(self, kind: Kind) -> int | None:
         """Count one more schedule of a kind and return its number; None if there are too many kinds."""
-        last = self._last
-        if last is not None and last[0] == kind:
-            number = last[1]
-        else:
-            found = self._numbers.get(kind)
-            if found is None:
-                found = self._add(kind)
-            if found is None:
-                return None
-            number = found
-            self._last = kind, number
-        self._counts[number] += 1
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._add(kind)
+        if number is not None:
+            self._counts[number] += 1
         return number
 
     def take_more(self, number: int, count: int) -> None:
@@ -456,8 +447,6 @@ class Kinds:
             del self._numbers[kind]
             self._kinds[number] = None
             self._free.append(number)
-            if self._last is not None and self._last[1] == number:
-                self._last = None
 
     def _add(self, kind: Kind) -> int | None:
         if self._free:
@@ -480,7 +469,6 @@ NO_FIRE_TIME = (1 << 63) - 1
 """The fire time of a place without a far schedule."""
 
 _NO_KIND = 65_535
-_MOST_IN_FOUR_BYTES = (1 << 32) - 1
 _SEPARATOR = b"\0"
 _GROWTH = 16
 """A row grows by so many places."""
@@ -500,15 +488,6 @@ class Window:
     def leaves_out(self, fire_time: int) -> bool:
         """Return whether a far schedule without a TTL is left out."""
         return self.after < fire_time < self.first or (self.last is not None and fire_time > self.last)
-
-
-class FarFacts(NamedTuple):
-    """When a far schedule fires and is removed, without its texts; instants are in ns."""
-
-    fire_time: int
-    stored_at: int
-    expires: int
-    shard: int
 
 
 class FarEntry(NamedTuple):
@@ -531,7 +510,6 @@ class FarColumns(NamedTuple):
     kinds: array[int]
     """Their numbers, two bytes each."""
     sequences: array[int]
-    """Four bytes each, or eight."""
     stored: array[int]
     shards: array[int]
     fire_times: array[int]
@@ -575,8 +553,8 @@ class FarRow:
         self._is_trimmed = False
         self.fire_times = array("q")
         """By place, the next fire time (ns); `NO_FIRE_TIME` if no far schedule is there."""
-        self.sequences = array("I")
-        """By place, the sequence; 0 if no far schedule is there. Four bytes each until one needs eight."""
+        self.sequences = array("Q")
+        """By place, the sequence; 0 if no far schedule is there."""
         self.wakes = array("q")
         """By place, the instant (ns) of the valid agenda entry."""
         self.count = 0
@@ -612,8 +590,6 @@ class FarRow:
             self._expiries[place] = expires
         self.fire_times[place] = fire_time
         self.wakes[place] = wake
-        if sequence > _MOST_IN_FOUR_BYTES and self.sequences.typecode == "I":
-            self.sequences = array("Q", self.sequences)
         self.sequences[place] = sequence
         self.count += 1
         return True
@@ -726,10 +702,9 @@ class FarRow:
             if number != _NO_KIND and (kind := self._kinds.get(number)) is not None:
                 yield kind, count
 
-    def facts(self, place: int) -> FarFacts:
-        """Return what a figure may depend on, of the schedule in a place."""
-        expires = self._expiries.get(place, NO_EXPIRY)
-        return FarFacts(self.fire_times[place], self._stored[place], expires, self._shards[place])
+    def facts(self, place: int) -> tuple[int, int, int]:
+        """Return when the schedule in a place expires and when it was stored (ns), and its shard."""
+        return self._expiries.get(place, NO_EXPIRY), self._stored[place], self._shards[place]
 
     # -- parts ---------------------------------------------------------------------------------------------------
 

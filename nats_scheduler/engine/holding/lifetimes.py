@@ -19,7 +19,6 @@ schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a requ
 from typing import NamedTuple
 
 from nats_scheduler.engine.events import Ending
-from nats_scheduler.engine.holding.far import FarFacts
 from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
@@ -105,11 +104,15 @@ class Lifetimes:
         # As newer servers do: such a message outlives `max_age`.
         return NEVER_EXPIRES if header_value(message.block, MSG_TTL) == _NEVER else NO_EXPIRY
 
-    def ends(self, held: Held | PausedSchedule | FarFacts) -> int:
+    def ends(self, held: Held | PausedSchedule) -> int:
         """Return when the stream removes a schedule (ns); `NO_EXPIRY` or later if it keeps it."""
-        if not self.max_age or held.expires == NEVER_EXPIRES:
-            return held.expires
-        return min(held.expires, held.stored_at + self.max_age)
+        return self.ends_at(held.expires, held.stored_at)
+
+    def ends_at(self, expires: int, stored_at: int) -> int:
+        """Return the same for a schedule that expires and was stored at these instants (ns)."""
+        if not self.max_age or expires == NEVER_EXPIRES:
+            return expires
+        return min(expires, stored_at + self.max_age)
 
     def early(self, held: Held) -> Ending | None:
         """Return what ends a schedule before its next fire, None if nothing does."""

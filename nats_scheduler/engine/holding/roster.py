@@ -22,7 +22,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections.abc import Container, Iterable, Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from nats_scheduler.engine.holding.far import (
     FarAgenda,
@@ -350,17 +350,6 @@ MAX_UNPACKED_PER_CALL = 512
 """Far schedules that are unpacked in one call, which takes about a millisecond."""
 
 
-class NewSchedule(NamedTuple):
-    """A schedule that was read just now, without policies and TTL; instants are in ns."""
-
-    subject: str
-    sequence: int
-    definition: Definition
-    stored_at: int
-    fire_time: int
-    wake: int
-
-
 class _Span:
     """The entries of one span that are not in order yet."""
 
@@ -440,16 +429,20 @@ class Roster:
             self.rows.replace(before, held)
         self._near[held.subject] = held
 
-    def hold_far(self, new: NewSchedule) -> int | None:
-        """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then."""
-        subject, sequence, (pattern, terms), stored_at, fire_time, wake = new
+    def hold_far(
+        self, subject: str, sequence: int, definition: Definition, stored_at: int, fire_time: int, wake: int
+    ) -> int | None:
+        """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then.
+
+        It has neither policies nor a TTL; instants are in ns.
+        """
         if subject in self._near or not self._far_agenda.is_far(wake):
             return None
         key = subject.encode("utf-8", "surrogateescape")
         hashed = subject_hash(key)
         if self._places.find_hashed(hashed, key) is not None:
             return None
-        packed = kind_and_text(subject, pattern, terms, fire_time)
+        packed = kind_and_text(subject, *definition, fire_time)
         if packed is None:
             return None
         shard = hashed % SHARDS

@@ -20,7 +20,7 @@ from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import NewSchedule, Roster, Row
+from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_schedule
 from nats_scheduler.engine.removing.purges import Purges
@@ -184,8 +184,7 @@ class Admission:
         ):
             return False
         wake = self._course.first_read_at(fire_time, terms.source)
-        new = NewSchedule(subject, sequence, definition, stored_at, fire_time, wake)
-        shard = self._roster.hold_far(new)
+        shard = self._roster.hold_far(subject, sequence, definition, stored_at, fire_time, wake)
         if shard is None:
             return False
         if self._progress.is_live:

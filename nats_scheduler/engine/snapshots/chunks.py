@@ -175,7 +175,6 @@ _BLOCK = struct.Struct("<HHI")
 _MARK = b"NSS1"
 _MARK_WITH_HISTORIES = b"NSP1"
 _NEVER = -1
-_MOST_IN_FOUR_BYTES = (1 << 32) - 1
 
 DefinitionReader = Callable[[bytes, str, int], Definition | None]
 """Reads the definition in a header block, of a message on a subject that was stored at an instant (ns)."""
@@ -394,7 +393,7 @@ def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> Block:
 def _block_bytes(block: Block) -> bytes:
     """Return a block as bytes, without histories."""
     expiries = [number for place, expires in block.expiries.items() for number in (place, _stored_expiry(expires))]
-    columns = [array("Q", block.sequences), block.stored, block.fire_times, block.wakes, block.hashes]
+    columns = [block.sequences, block.stored, block.fire_times, block.wakes, block.hashes]
     columns += [block.kinds, block.ends, block.shards, array("q", expiries)]
     head = _BLOCK.pack(len(block.sequences), len(block.expiries), len(block.texts))
     return b"".join([head, write_columns(columns), block.texts])
@@ -422,11 +421,7 @@ def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_by
     columns, start = read_columns(chunk, start, _TYPES, schedules)
     (expiries,), start = read_columns(chunk, start, "q", 2 * expiring)
     ends = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
-    if columns[0] and max(columns[0]) <= _MOST_IN_FOUR_BYTES:
-        columns[0] = array("I", columns[0])
-    sequences, stored, fire_times, wakes, hashes, kinds, text_ends, shards = columns
-    numbers = sequences, stored, fire_times, wakes, hashes, kinds, text_ends, shards
-    return Block(*numbers, ends, chunk[start : start + text_bytes])
+    return Block(*columns, ends, chunk[start : start + text_bytes])
 
 
 def _with_histories(block: Block, data: bytes) -> Block:

@@ -210,13 +210,13 @@ class Visit:
         for place, fire_time in enumerate(fire_times):
             if fire_time == NO_FIRE_TIME:
                 continue
-            facts = far.facts(place)
-            if self._lifetimes.ends(facts) <= fire_time:
+            expires, stored_at, shard = far.facts(place)
+            if self._lifetimes.ends_at(expires, stored_at) <= fire_time:
                 continue
             if fire_time > now:
                 found.next_due = _earlier(found.next_due, fire_time)
-            since = max(fire_time, facts.stored_at)
-            if since <= now - OVERDUE_AFTER_NS and facts.shard in self._ownership.shards:
+            since = max(fire_time, stored_at)
+            if since <= now - OVERDUE_AFTER_NS and shard in self._ownership.shards:
                 found.overdue += 1
                 found.overdue_since = _earlier(found.overdue_since, since)
 
