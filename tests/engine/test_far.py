@@ -160,4 +160,4 @@ def test_facts_are_those_of_the_schedule() -> None:
     row, one = FarRow(Kinds(), 0), held("s.some")
     one.expires = one.fire_time + 5
     assert row.pack(0, one)
-    assert row.facts(0) == (one.fire_time, one.stored_at, one.expires, one.shard)
+    assert (row.fire_times[0], *row.facts(0)) == (one.fire_time, one.expires, one.stored_at, one.shard)

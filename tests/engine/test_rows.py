@@ -4,7 +4,7 @@ from collections import Counter
 from random import Random
 
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.roster import ROW_LENGTH, NewSchedule, Roster
+from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.schedule.patterns import At
@@ -71,15 +71,15 @@ def test_a_schedule_that_is_held_again_stays_in_its_row() -> None:
     assert (subjects_in_rows(roster), one.place) == (["s.1"], 0)
 
 
-def new(subject: str, sequence: int) -> NewSchedule:
-    return NewSchedule(subject, sequence, Definition(At(None, MONTH), TERMS), 0, MONTH, MONTH - 10)
+def new(subject: str, sequence: int) -> tuple[str, int, Definition, int, int, int]:
+    return subject, sequence, Definition(At(None, MONTH), TERMS), 0, MONTH, MONTH - 10
 
 
 def test_full_rows_of_far_schedules_have_no_room_to_grow_and_change_like_others() -> None:
     random, roster = Random(9), Roster()
     known = {f"s.{number}": number for number in range(1, 4 * ROW_LENGTH + 1)}
     for subject, sequence in known.items():
-        assert roster.hold_far(new(subject, sequence)) is not None
+        assert roster.hold_far(*new(subject, sequence)) is not None
     assert [len(roster.rows[number].far.sequences) for number in range(4)] == [ROW_LENGTH] * 4
     for sequence in range(10_000, 14_000):
         if random.random() < 0.5:
@@ -88,9 +88,9 @@ def test_full_rows_of_far_schedules_have_no_room_to_grow_and_change_like_others(
             assert roster.remove(subject) is not None
         else:
             known[f"s.{sequence}"] = sequence
-            assert roster.hold_far(new(f"s.{sequence}", sequence)) is not None
+            assert roster.hold_far(*new(f"s.{sequence}", sequence)) is not None
         subject = random.choice(list(known))
-        assert roster.hold_far(new(subject, sequence)) is None
+        assert roster.hold_far(*new(subject, sequence)) is None
         one = roster.on(subject)  # it is near, and far again at the end of the step
         assert one is not None
         assert (one.sequence, one.fire_time, one.terms) == (known[subject], MONTH, TERMS)

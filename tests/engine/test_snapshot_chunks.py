@@ -68,11 +68,11 @@ both = pytest.mark.parametrize("which", CHUNKS)
 
 def test_all_columns_are_read_as_they_were_written() -> None:
     (block,) = read_chunk(chunk_of(entry(5, expires=NEVER_EXPIRES), entry(1 << 40)), read).blocks
-    assert list(block.sequences) == [5, 1 << 40]
-    assert list(block.fire_times) == [STORED + 5, STORED + (1 << 40)]
-    assert list(block.shards) == [5, 0]
-    assert block.expiries == {0: NEVER_EXPIRES}
-    assert block.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
+    assert list(block.columns.sequences) == [5, 1 << 40]
+    assert list(block.columns.fire_times) == [STORED + 5, STORED + (1 << 40)]
+    assert list(block.columns.shards) == [5, 0]
+    assert block.columns.expiries == {0: NEVER_EXPIRES}
+    assert block.columns.texts == b"s.5\0t\0" + f"s.{1 << 40}".encode() + b"\0t\0"
 
 
 def row_of(entries: list[FarEntry]) -> tuple[FarRow, Kinds]:
@@ -119,7 +119,7 @@ def test_rows_fill_chunks() -> None:
     assert len(chunks) > 1
     assert max(map(len, chunks)) < 2 * CHUNK_BYTES
     blocks = [block for chunk in chunks for block in read_chunk(chunk, read).blocks]
-    assert [sequence for block in blocks for sequence in block.sequences] == list(range(1, 8 * ROW_LENGTH + 1))
+    assert [sequence for block in blocks for sequence in block.columns.sequences] == list(range(1, 8 * ROW_LENGTH + 1))
 
 
 @both
@@ -171,11 +171,11 @@ def test_what_cannot_be_kept_is_said() -> None:
 
 
 def test_a_full_row_begins_another_block_and_a_full_chunk_another_one() -> None:
-    assert [len(block.sequences) for block in read_chunk(CHUNK, read).blocks] == [256, 43]
+    assert [len(block.columns.sequences) for block in read_chunk(CHUNK, read).blocks] == [256, 43]
     writer = ChunkWriter()
     chunks = [writer.add(entry(number, target="t" * 400)) for number in range(1, 200)]
     sizes = [
-        len(block.sequences)
+        len(block.columns.sequences)
         for chunk in (*filter(None, chunks), writer.finish() or b"")
         for block in read_chunk(chunk, read).blocks
     ]
@@ -191,4 +191,4 @@ def test_schedules_with_long_headers_of_their_own_fill_chunks_that_can_be_unpack
     ]
     chunks = [*filter(None, map(writer.add, many)), writer.finish() or b""]
     assert max(map(len, chunks)) < 3 * CHUNK_BYTES
-    assert sum(len(block.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks) == 99
+    assert sum(len(block.columns.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks) == 99

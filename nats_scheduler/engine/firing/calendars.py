@@ -30,7 +30,7 @@ from nats_scheduler.engine.events import CalendarApplied, CalendarMissing, Endin
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import DONE, Stage, Turn
 from nats_scheduler.engine.holding.held import Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Holdings
@@ -50,7 +50,7 @@ MIN_ENTRIES = 1_024
 """Entries of schedules that ended are not looked for among fewer."""
 
 
-class Calendars:
+class Calendars(Part):
     """The calendars of one stream's schedules."""
 
     def __init__(
@@ -65,13 +65,10 @@ class Calendars:
 
         `notify_named` is called when a schedule names a calendar that none has named since the beginning.
         """
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._ownership = lifecycle.ownership
+        super().__init__(lifecycle)
         self._course = course
         self._purges = purges
         self._holdings = holdings
-        self._emit = lifecycle.emit
         self._known = NOT_READ
         self._followed_until: int | None = None
         """Until when (ns) all edits were certainly received; None if they are."""
@@ -119,7 +116,7 @@ class Calendars:
             if len(entries) > self._pruned_at.get(name, MIN_ENTRIES):
                 self._prune(name)
             if self._known.fault(name):
-                self._holdings.await_calendar(name, held.stored_at if self._lifecycle.progress.is_live else None)
+                self._holdings.await_calendar(name, held.stored_at if self._progress.is_live else None)
                 self._holdings.waits_for_calendar(held, name)
                 self._report_soon(name)
         held.pattern = held.bounded.with_calendars(self._known)

@@ -27,7 +27,7 @@ from nats_scheduler.engine.firing.overlap import Overlaps, Verdict
 from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle
+from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Part
 from nats_scheduler.engine.inputs import (
     ContentRead,
     FinishAnswer,
@@ -68,12 +68,11 @@ They are not read back, so this instance does not know the next fire of any of t
 """
 
 
-class Neglect:
+class Neglect(Part):
     """The schedules of one stream that other holders seem to neglect."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
-        self._lifecycle = lifecycle
-        self._ownership = lifecycle.ownership
+        super().__init__(lifecycle)
         self._live_since = 0
         self._read_last: dict[int, Held] = {}
         """Of each shard of another holder, the schedule that was read last because nobody fired it."""
@@ -138,7 +137,7 @@ ATTEMPTS_PER_READ = 7
 """After so many attempts without an answer the content is read again, guard or not."""
 
 
-class Course:
+class Course(Part):
     """The way of one stream's schedules from waiting to their outcome."""
 
     def __init__(
@@ -148,15 +147,9 @@ class Course:
         rules: StreamRules,
         limits: ServerLimits,
     ) -> None:
-        self._lifecycle = lifecycle
-        self._ownership = lifecycle.ownership
-        self._landed = lifecycle.landed
-        self._in_flight = lifecycle.in_flight
-        self._contents = lifecycle.contents
+        super().__init__(lifecycle)
         self._purges = purges
-        self._lifetimes = lifecycle.lifetimes
         self._limits = limits
-        self._emit = lifecycle.emit
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
         self._neglect = Neglect(lifecycle)
         self.overlaps = Overlaps(lifecycle, rules)
@@ -183,9 +176,9 @@ class Course:
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         if wake < NO_EXPIRY:
-            self._lifecycle.roster.wake(held, wake)
+            self._roster.wake(held, wake)
         else:
-            self._lifecycle.roster.cancel_wake(held)
+            self._roster.cancel_wake(held)
 
     def woken(self, held: Held, now: int) -> None:
         """Take the next step of a schedule whose time has come."""
@@ -269,7 +262,7 @@ class Course:
 
     def finish_answered(self, answer: FinishAnswer, request: CheckFinished, now: int) -> None:
         """Go on with a schedule that asked about its fire before."""
-        held = self._lifecycle.roster.exactly(request.schedule, request.sequence)
+        held = self._roster.exactly(request.schedule, request.sequence)
         if held is None or held.flight is None:
             return
         if held.flight.stage is not Stage.HELD_BACK:
@@ -457,8 +450,8 @@ class Course:
 
     def conditions_changed(self, now: int) -> None:
         """Retry soon what was refused: the stream, or our permissions on it, may have changed."""
-        if self._lifecycle.refusals.held:
-            self._lifecycle.refusals.retry_soon(now)
+        if self._refusals.held:
+            self._refusals.retry_soon(now)
 
     # -- content -------------------------------------------------------------------------------------------------
 
@@ -526,7 +519,7 @@ class Course:
         if self._in_flight.count <= BURST_IN_FLIGHT:
             self.firing.make_ready(held, held.flight)
         else:
-            self._lifecycle.roster.wake(held, held.send_time - pause // 2)
+            self._roster.wake(held, held.send_time - pause // 2)
 
     def _ahead(self, held: Held) -> int:
         """Return how long (ns) before its fire a schedule is read: a sample is taken at its due time."""

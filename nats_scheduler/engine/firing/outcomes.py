@@ -23,7 +23,7 @@ from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, Lifecycle
+from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, Lifecycle, Part
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
     FireLookedFor,
@@ -79,7 +79,7 @@ MAX_REPORTS_PER_STEP = 256
 """So many stored fires are reported in one step after a burst, so that what is due does not have to wait."""
 
 
-class Outcomes:
+class Outcomes(Part):
     """The outcomes of one stream's fires."""
 
     def __init__(
@@ -96,16 +96,12 @@ class Outcomes:
 
         Fires are `moved` if the stream stores them on another subject than their target.
         """
+        super().__init__(lifecycle)
         self._course = course
         self._firing = course.firing
-        self._lifecycle = lifecycle
-        self._ownership = lifecycle.ownership
-        self._progress = lifecycle.progress
-        self._in_flight = lifecycle.in_flight
         self._purges = purges
         self._expiry = expiry
         self._limits = limits
-        self._emit = lifecycle.emit
         self._moved = moved
         self._unreported: deque[Fire] = deque()
         """What was stored and is to be reported."""
@@ -176,7 +172,7 @@ class Outcomes:
         fires, count = stored.fires, len(stored.fires)
         self.stored += count
         self._unreported.extend(fires)
-        refusals = self._lifecycle.refusals
+        refusals = self._refusals
         if refusals.held:
             for fire in fires:  # an earlier fire of the same schedule says nothing about the one that was refused
                 if fire.sequence in refusals.held and self._lifecycle.awaiting(fire) is not None:
@@ -194,7 +190,7 @@ class Outcomes:
             fire.block = fire.body = b""  # never sent again, and it may wait to be reported and read back
             held = self._lifecycle.active(fire.sequence)
             if held is not None and held.flight is not None and held.flight.fire is fire:
-                self._lifecycle.contents.drop(held.flight)
+                self._contents.drop(held.flight)
 
     def _expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""
@@ -214,7 +210,7 @@ class Outcomes:
 
         One that `is_acknowledged` is ours. One that changes nothing is accepted.
         """
-        held = self._lifecycle.roster.exactly(generated.schedule, generated.sequence)
+        held = self._roster.exactly(generated.schedule, generated.sequence)
         is_reported = self._progress.is_live and self._ownership.is_ours_on(generated.schedule)
         fault = ""
         if held is not None and not is_acknowledged:
@@ -228,7 +224,7 @@ class Outcomes:
                 claimed = generated.schedule, generated.sequence, generated.fire_time
                 self._emit(Report(FireForged(*claimed, message.subject, message.sequence, fault)))
             return False
-        if is_reported and (is_acknowledged or self._lifecycle.landed.may_be_in_time(held, generated, message)):
+        if is_reported and (is_acknowledged or self._landed.may_be_in_time(held, generated, message)):
             self._report_read_back(generated, held, *message[:4])
         if held is not None:
             held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
@@ -249,7 +245,7 @@ class Outcomes:
 
         Does nothing, and returns False, if its schedule is not held.
         """
-        held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
+        held = self._roster.exactly(fire.schedule, fire.sequence)
         if held is None:
             return False
         if self._progress.is_live and self._ownership.is_ours(held):
@@ -293,7 +289,7 @@ class Outcomes:
         """Advance the schedule of a fire that is stored, if it still waits for that."""
         held = self._lifecycle.awaiting(fire)
         if held is not None:
-            landed = self._lifecycle.landed
+            landed = self._landed
             is_last = fire.next_fire is None and held.ends_by_itself
             if is_last and fire.is_elsewhere and landed.last_on(held) > fire.last:
                 landed.set_back(held, fire.last)  # as below, but the sequences of two streams cannot be compared
@@ -370,14 +366,14 @@ class Outcomes:
 
     def report(self, now: int) -> bool:
         """Report what was stored, and advance after it; returns whether there is more, False while a burst lasts."""
-        self._lifecycle.refusals.report(now)
+        self._refusals.report(now)
         if self._in_flight.is_burst(len(self._unreported), now) or not self._unreported:
             return False
         for _ in range(min(MAX_REPORTS_PER_STEP, len(self._unreported))):
             fire = self._unreported.popleft()
             self._emit(Report(FireStored(fire, fire.stored_as, fire.was_stored_before)))
             if fire.is_elsewhere:
-                held = self._lifecycle.roster.exactly(fire.schedule, fire.sequence)
+                held = self._roster.exactly(fire.schedule, fire.sequence)
                 self._report_read_back(fire, held, fire.target, fire.stored_as, fire.stored_at)
             self._advance_after(fire)
         return bool(self._unreported)

@@ -27,7 +27,7 @@ from nats_scheduler.engine.events import FinishUnknown, FiresSkipped, FireTimedO
 from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Turn
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import (
     FinishAnswer,
     Unanswered,
@@ -61,13 +61,12 @@ class Verdict(Enum):
     """It was dropped, with all that is due."""
 
 
-class Overlaps:
+class Overlaps(Part):
     """The schedules of one stream whose fires have to wait for the fire before."""
 
     def __init__(self, lifecycle: Lifecycle, rules: StreamRules) -> None:
         """Ask about the fires of a stream with these rules."""
-        self._lifecycle = lifecycle
-        self._emit = lifecycle.emit
+        super().__init__(lifecycle)
         self._rules = rules
         self._next_turn = 0
         """When (ns) the next question about an unfinished fire may be asked."""
@@ -157,7 +156,7 @@ class Overlaps:
         if held.previous_sequence:
             last = held.previous_sequence
             return FireBefore(now, last - 1, last, held.previous_stored_at)
-        if self._lifecycle.ownership.reads_all and held.previous_fire is None:
+        if self._ownership.reads_all and held.previous_fire is None:
             return None
         through = self._read_at_start
         if through is None or through <= held.sequence:
@@ -189,10 +188,10 @@ class Overlaps:
         """Wait until an instant (ns), or until the fire before is timed out, and keep no content meanwhile."""
         before.waited = True
         flight.content = flight.source = flight.fire = None
-        self._lifecycle.contents.drop(flight)
+        self._contents.drop(flight)
         self._lifecycle.held_back[held.sequence] = held
         timeout = held.terms.policies.timeout
-        self._lifecycle.roster.wake(held, until if timeout is None else min(until, before.stored_at + timeout))
+        self._roster.wake(held, until if timeout is None else min(until, before.stored_at + timeout))
 
     # -- what follows --------------------------------------------------------------------------------------------
 

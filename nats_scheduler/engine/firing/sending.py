@@ -37,7 +37,7 @@ from nats_scheduler.engine.holding.flight import (
     Turn,
 )
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     DuplicateRead,
@@ -79,12 +79,11 @@ PROOF_AGE_LIMIT_NS = 3 * SECOND
 """If the question to the leader was asked longer ago, it is asked again: the stream may have another leader."""
 
 
-class Proposals:
+class Proposals(Part):
     """The questions to the leader of one stream, one at a time, and what they have proven."""
 
     def __init__(self, lifecycle: Lifecycle, *, is_replicated: bool) -> None:
-        self._lifecycle = lifecycle
-        self._emit = lifecycle.emit
+        super().__init__(lifecycle)
         self._is_replicated = is_replicated
         self.begun = 0
         """How many questions were asked."""
@@ -156,7 +155,7 @@ class Proposals:
         waited, self._asked_for = self._asked_for, {}
         for held, _fire in waited.values():
             if held.flight is not None and held.flight.stage is Stage.BACKING_OFF:
-                self._lifecycle.roster.wake(held, now + wait)
+                self._roster.wake(held, now + wait)
         return asked
 
     def ask_next(self, now: int) -> None:
@@ -217,7 +216,7 @@ MAX_GIVEN_UP_AT_ONCE = 8
 """After so many identities of a fire in a row the leader is asked as late as for the first one."""
 
 
-class Firing:
+class Firing(Part):
     """The fires of one stream's schedules, from content that was read to a fire that was handed out."""
 
     def __init__(
@@ -227,13 +226,9 @@ class Firing:
         *,
         rolls_up_by_purge: bool,
     ) -> None:
+        super().__init__(lifecycle)
         self._rolls_up_by_purge = rolls_up_by_purge
-        self._lifecycle = lifecycle
-        self._landed = lifecycle.landed
-        self._in_flight = lifecycle.in_flight
-        self._progress = lifecycle.progress
         self._limits = limits
-        self._emit = lifecycle.emit
         self._handed_out: list[Fire] = []
         self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
         """What may be in flight at the leader."""
@@ -259,7 +254,7 @@ class Firing:
         self._lifecycle.move(held, Turn.BUILT)
         fire_time = held.fire_time
         flight.fire = self._build(held, flight, fire_time, held.next_fire(fire_time))
-        self._lifecycle.roster.wake(held, held.send_time_of(fire_time))
+        self._roster.wake(held, held.send_time_of(fire_time))
 
     def publish(self, held: Held, flight: Flight, fire_time: int, now: int) -> None:
         """Publish the fire of one fire time, built before nearly always; it stands for all that came due before."""
@@ -278,7 +273,7 @@ class Firing:
         if flight.refusal is not None:
             self.refused(held, flight, fire, flight.refusal, now)
             return
-        may_be_sent_by_others = self._lifecycle.ownership.may_be_stored(held)
+        may_be_sent_by_others = self._ownership.may_be_stored(held)
         if self.proposals.is_unconcluded(held, flight, may_be_sent_by_others=may_be_sent_by_others):
             self._await_conclusion(held, flight, fire, now)
             return
@@ -299,10 +294,10 @@ class Firing:
     def _await_conclusion(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
         """Send a fire that may be stored already when that is known; one that we have not sent is built anew then."""
         self._lifecycle.move(held, Turn.POSTPONED)
-        self._lifecycle.roster.cancel_wake(held)
+        self._roster.cancel_wake(held)
         flight.fire = fire if flight.may_be_stored else None
         flight.content = flight.source = None  # it is read again
-        self._lifecycle.contents.drop(flight)
+        self._contents.drop(flight)
         self.proposals.wait(held, fire, now)
 
     def repeat(self, held: Held, flight: Flight, fire: Fire, now: int) -> None:
@@ -311,14 +306,14 @@ class Firing:
             self.send(held, flight, fire, now)
         else:
             self._lifecycle.move(held, Turn.POSTPONED)
-            self._lifecycle.roster.wake(held, now)
+            self._roster.wake(held, now)
 
     def _is_to_be_looked_for(self, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
         """Return whether a fire may be stored in another stream without our knowledge: sent before, by us or others."""
         is_late = now - max(held.send_time, held.stored_at) > UNLOOKED_LIMIT_NS
-        if not (is_late or flight.may_be_stored or self._lifecycle.ownership.may_be_stored(held)):
+        if not (is_late or flight.may_be_stored or self._ownership.may_be_stored(held)):
             return False
-        able_since = self._lifecycle.ownership.able_since[held.shard]
+        able_since = self._ownership.able_since[held.shard]
         return not held.was_looked_for(fire.fire_time, max(able_since, now - LOOK_AGE_LIMIT_NS))
 
     def _build(self, held: Held, flight: Flight, fire_time: int, next_fire: int | None) -> Fire:
@@ -339,12 +334,12 @@ class Firing:
     def refused(self, held: Held, flight: Flight, fire: Fire, outcome: Refused, now: int) -> None:
         """Have a fire that was refused built and sent again when the turn of its schedule comes."""
         flight.fire = flight.content = None
-        self._lifecycle.contents.drop(flight)
+        self._contents.drop(flight)
         if outcome.code == NOT_PERMITTED:
-            self._lifecycle.ownership.deny(held, f"{outcome.description}: {fire.target}", now)
+            self._ownership.deny(held, f"{outcome.description}: {fire.target}", now)
         self._lifecycle.move(held, Turn.REFUSED)
         flight.attempts += 1
-        wait = self._lifecycle.refusals.refused(held, outcome.code, flight.attempts, now)
+        wait = self._refusals.refused(held, outcome.code, flight.attempts, now)
         self._emit(Report(AttemptRefused(fire, outcome.code, outcome.description, wait)))
         if flight.failing is None or flight.failing.code != outcome.code:
             flight.failing = Failing(outcome.code, outcome.description, now)
@@ -354,7 +349,7 @@ class Firing:
         """Retry after an unknown outcome, or a read that failed; returns the wait (ns)."""
         wait = flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)
         self._lifecycle.move(held, turn)
-        self._lifecycle.roster.wake(held, now + wait)
+        self._roster.wake(held, now + wait)
         return wait
 
     # -- a forged message has it ---------------------------------------------------------------------------------
@@ -365,7 +360,7 @@ class Firing:
         Another one is sent now or not at all: later, the first one may be free.
         """
         fire = read.fire
-        wait = free_soon(read, self._lifecycle.lifetimes.duplicate_window, now)
+        wait = free_soon(read, self._lifetimes.duplicate_window, now)
         number = flight.number_of(fire.fire_time)  # not 0 if a refusal has blocked the first one
         if wait is None and self.may_publish:
             number = number_after(fire.taken, fire.sequence, read.sequence)
@@ -374,7 +369,7 @@ class Firing:
             self.repeat(held, flight, fire, now)
         else:
             self._lifecycle.move(held, Turn.POSTPONED)
-            self._lifecycle.roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
+            self._roster.wake(held, now + max(wait, flight.back_off(UNKNOWN_BACK_OFF_LIMIT_NS)))
 
     # -- the server keeps it in process --------------------------------------------------------------------------
 
@@ -419,7 +414,7 @@ class Firing:
         found.is_applied = is_confirmed and is_to_be_sent
         found.is_asked = False
         if found.is_applied and flight.stage is Stage.BACKING_OFF:
-            self._lifecycle.roster.wake(held, now)
+            self._roster.wake(held, now)
 
     def _renumbered(self, flight: Flight, fire: Fire, number: int) -> Fire:
         """Return the fire with the identity of this number, under which it is sent from now on."""

@@ -518,6 +518,22 @@ class Lifecycle:
         self.refusals.clock_stepped_back(by)
 
 
+class Part:
+    """A part of the engine of one stream, and what all parts share."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._roster = lifecycle.roster
+        self._ownership = lifecycle.ownership
+        self._lifetimes = lifecycle.lifetimes
+        self._landed = lifecycle.landed
+        self._contents = lifecycle.contents
+        self._progress = lifecycle.progress
+        self._in_flight = lifecycle.in_flight
+        self._refusals = lifecycle.refusals
+        self._emit = lifecycle.emit
+
+
 def is_lost(held: Held, ending: Ending) -> bool:
     """Return whether a schedule ended before a fire that its publisher expects.
 

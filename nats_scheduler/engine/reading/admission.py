@@ -18,7 +18,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
@@ -129,7 +129,7 @@ def _is(held: Held | None, sequence: int) -> bool:
     return held is not None and held.sequence == sequence
 
 
-class Admission:
+class Admission(Part):
     """Decides which schedules of one stream are held."""
 
     def __init__(
@@ -143,10 +143,7 @@ class Admission:
         calendars: Calendars,
         places: Places,
     ) -> None:
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._lifetimes = lifecycle.lifetimes
-        self._progress = lifecycle.progress
+        super().__init__(lifecycle)
         self._course = course
         self._purges = purges
         self._holdings = holdings
@@ -223,7 +220,7 @@ class Admission:
     def settles_nothing_of(self) -> Iterator[int]:
         """Yield the sequences of our rejected schedules, of which nothing is settled."""
         for subject, rejected in self._inactive.rejected.items():
-            is_ours = self._lifecycle.ownership.is_ours_on(subject)
+            is_ours = self._ownership.is_ours_on(subject)
             if is_ours and not (rejected.is_paused or self.is_waiting(subject)):
                 yield rejected.sequence
 
@@ -294,7 +291,7 @@ class Admission:
         self._holdings.begin(held)
 
     def _purge(self, subject: str, through: int, known: Version) -> None:
-        if self._progress.is_live and self._lifecycle.ownership.is_ours_on(subject):
+        if self._progress.is_live and self._ownership.is_ours_on(subject):
             self._purges.purge_versions(subject, through, known)
         else:
             self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
@@ -327,7 +324,7 @@ Found = list[tuple[str, int]]
 """Subjects and sequences."""
 
 
-class Removals:
+class Removals(Part):
     """Finds and ends what one stream does not store any more."""
 
     def __init__(
@@ -338,9 +335,7 @@ class Removals:
         places: Places,
         misnaming: Misnaming,
     ) -> None:
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._lifetimes = lifecycle.lifetimes
+        super().__init__(lifecycle)
         self._admission = admission
         self._inactive = inactive
         self._places = places

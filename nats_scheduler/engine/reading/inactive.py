@@ -17,7 +17,7 @@ from typing import NamedTuple
 from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import Dialect
@@ -78,13 +78,11 @@ def _kept(of: StoredMessage | Held, rejection: Rejection, dialect: Dialect, patt
     return Rejected(of.subject, of.sequence, rejection.shortened(), of.stored_at, dialect, *texts)
 
 
-class Inactive:
+class Inactive(Part):
     """The rejected and paused schedules of one stream."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
-        self._ownership = lifecycle.ownership
-        self._progress = lifecycle.progress
-        self._emit = lifecycle.emit
+        super().__init__(lifecycle)
         self.rejected: dict[str, Rejected] = {}
         """By subject, as is `paused`."""
         self.paused: dict[str, PausedSchedule] = {}

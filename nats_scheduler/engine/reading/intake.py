@@ -12,7 +12,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
@@ -32,7 +32,7 @@ MAX_READ_BACK_PER_STEP = 256
 """So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
 
 
-class Intake:
+class Intake(Part):
     """The messages of one stream."""
 
     def __init__(
@@ -48,12 +48,8 @@ class Intake:
         expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""
+        super().__init__(lifecycle)
         self._reader = reader
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._landed = lifecycle.landed
-        self._lifetimes = lifecycle.lifetimes
-        self._progress = lifecycle.progress
         self._course = course
         self._outcomes = outcomes
         self._purges = purges
@@ -126,7 +122,7 @@ class Intake:
         if self._misnaming.noted:
             self._misnaming.covered(message)
         if (definition := self._reader.cached(message)) is not None:
-            self._lifecycle.contents.note(message)
+            self._contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
             if self._expiry is not None or not self._admission.hold_far(definition, message):
                 self._accept(definition, message, expires, now)
@@ -136,7 +132,7 @@ class Intake:
         else:
             self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
-            is_reported = self._progress.is_live and self._lifecycle.ownership.is_ours_on(message.subject)
+            is_reported = self._progress.is_live and self._ownership.is_ours_on(message.subject)
             self._misnaming.found(message, self._reader.misnamed, is_reported=is_reported)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
@@ -150,7 +146,7 @@ class Intake:
         if reading.cancels is not None:
             self._cancel(reading.cancels, message)
         if reading.definition is not None:
-            self._lifecycle.contents.note(message)
+            self._contents.note(message)
             self._accept(reading.definition, message, expires, now)
         elif reading.paused is not None:
             self._pause(reading.paused, message, expires)

@@ -28,7 +28,7 @@ from nats_scheduler.engine.actions import RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import ExpiryConcluded
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.message.dialect import Dialect
@@ -86,13 +86,12 @@ class ExpiryAgenda:
         self._sequences.clear()
 
 
-class Expiry:
+class Expiry(Part):
     """What expires on one stream."""
 
     def __init__(self, dialects: Sequence[Dialect], lifecycle: Lifecycle) -> None:
+        super().__init__(lifecycle)
         self._dialects = dialects
-        self._ownership = lifecycle.ownership
-        self._emit = lifecycle.emit
         self._agendas = [ExpiryAgenda() for _ in range(SHARDS)]
         self._asked: dict[int, int] = {}
         self._refused = False

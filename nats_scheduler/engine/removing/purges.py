@@ -23,7 +23,7 @@ from nats_scheduler.engine.actions import PurgeSchedule, Report
 from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.holding.flight import DONE, REFUSED_BACK_OFF_LIMIT_NS, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import PurgeConcluded, SchedulesPurged, Version
 from nats_scheduler.schedule.instants import SECOND
 
@@ -60,7 +60,7 @@ class RollUp:
     """What is purged after it: the schedules that are done."""
 
 
-class Purges:
+class Purges(Part):
     """The purges of one stream."""
 
     def __init__(
@@ -71,11 +71,9 @@ class Purges:
         rolls_up: bool,
     ) -> None:
         """Purge what is done; it `may_return` if a server that is killed undoes its last purges (2.10)."""
+        super().__init__(lifecycle)
         self.rolls_up = rolls_up
         """Whether fires roll up their targets by purges."""
-        self._lifecycle = lifecycle
-        self._in_flight = lifecycle.in_flight
-        self._emit = lifecycle.emit
         self._may_return = may_return
         self._queue: deque[PurgeSchedule] = deque()
         self._purged: dict[tuple[str, int], tuple[int, int]] = {}
@@ -117,14 +115,14 @@ class Purges:
     def purge_now(self, held: Held, ending: Ending) -> None:
         """Purge a schedule that is done, whichever instance holds it."""
         self._lifecycle.move(held, Turn.DONE)
-        self._lifecycle.roster.cancel_wake(held)
+        self._roster.cancel_wake(held)
         assert held.flight is not None, "what is done has a flight"
         held.flight.ending = ending
         self.purge_subject(held)
 
     def purge_subject(self, held: Held) -> None:
         """Have a schedule purged, and with it what landed on it before it was done, as the server does."""
-        through = self._lifecycle.landed.last_on(held)
+        through = self._landed.last_on(held)
         known = Version(held.sequence, held.stored_at)
         roll_up = self._roll_ups.get(held.terms.target) if held.terms.rollup else None
         if roll_up is None:
@@ -142,7 +140,7 @@ class Purges:
             known = self._roll_ups[target] = RollUp(through, shard)
         elif through > known.through:
             known.through, known.shard, known.is_ordered = through, shard, False
-        if shard in self._lifecycle.ownership.shards or known.behind:
+        if shard in self._ownership.shards or known.behind:
             self._order(target, known)
 
     def take_over(self, shards: AbstractSet[int]) -> None:
@@ -189,7 +187,7 @@ class Purges:
             return False
         if self._in_flight.is_burst(len(self._queue), now):
             return False
-        if self.old_versions and self._lifecycle.progress.is_open and now >= self._old_versions_retry_at:
+        if self.old_versions and self._progress.is_open and now >= self._old_versions_retry_at:
             old_versions, self.old_versions = self.old_versions, {}
             for (schedule, known), through in old_versions.items():
                 self.purge_versions(schedule, through, known)
@@ -217,7 +215,7 @@ class Purges:
             self._lifecycle.end(held, held.flight.ending)
         else:
             if conclusion.denied:
-                self._lifecycle.ownership.deny(held, failure, now)
+                self._ownership.deny(held, failure, now)
             if conclusion.refused:
                 self._lifecycle.move(held, Turn.PURGE_REFUSED)
                 self._lifecycle.set_aside(held, None)
@@ -238,16 +236,16 @@ class Purges:
         roll_up = self._roll_ups.get(subject)
         if roll_up is not None and not roll_up.is_ordered and (below is None or roll_up.through < below):
             self._rolled_up(subject, roll_up.through)
-        self.requested_by_holder(self._lifecycle.roster.on(subject), below)
+        self.requested_by_holder(self._roster.on(subject), below)
 
     def requested_by_holder(self, held: Held | None, below: int | None) -> None:
         """End a schedule that is done, when its holder requests to purge what is below this sequence."""
-        if held is None or held.flight is None or self._lifecycle.ownership.is_ours(held):
+        if held is None or held.flight is None or self._ownership.is_ours(held):
             return
         if held.flight.stage not in DONE:
             return
         if below is None or held.sequence < below:
-            through = self._lifecycle.landed.last_on(held)
+            through = self._landed.last_on(held)
             self.requested_by_others.append((held.subject, through, Version(held.sequence, held.stored_at)))
             self._lifecycle.end(held, held.flight.ending)
 
@@ -261,10 +259,10 @@ class Purges:
 
     def _purging(self, schedule: str, through: int) -> Held | None:
         """Return the schedule whose purge up to a sequence was concluded, None if it is not held any more."""
-        held = self._lifecycle.roster.on(schedule)
+        held = self._roster.on(schedule)
         if held is None or held.flight is None or held.flight.stage is not Stage.PURGING:
             return None
-        return held if self._lifecycle.landed.last_on(held) == through else None
+        return held if self._landed.last_on(held) == through else None
 
     def _keep_purged(self, held: Held, now: int) -> None:
         if self._may_return:

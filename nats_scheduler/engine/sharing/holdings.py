@@ -35,7 +35,7 @@ from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEndsEarly
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.flight import Stage
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import CheckpointLoaded, RemovalRequested, Version
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
@@ -62,13 +62,11 @@ MAX_HANDOVERS_PER_STEP = 1_024
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 
 
-class Holdings:
+class Holdings(Part):
     """The shards held on one stream, and the checkpoints at which their schedules begin."""
 
     def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges) -> None:
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._ownership = lifecycle.ownership
+        super().__init__(lifecycle)
         self._course = course
         self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
@@ -300,7 +298,7 @@ MAX_OUTSTANDING = 2_048
 """While more outcomes of fires and purges than this are outstanding, the backlog waits."""
 
 
-class Backlog:
+class Backlog(Part):
     """What one stream's engine has yet to report and to purge."""
 
     def __init__(
@@ -312,11 +310,9 @@ class Backlog:
     ) -> None:
         """Begin with nothing."""
         self._inactive = inactive
-        self._ownership = lifecycle.ownership
+        super().__init__(lifecycle)
         self._purges = purges
         self._holdings = holdings
-        self._lifetimes = lifecycle.lifetimes
-        self._emit = lifecycle.emit
         self._accepted: dict[str, int] = {}
         self._superseded: dict[str, tuple[int, Version]] = {}
         self._superseded_at: dict[int, str] = {}

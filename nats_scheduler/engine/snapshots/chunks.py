@@ -189,20 +189,11 @@ class UnkeepableError(Exception):
 
 
 class Block(NamedTuple):
-    """The columns of a block."""
+    """The schedules of a block, as those of a row; a kind is a place in the list of the chunk's kinds."""
 
-    sequences: array[int]
-    stored: array[int]
-    fire_times: array[int]
-    wakes: array[int]
+    columns: FarColumns
     hashes: array[int]
     """Of the subjects, as the index has them (`engine.holding.far`)."""
-    kinds: array[int]
-    """Places in the list of the chunk's kinds."""
-    ends: array[int]
-    shards: array[int]
-    expiries: dict[int, int]
-    texts: bytes
     histories: Sequence[History] = ()
     """What is known of the fires of each, in a chunk of schedules with policies."""
 
@@ -242,18 +233,9 @@ class ChunkWriter:
             places[number] = self._number_of(
                 kind_of(number), texts[place], columns.stored[place], columns.fire_times[place]
             )
-        block = Block(
-            columns.sequences,
-            columns.stored,
-            columns.fire_times,
-            columns.wakes,
-            array("I", [subject_hash(subject_in(text)) for text in texts]),
-            array("H", [places[number] for number in columns.kinds]),
-            columns.ends,
-            columns.shards,
-            columns.expiries,
-            columns.texts,
-        )
+        kinds = array("H", [places[number] for number in columns.kinds])
+        hashes = array("I", [subject_hash(subject_in(text)) for text in texts])
+        block = Block(columns._replace(kinds=kinds), hashes)
         self._append(_block_bytes(block))
         return self.finish() if self._bytes >= CHUNK_BYTES else None
 
@@ -376,27 +358,27 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
 
 
 def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> Block:
-    return Block(
+    columns = FarColumns(
+        array("H", [kinds[entry.kind] for entry in entries]),
         array("Q", [entry.sequence for entry in entries]),
         array("q", [entry.stored_at for entry in entries]),
+        array("B", [entry.shard for entry in entries]),
         array("q", [entry.fire_time for entry in entries]),
         array("q", [entry.wake for entry in entries]),
-        array("I", [subject_hash(subject_in(entry.text)) for entry in entries]),
-        array("H", [kinds[entry.kind] for entry in entries]),
         array("H", accumulate(len(entry.text) for entry in entries)),
-        array("B", [entry.shard for entry in entries]),
         {place: entry.expires for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY},
         b"".join([entry.text for entry in entries]),
     )
+    return Block(columns, array("I", [subject_hash(subject_in(entry.text)) for entry in entries]))
 
 
 def _block_bytes(block: Block) -> bytes:
     """Return a block as bytes, without histories."""
-    expiries = [number for place, expires in block.expiries.items() for number in (place, _stored_expiry(expires))]
-    columns = [block.sequences, block.stored, block.fire_times, block.wakes, block.hashes]
-    columns += [block.kinds, block.ends, block.shards, array("q", expiries)]
-    head = _BLOCK.pack(len(block.sequences), len(block.expiries), len(block.texts))
-    return b"".join([head, write_columns(columns), block.texts])
+    rows, hashes = block.columns, block.hashes
+    expiries = [number for place, expires in rows.expiries.items() for number in (place, _stored_expiry(expires))]
+    columns = [rows.sequences, rows.stored, rows.fire_times, rows.wakes, hashes, rows.kinds, rows.ends, rows.shards]
+    head = _BLOCK.pack(len(rows.sequences), len(rows.expiries), len(rows.texts))
+    return b"".join([head, write_columns([*columns, array("q", expiries)]), rows.texts])
 
 
 def _blocks(chunk: bytes, start: int, count: int, kinds: int, *, has_histories: bool) -> Iterator[Block]:
@@ -418,14 +400,16 @@ def _blocks(chunk: bytes, start: int, count: int, kinds: int, *, has_histories: 
 
 
 def _read_block(chunk: bytes, start: int, schedules: int, expiring: int, text_bytes: int) -> Block:
-    columns, start = read_columns(chunk, start, _TYPES, schedules)
+    numbers, start = read_columns(chunk, start, _TYPES, schedules)
     (expiries,), start = read_columns(chunk, start, "q", 2 * expiring)
-    ends = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
-    return Block(*columns, ends, chunk[start : start + text_bytes])
+    expire = {place: _known_expiry(expires) for place, expires in zip(expiries[::2], expiries[1::2], strict=True)}
+    sequences, stored, fire_times, wakes, hashes, kinds, ends, shards = numbers
+    times, texts = (fire_times, wakes), chunk[start : start + text_bytes]
+    return Block(FarColumns(kinds, sequences, stored, shards, *times, ends, expire, texts), hashes)
 
 
 def _with_histories(block: Block, data: bytes) -> Block:
-    histories = read_histories(data, len(block.sequences))
+    histories = read_histories(data, len(block.columns.sequences))
     if histories is None:
         raise SnapshotError("a block has fires that no schedule can have")
     return block._replace(histories=histories)
@@ -433,17 +417,17 @@ def _with_histories(block: Block, data: bytes) -> Block:
 
 def _checked(block: Block, kinds: int) -> Block:
     """Raise `SnapshotError` if a block has something that no row may have."""
-    ends, count = block.ends, len(block.sequences)
+    rows, count = block.columns, len(block.columns.sequences)
     is_row = (
-        min(block.sequences) > 0
-        and max(block.kinds) < kinds
-        and max(block.shards) < SHARDS
-        and min(block.fire_times) >= 0
-        and max(block.fire_times) < NO_FIRE_TIME
-        and min(block.wakes) >= 0
-        and all(place in range(count) for place in block.expiries)
-        and ends[-1] == len(block.texts)
-        and all(map(operator.le, ends, ends[1:]))
+        min(rows.sequences) > 0
+        and max(rows.kinds) < kinds
+        and max(rows.shards) < SHARDS
+        and min(rows.fire_times) >= 0
+        and max(rows.fire_times) < NO_FIRE_TIME
+        and min(rows.wakes) >= 0
+        and all(place in range(count) for place in rows.expiries)
+        and rows.ends[-1] == len(rows.texts)
+        and all(map(operator.le, rows.ends, rows.ends[1:]))
     )
     if not is_row:
         raise SnapshotError("a block has numbers that no row can have")

@@ -27,10 +27,10 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarColumns, FarEntry, Kind, kind_and_text, read_text
+from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, Kind, kind_and_text, read_text
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
 from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
@@ -114,42 +114,33 @@ class Restoring:
 
     def _take_block(self, block: Block, numbers: Sequence[int]) -> None:
         self._count(block)
-        columns = FarColumns(
-            array("H", [numbers[number] for number in block.kinds]),
-            block.sequences,
-            block.stored,
-            block.shards,
-            block.fire_times,
-            block.wakes,
-            block.ends,
-            block.expiries,
-            block.texts,
-        )
+        columns = block.columns._replace(kinds=array("H", [numbers[number] for number in block.columns.kinds]))
         self.roster.fill(columns, block.hashes, self._now)
 
     def _take_with_histories(self, chunk: Chunk, kinds: Sequence[Kind]) -> Iterator[None]:
         shared: dict[tuple[int, str, str | None], Terms] = {}
         for block in chunk.blocks:
             self._count(block)
-            for place in range(len(block.sequences)):
-                if block.expiries.get(place, NO_EXPIRY) > self._now:
+            for place in range(len(block.columns.sequences)):
+                if block.columns.expiries.get(place, NO_EXPIRY) > self._now:
                     self._hold(block, place, kinds, shared)
                 if place % OBJECTS_PER_UNIT == 0:
                     yield
 
     def _count(self, block: Block) -> None:
-        self._left -= len(block.sequences)
+        self._left -= len(block.columns.sequences)
         if self._left < 0:
             raise SnapshotError(f"there are more than {self._expected} schedules")
-        if max(block.sequences) > self.rest.through:
+        if max(block.columns.sequences) > self.rest.through:
             raise SnapshotError("a schedule was stored after the sequence of the snapshot")
 
     def _hold(
         self, block: Block, place: int, kinds: Sequence[Kind], shared: dict[tuple[int, str, str | None], Terms]
     ) -> None:
         """Hold a schedule whose policies need more than its definition; equal terms are `shared`."""
-        number, fire_time = block.kinds[place], block.fire_times[place]
-        text = block.texts[block.ends[place - 1] if place else 0 : block.ends[place]]
+        rows = block.columns
+        number, fire_time = rows.kinds[place], rows.fire_times[place]
+        text = rows.texts[rows.ends[place - 1] if place else 0 : rows.ends[place]]
         try:
             subject, pattern, terms = read_text(kinds[number], text, fire_time)
         except ValueError:
@@ -158,10 +149,10 @@ class Restoring:
         if elsewhere not in (None, terms.target):
             raise SnapshotError(f"{subject[:80]} has two targets")
         terms = shared.setdefault((number, terms.target, terms.source), terms)
-        held = Held(subject, block.sequences[place], Definition(pattern, terms), block.stored[place], fire_time)
-        held.expires = block.expiries.get(place, NO_EXPIRY)
+        held = Held(subject, rows.sequences[place], Definition(pattern, terms), rows.stored[place], fire_time)
+        held.expires = rows.expiries.get(place, NO_EXPIRY)
         give_back(held, block.histories[place])
-        if not self.roster.put(held, block.wakes[place]):
+        if not self.roster.put(held, rows.wakes[place]):
             raise SnapshotError(f"{subject[:80]} is there twice")
         self.objects += 1
 
@@ -173,7 +164,7 @@ MAX_KINDS_PER_UNIT = 8
 """A row with more kinds of schedules is not added at once: the headers of each have to be written."""
 
 
-class Snapshots:
+class Snapshots(Part):
     """What one stream's engine gives and takes."""
 
     def __init__(
@@ -190,9 +181,7 @@ class Snapshots:
         removes_expired: bool,
     ) -> None:
         """Take the parts of an engine that a snapshot concerns."""
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._progress = lifecycle.progress
+        super().__init__(lifecycle)
         self._outcomes = outcomes
         self._purges = purges
         self._backlog = backlog
@@ -206,7 +195,7 @@ class Snapshots:
     @property
     def is_possible(self) -> bool:
         """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
-        return self._can_be and not self._lifecycle.lifetimes.max_age
+        return self._can_be and not self._lifetimes.max_age
 
     @property
     def far_count(self) -> int:
@@ -225,7 +214,7 @@ class Snapshots:
     def may_begin(self) -> bool:
         """Whether nothing is left to be taken of what was read and acknowledged."""
         progress = self._progress
-        is_idle = not (self._lifecycle.in_flight.count or self._purges.outstanding) and self._outcomes.is_idle
+        is_idle = not (self._in_flight.count or self._purges.outstanding) and self._outcomes.is_idle
         return progress.is_live and progress.last_message is not None and is_idle and not progress.matched
 
     @property
@@ -236,7 +225,7 @@ class Snapshots:
     def begin(self) -> Taking:
         """Begin with a snapshot; only while `may_begin`."""
         assert self.may_begin, "what was read is not taken yet"
-        return Taking(self._lifecycle, self._purges, self._backlog, self._inactive, self._misnaming)
+        return Taking(self)
 
     def begin_with(self, restoring: Restoring, now: int) -> None:
         """Hold what a snapshot has at `now` (ns), in an engine that has read nothing, before its next step."""
@@ -258,22 +247,16 @@ class Snapshots:
                 self._purges.purge(held, ending)
 
 
-class Taking:
+class Taking(Part):
     """One snapshot, as far as it was taken."""
 
-    def __init__(
-        self, lifecycle: Lifecycle, purges: Purges, backlog: Backlog, inactive: Inactive, misnaming: Misnaming
-    ) -> None:
+    def __init__(self, parts: Snapshots) -> None:
         """Begin at what was read last."""
-        self._lifecycle = lifecycle
-        self._roster = lifecycle.roster
-        self._purges = purges
-        self._backlog = backlog
-        self._inactive = inactive
-        self._misnaming = misnaming
-        self.through = lifecycle.progress.last_read
+        super().__init__(parts._lifecycle)
+        self._parts = parts
+        self.through = self._progress.last_read
         """Messages after this sequence are to be read again."""
-        last = lifecycle.progress.last_message
+        last = self._progress.last_message
         assert last is not None, "something was read"
         self._last = LastRead(last.subject, last.sequence, last.stored_at)
         self.count = 0
@@ -309,17 +292,17 @@ class Taking:
 
     def rest(self) -> Rest:
         """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
-        lifecycle, through = self._lifecycle, self.through
-        inactive, noted = self._inactive, self._misnaming.noted
+        parts, through = self._parts, self.through
+        inactive, noted = parts._inactive, parts._misnaming.noted
         to_read = {one.sequence for one in inactive.rejected.values()}
         to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
         rest = Rest(
             through,
             self._last,
-            tuple(lifecycle.ownership.last_fired),
-            tuple(self._purges.roll_ups()),
-            lifecycle.landed.known(),
-            tuple(_old_versions(self._purges, self._backlog).values()),
+            tuple(self._ownership.last_fired),
+            tuple(parts._purges.roll_ups()),
+            self._landed.known(),
+            tuple(_old_versions(parts._purges, parts._backlog).values()),
             tuple(self._done),
             tuple(sorted(sequence for sequence in to_read if sequence <= through)),
         )

@@ -27,7 +27,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarRow
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
-from nats_scheduler.engine.holding.lifecycle import Lifecycle
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
@@ -168,7 +168,7 @@ class Figures:
     """The first time that is still to come at which a schedule is due, whichever instance fires it; None if none is."""
 
 
-class Visit:
+class Visit(Part):
     """The visit of one stream's schedules."""
 
     def __init__(
@@ -179,17 +179,15 @@ class Visit:
         now: int,
     ) -> None:
         """Prepare to find the figures at `now` (ns)."""
-        self._rows = lifecycle.roster.rows
-        self._ownership = lifecycle.ownership
-        self._lifetimes = lifecycle.lifetimes
+        super().__init__(lifecycle)
         self._now = now
         self._found = Figures(lifecycle.in_flight.count, purges.unfinished, paused=len(inactive.paused))
 
     def run(self) -> Generator[None, None, Figures]:
         """Visit each row, and return the figures."""
         number = 0
-        while number < len(self._rows):
-            row = self._rows[number]
+        while number < len(self._roster.rows):
+            row = self._roster.rows[number]
             if row.far.count:
                 self._visit_far(row.far)
             if near := list(row.near.values()):
