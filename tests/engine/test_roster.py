@@ -127,7 +127,6 @@ def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
 def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:
     """Fill some rows; returns when each of the schedules is woken, and its sequence."""
     wakes = [now + random.randrange(1 << (SPAN_BITS + 5)) for _ in range(SUBJECTS)]
-    roster.make_room(SUBJECTS)
     first = 0
     while first < SUBJECTS:
         end = random.randrange(first, SUBJECTS) + 1
@@ -138,7 +137,6 @@ def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]
 
 def test_what_is_fetched_while_its_row_is_entered_is_woken() -> None:
     roster, span = FilledRoster(), 1 << FilledRoster.far_bits
-    roster.make_room(2)
     fill_row(roster, 1, [10 * span, 20 * span])
     roster.comes_to(9 * span)
     assert roster.peek("s.2") is not roster.on("s.2"), "it is far"

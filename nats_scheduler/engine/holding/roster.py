@@ -410,7 +410,8 @@ class Roster:
         held = self._near.get(subject)
         if held is not None or not self.rows.far_count:
             return held
-        place = self._places.find(subject.encode("utf-8", "surrogateescape"))
+        key = subject.encode("utf-8", "surrogateescape")
+        place = self._places.find(key, subject_hash(key))
         return None if place is None else self.rows.copy(place)
 
     def exactly(self, subject: str, sequence: int) -> Held | None:
@@ -440,7 +441,7 @@ class Roster:
             return None
         key = subject.encode("utf-8", "surrogateescape")
         hashed = subject_hash(key)
-        if self._places.find_hashed(hashed, key) is not None:
+        if self._places.find(key, hashed) is not None:
             return None
         packed = kind_and_text(subject, *definition, fire_time)
         if packed is None:
@@ -450,7 +451,7 @@ class Roster:
         place = self.rows.add_far(tuple.__new__(FarEntry, (*packed, *numbers)))
         if place is None:
             return None
-        self._places.add_hashed(hashed, place)
+        self._places.add(hashed, place)
         self._far_agenda.add(place, wake)
         return shard
 
@@ -464,10 +465,6 @@ class Roster:
         return held
 
     # -- many at once: to fill one that was never used ------------------------------------------------------------
-
-    def make_room(self, count: int) -> None:
-        """Prepare for so many far schedules."""
-        self._places.make_room(count)
 
     def fill(self, columns: FarColumns, hashes: array[int], now: int) -> None:
         """Hold far schedules, whose subjects have these hashes, in a row of their own, but those expired by `now` (ns).
@@ -496,7 +493,7 @@ class Roster:
         yield from self._places.twice()
         for number, subject in enumerate(self._near):
             encoded = subject.encode("utf-8", "surrogateescape")
-            if self._places.find(encoded) is not None:
+            if self._places.find(encoded, subject_hash(encoded)) is not None:
                 yield encoded
             if number % ROW_LENGTH == 0:
                 yield None
@@ -504,11 +501,7 @@ class Roster:
     def adopt(self, other: Roster) -> None:
         """Hold what another roster holds, which is not used any more."""
         assert not len(self.rows), "nothing was ever held"
-        self.rows, self._places, self._near = other.rows, other._places, other._near
-        self._far_agenda, self._far_order, self.comes_to = other._far_agenda, other._far_order, other.comes_to
-        self._agenda, self._unsettled, self._fetched = other._agenda, other._unsettled, other._fetched
-        self._spans, self._order, self._in_spans = other._spans, other._order, other._in_spans
-        self._ordered_through = other._ordered_through
+        vars(self).update(vars(other))
 
     def emptied(self) -> Iterator[None]:
         """Hold nothing any more, and yield after each unit of work; for an engine that is not used any more."""
@@ -549,7 +542,7 @@ class Roster:
             if agenda.is_far(wake) and held.sequence not in near and self.rows.pack(held):
                 held.wake = NO_WAKE  # a stale entry may still have the object
                 del self._near[subject]
-                self._places.add(subject.encode("utf-8", "surrogateescape"), place)
+                self._places.add(subject_hash(subject.encode("utf-8", "surrogateescape")), place)
                 if (place, wake) not in entered:
                     agenda.add(place, wake)
             else:

@@ -74,7 +74,6 @@ class Restoring:
         self.rest = rest
         self.roster = Roster()
         """Those that were taken."""
-        self.roster.make_room(count)
         self.objects = 0
         """How many of them are objects."""
         self._expected = self._left = count
