@@ -59,13 +59,13 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.reading.admission import Admission, Places, Removals
-from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
+from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import Backlog, Holdings
+from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.snapshots.snapshots import Snapshots
 from nats_scheduler.engine.views.figures import Figures, Visit
@@ -121,23 +121,20 @@ class StreamEngine:
         self._course = Course(lifecycle, self._purges, rules, limits)
         self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
         self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, limits, moved=moved)
-        self._holdings = Holdings(lifecycle, self._course, self._purges)
-        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self.inactive = Inactive(lifecycle)
-        self.misnaming = Misnaming(self._emit)
-        self._backlog = Backlog(lifecycle, self._purges, self._holdings, self.inactive)
+        self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
+        self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
         self._admission = Admission(
             lifecycle,
             self._course,
             self._purges,
             self._holdings,
-            self._backlog,
             self.inactive,
             self.calendars,
             self._places,
         )
-        self.removals = Removals(lifecycle, self._admission, self.inactive, self._places, self.misnaming)
+        self.removals = Removals(lifecycle, self._admission, self.inactive, self._places)
         self._intake = Intake(
             reader,
             lifecycle,
@@ -146,16 +143,14 @@ class StreamEngine:
             self._purges,
             self._admission,
             self.inactive,
-            self.misnaming,
             self._expiry,
         )
         self.snapshots = Snapshots(
             lifecycle,
             self._outcomes,
             self._purges,
-            self._backlog,
+            self._holdings,
             self.inactive,
-            self.misnaming,
             rules,
             reader.dialects,
             removes_expired=removes_expired,
@@ -260,7 +255,7 @@ class StreamEngine:
 
     def view(self, fired_by: FiredBy = FiredBy.SIDECAR) -> EngineView:
         """Return a read-only view of what is held; `fired_by` says who fires it."""
-        return EngineView(self._roster, self.lifetimes, self.inactive, self.misnaming, fired_by)
+        return EngineView(self._roster, self.lifetimes, self.inactive, fired_by)
 
     def figures(self, now: int) -> Sliced[Figures]:
         """Find the figures for the operator at `now` (ns); the work may be done in another thread."""
@@ -351,8 +346,7 @@ class StreamEngine:
         self.ownership.gained(ALL_SHARDS, now)
         self._course.firing.proposals.caught_up()
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
-        self._backlog.begin_with(self.ownership.shards)
-        self.misnaming.report(self.ownership.shards)
+        self._holdings.begin_with(self.ownership.shards)
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:
@@ -363,11 +357,10 @@ class StreamEngine:
         gained = self._holdings.hold(given.shards, now)
         self.calendars.shards_changed()
         if self._progress.is_live:
-            self._backlog.begin_with(gained)
-            self.misnaming.report(gained)
+            self._holdings.begin_with(gained)
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
-        self._backlog.removal_requested(given)
+        self._holdings.removal_requested(given)
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
         self._admission.removal_requested(given)
@@ -375,7 +368,7 @@ class StreamEngine:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def _wake(self, now: int) -> None:
-        is_left = self._holdings.change_hands() | self._backlog.work(self._outstanding)
+        is_left = self._holdings.change_hands() | self._holdings.work(self._outstanding)
         if self.calendars.has_work:
             is_left |= self.calendars.work(now)
         most = max(min(MAX_WAKES_PER_STEP, self.in_flight.room), 0)

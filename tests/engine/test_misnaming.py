@@ -43,13 +43,13 @@ def test_what_was_stored_before_is_reported_once_by_the_holder_of_its_shard() ->
 def test_what_another_message_covers_is_no_news() -> None:
     desk = Desk(message_on("s.x", 1, Nats_Schedul="@daily"), plain("s.x", 2), live=False)
     desk.step(CaughtUp())
-    assert (reported(desk), desk.engine.misnaming.noted) == ([], {})
+    assert (reported(desk), desk.engine.inactive.misnamed) == ([], {})
 
 
 @pytest.mark.slow
 def test_a_flood_of_them_costs_bounded_memory_and_bounded_time() -> None:
     flood = [message_on(f"s.{number}", number, Nats_Schedul="@daily") for number in range(1, MAX_MISNAMED_NOTED + 10)]
     desk = Desk(*flood, live=False)
-    assert len(desk.engine.misnaming.noted) == MAX_MISNAMED_NOTED
+    assert len(desk.engine.inactive.misnamed) == MAX_MISNAMED_NOTED
     desk.step(CaughtUp())
     assert len(reported(desk)) == MAX_MISNAMED_REPORTS

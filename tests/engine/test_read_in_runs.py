@@ -39,7 +39,7 @@ def known(desk: Desk) -> tuple[object, ...]:
     """Return what an engine knows."""
     engine = desk.engine
     held = sorted((one.subject, one.sequence, one.fire_time) for one in engine.held)
-    return held, engine.inactive.rejected, engine.inactive.paused, engine.misnaming.noted, engine.last_message
+    return held, engine.inactive.rejected, engine.inactive.paused, engine.inactive.misnamed, engine.last_message
 
 
 @pytest.mark.parametrize("live", [True, False])

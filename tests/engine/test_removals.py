@@ -70,7 +70,7 @@ def test_rejected_paused_and_misnamed_messages_take_no_memory_any_more() -> None
     count = OTHERS_PER_UNIT + 10
     desk = Desk(*(schedule("every day", number, f"s.{number}") for number in range(1, count + 1)))
     desk.read(paused("@every 5s", count + 1, "p.1"), message_on("m.1", count + 2, Nats_Schedul="@daily"))
-    inactive, noted = desk.engine.inactive, desk.engine.misnaming.noted
+    inactive, noted = desk.engine.inactive, desk.engine.inactive.misnamed
     assert (len(inactive.rejected), len(inactive.paused), len(noted)) == (count, 1, 1)
     follow(desk, 8, frozenset({count}))
     assert set(inactive.rejected) == {f"s.{number}" for number in range(8, count)}

@@ -22,9 +22,9 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
-from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_schedule
+from nats_scheduler.engine.reading.inactive import Inactive, rejected_schedule
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Backlog, Holdings
+from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Holdings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
@@ -138,7 +138,6 @@ class Admission(Part):
         course: Course,
         purges: Purges,
         holdings: Holdings,
-        backlog: Backlog,
         inactive: Inactive,
         calendars: Calendars,
         places: Places,
@@ -147,7 +146,6 @@ class Admission(Part):
         self._course = course
         self._purges = purges
         self._holdings = holdings
-        self._backlog = backlog
         self._inactive = inactive
         self._calendars = calendars
         self._places = places
@@ -185,7 +183,7 @@ class Admission(Part):
         if shard is None:
             return False
         if self._progress.is_live:
-            self._backlog.accepted_far(subject, sequence, fire_time, shard)
+            self._holdings.accepted_far(subject, sequence, fire_time, shard)
         return True
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
@@ -237,7 +235,7 @@ class Admission(Part):
             if not (has_waited and self._progress.is_live):
                 self._begin(held)
             elif self._course.join_late(held, now):
-                self._backlog.accepted(held)
+                self._holdings.accepted(held)
 
     def removal_requested(self, request: RemovalRequested) -> None:
         """Re-check the schedule on the one subject that a request names, if places are limited.
@@ -287,14 +285,14 @@ class Admission(Part):
 
     def _begin(self, held: Held) -> None:
         if self._progress.is_live:
-            self._backlog.accepted(held)
+            self._holdings.accepted(held)
         self._holdings.begin(held)
 
     def _purge(self, subject: str, through: int, known: Version) -> None:
         if self._progress.is_live and self._ownership.is_ours_on(subject):
             self._purges.purge_versions(subject, through, known)
         else:
-            self._backlog.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
+            self._holdings.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
 
 
 def _version(held: Held) -> Version:
@@ -333,17 +331,15 @@ class Removals(Part):
         admission: Admission,
         inactive: Inactive,
         places: Places,
-        misnaming: Misnaming,
     ) -> None:
         super().__init__(lifecycle)
         self._admission = admission
         self._inactive = inactive
         self._places = places
-        self._misnaming = misnaming
 
     def __bool__(self) -> bool:
         """Return whether there is anything that could be removed."""
-        return bool(len(self._roster) or self._inactive or self._misnaming.noted)
+        return bool(len(self._roster) or self._inactive or self._inactive.misnamed)
 
     def find(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:
         """Yield what is known of messages with sequences below `first` or in `gone`, after each unit of work.
@@ -354,10 +350,11 @@ class Removals(Part):
         for begin in range(0, len(rows), ROWS_PER_UNIT):
             end = min(begin + ROWS_PER_UNIT, len(rows))
             yield [one for number in range(begin, end) for one in _in_row(rows[number], first, gone)]
-        yield from _among(((one.subject, one.sequence) for one in list(self._inactive.rejected.values())), first, gone)
-        yield from _among(((one.subject, one.sequence) for one in list(self._inactive.paused.values())), first, gone)
+        inactive = self._inactive
+        yield from _among(((one.subject, one.sequence) for one in list(inactive.rejected.values())), first, gone)
+        yield from _among(((one.subject, one.sequence) for one in list(inactive.paused.values())), first, gone)
         yield from _among(((one.subject, one.sequence) for one in self._places.all_waiting()), first, gone)
-        yield from _among(((one.subject, one.sequence) for one in list(self._misnaming.noted.values())), first, gone)
+        yield from _among(((one.subject, one.sequence) for one in list(inactive.misnamed.values())), first, gone)
 
     def take(self, given: SchedulesGone, now: int) -> None:
         """End what is not stored any more."""
@@ -366,7 +363,7 @@ class Removals(Part):
             if held is not None and held.flight is None and held.send_time > now:
                 self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
             self._admission.gone(subject, sequence)
-            self._misnaming.gone(subject, sequence)
+            self._inactive.misnamed_gone(subject, sequence)
 
 
 def _in_row(row: Row, first: int, gone: AbstractSet[int]) -> Iterator[tuple[str, int]]:

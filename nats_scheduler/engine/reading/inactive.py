@@ -1,20 +1,23 @@
-"""The subjects whose last message is a schedule that does not fire: it is rejected or paused.
+"""The subjects whose last message is no schedule that fires: it is rejected, paused, or its headers are misnamed.
 
 The rules:
 
 - There is at most one on a subject: the message that was stored last. What is held on a subject is not here.
 - A rejection is reported once, by the holder of its shard, when everything stored has been read.
 - What is removed is discarded a moment after it is known (`engine.reading.admission`).
+- A message whose headers look like those of a schedule is reported once: when it is read, or, if it was stored before,
+  when this instance gains its shard; one that another message covers is not.
 
-Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule.
+Cost: two look-ups for a question; some hundred bytes for each rejected or paused schedule, and for up to
+`MAX_MISNAMED_NOTED` misnamed messages.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from nats_scheduler.engine.actions import Action, Report
+from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import HeadersMisnamed, ScheduleRejected
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
@@ -78,14 +81,23 @@ def _kept(of: StoredMessage | Held, rejection: Rejection, dialect: Dialect, patt
     return Rejected(of.subject, of.sequence, rejection.shortened(), of.stored_at, dialect, *texts)
 
 
+MAX_MISNAMED_NOTED = 10_000
+"""Most messages that are noted; beyond that the oldest is discarded."""
+
+MAX_MISNAMED_REPORTS = 100
+"""Most reports when shards are gained, of messages that were stored before: the log would drop further lines."""
+
+
 class Inactive(Part):
-    """The rejected and paused schedules of one stream."""
+    """The rejected and paused schedules of one stream, and its messages with misnamed headers."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle)
         self.rejected: dict[str, Rejected] = {}
-        """By subject, as is `paused`."""
+        """By subject, as are `paused` and `misnamed`."""
         self.paused: dict[str, PausedSchedule] = {}
+        self.misnamed: dict[str, HeadersMisnamed] = {}
+        """The last messages on their subjects whose headers look like those of a schedule and are none."""
 
     def __bool__(self) -> bool:
         """Return whether there is any."""
@@ -122,54 +134,34 @@ class Inactive(Part):
             return None
         return self.rejected.pop(subject, None) or self.paused.pop(subject, None)
 
+    # -- messages whose headers look like those of a schedule ----------------------------------------------------------
 
-# The messages of a stream whose headers look like those of a schedule: reported once, and listed.
-#
-# The rule: a message is reported when it is read, or, if it was stored before, when this instance gains its shard;
-# one that another message covers is not. Cost: a truth test for each message while there is none, and memory for up
-# to `MAX_MISNAMED_NOTED` of them.
-
-MAX_MISNAMED_NOTED = 10_000
-"""Most messages that are noted; beyond that the oldest is discarded."""
-
-MAX_MISNAMED_REPORTS = 100
-"""Most reports when shards are gained, of messages that were stored before: the log would drop further lines."""
-
-
-class Misnaming:
-    """The misnamed headers of one stream's messages."""
-
-    def __init__(self, emit: Callable[[Action], None]) -> None:
-        self._emit = emit
-        self.noted: dict[str, HeadersMisnamed] = {}
-        """The last messages on their subjects whose headers are misnamed, by subject."""
-
-    def covered(self, message: StoredMessage) -> None:
+    def covers_misnamed(self, message: StoredMessage) -> None:
         """Discard the note of an earlier message on the same subject."""
-        known = self.noted.get(message.subject)
+        known = self.misnamed.get(message.subject)
         if known is not None and known.sequence < message.sequence:
-            del self.noted[message.subject]
+            del self.misnamed[message.subject]
 
-    def gone(self, subject: str, sequence: int) -> None:
+    def misnamed_gone(self, subject: str, sequence: int) -> None:
         """Discard the note of a message that is not stored any more."""
-        known = self.noted.get(subject)
+        known = self.misnamed.get(subject)
         if known is not None and known.sequence == sequence:
-            del self.noted[subject]
+            del self.misnamed[subject]
 
-    def found(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_reported: bool) -> None:
+    def found_misnamed(self, message: StoredMessage, headers: Sequence[Misnamed], *, is_reported: bool) -> None:
         """Note a message, and report it now if `is_reported`."""
-        known = self.noted.get(message.subject)
+        known = self.misnamed.get(message.subject)
         if known is not None and known.sequence >= message.sequence:
             return
         event = HeadersMisnamed(message.subject, message.sequence, message.stored_at, tuple(headers))
-        self.noted[message.subject] = event
-        if len(self.noted) > MAX_MISNAMED_NOTED:
-            del self.noted[next(iter(self.noted))]
+        self.misnamed[message.subject] = event
+        if len(self.misnamed) > MAX_MISNAMED_NOTED:
+            del self.misnamed[next(iter(self.misnamed))]
         if is_reported:
             self._emit(Report(event))
 
-    def report(self, shards: frozenset[int]) -> None:
+    def report_misnamed(self, shards: frozenset[int]) -> None:
         """Report the messages noted in these shards."""
-        ours = (event for event in self.noted.values() if shard_of(event.subject) in shards)
+        ours = (event for event in self.misnamed.values() if shard_of(event.subject) in shards)
         for event in islice(ours, MAX_MISNAMED_REPORTS):
             self._emit(Report(event))

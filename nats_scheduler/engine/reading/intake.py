@@ -16,7 +16,7 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
-from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, rejected_message, rejected_paused
+from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
 from nats_scheduler.engine.reading.progress import reading_of
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
@@ -44,7 +44,6 @@ class Intake(Part):
         purges: Purges,
         admission: Admission,
         inactive: Inactive,
-        misnaming: Misnaming,
         expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""
@@ -55,7 +54,6 @@ class Intake(Part):
         self._purges = purges
         self._admission = admission
         self._inactive = inactive
-        self._misnaming = misnaming
         self._expiry = expiry
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
@@ -71,7 +69,11 @@ class Intake(Part):
 
     def _means_nothing(self, run: MessageRun) -> bool:
         """Return whether to take each message of a run would change nothing."""
-        if not run.is_ordinary or self._progress.expected or not self._misnaming.noted.keys().isdisjoint(run.subjects):
+        if (
+            not run.is_ordinary
+            or self._progress.expected
+            or not self._inactive.misnamed.keys().isdisjoint(run.subjects)
+        ):
             return False
         if self._inactive and any(map(self._inactive.on, run.subjects)):
             return False
@@ -119,8 +121,8 @@ class Intake(Part):
 
     def take(self, message: StoredMessage, now: int) -> None:
         """Take one message, whatever it is."""
-        if self._misnaming.noted:
-            self._misnaming.covered(message)
+        if self._inactive.misnamed:
+            self._inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:
             self._contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
@@ -133,7 +135,7 @@ class Intake(Part):
             self._overwritten(message, has_landed=False, now=now)
         if self._reader.misnamed:
             is_reported = self._progress.is_live and self._ownership.is_ours_on(message.subject)
-            self._misnaming.found(message, self._reader.misnamed, is_reported=is_reported)
+            self._inactive.found_misnamed(message, self._reader.misnamed, is_reported=is_reported)
 
     def _apply(self, reading: Reading, message: StoredMessage, now: int, *, is_acknowledged: bool = False) -> None:
         """Act on what a message says; a fire that `is_acknowledged` is one of ours."""

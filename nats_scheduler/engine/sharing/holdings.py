@@ -22,7 +22,12 @@ The rules:
 A schedule that only waits is woken at the same instant whichever instance holds it, and its holder is checked then.
 So a change of hands concerns only schedules whose time has come, and is done a slice at a time.
 
-Cost: one check of each schedule in progress when shards change hands, and some microseconds for each that does.
+Schedules, rejected ones and old versions in shards that are gained are reported and purged late: an earlier holder may
+have done it already, and doing it twice is harmless. Each step does one slice, and none while many outcomes are
+outstanding, so that due fires need not wait.
+
+Cost: one check of each schedule in progress when shards change hands, and some microseconds for each that does; one of
+each that is reported or purged late.
 """
 
 from collections import deque
@@ -62,11 +67,25 @@ MAX_HANDOVERS_PER_STEP = 1_024
 NOTHING_SETTLED = CheckpointLoaded(through=-1, sequence=0)
 
 
+MAX_SUPERSEDED = 10_000
+"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
+
+MAX_UNREPORTED = 10_000
+"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
+
+MAX_CHECKED_PER_STEP = 256
+"""Subjects that are checked in one step: each may lead to a log line or a request."""
+
+MAX_OUTSTANDING = 2_048
+"""While more outcomes of fires and purges than this are outstanding, the backlog waits."""
+
+
 class Holdings(Part):
     """The shards held on one stream, and the checkpoints at which their schedules begin."""
 
-    def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges) -> None:
+    def __init__(self, lifecycle: Lifecycle, course: Course, purges: Purges, inactive: Inactive) -> None:
         super().__init__(lifecycle)
+        self._inactive = inactive
         self._course = course
         self._purges = purges
         self._settled = [NOTHING_SETTLED] * SHARDS
@@ -82,6 +101,14 @@ class Holdings(Part):
         """Schedules in progress whose shards have changed hands."""
         self._earliest_changing: int | None = None
         """The earliest send time (ns) of the schedules in `_changing`."""
+        self._accepted: dict[str, int] = {}
+        """Schedules of other holders that are to be reported if their shards are gained: sequences by subject."""
+        self._superseded: dict[str, tuple[int, Version]] = {}
+        """Old versions that are to be purged then."""
+        self._superseded_at: dict[int, str] = {}
+        """The subjects of those, by the sequences of the versions that are known."""
+        self._left: Iterator[None] | None = None
+        """What is left to report and to purge; None if there is nothing."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -171,7 +198,7 @@ class Holdings(Part):
     def _settled_of(self, calendar: str, shards: frozenset[int]) -> list[int]:
         return [self._settled[shard].through_of((calendar,)) for shard in shards]
 
-    def unreported(self, subject: str, sequence: int) -> Held | None:
+    def _unreported(self, subject: str, sequence: int) -> Held | None:
         """Return a schedule if it is still held and no earlier holder of its shard had read it."""
         held = self._roster.exactly(subject, sequence)
         return None if held is None or _had_read(self._settled[held.shard], held) else held
@@ -250,75 +277,7 @@ class Holdings(Part):
         if held.flight is None or held.flight.stage is Stage.READING:
             self.pass_over(held)
 
-
-def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int], int | None]:
-    """Return which of the failing schedules a checkpoint has room to name, and which fire times with them.
-
-    The third value is the send time (ns) of the first that it does not name, None if it names all.
-    """
-    named: list[int] = []
-    owed: dict[int, int] = {}
-    for held in failing:
-        room -= 1 + OWED_NUMBERS * _sends_each(held)
-        if room < 0:
-            return named, owed, held.send_time
-        named.append(held.sequence)
-        if _sends_each(held):
-            owed[held.sequence] = held.fire_time
-    return named, owed, None
-
-
-def _sends_each(held: Held) -> bool:
-    return held.terms.policies.missed.kept is Kept.ALL
-
-
-def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
-    """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
-    is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
-    return held.sequence <= settled.sequence and not is_later
-
-
-# What is reported and purged late: schedules, rejected ones and old versions of shards that this instance has gained.
-#
-# An earlier holder may have done it already; doing it twice is harmless.
-# The rule: each step does one slice, and none while many outcomes are outstanding, so that due fires need not wait.
-#
-# Cost: one check of each of them when shards are gained.
-
-MAX_SUPERSEDED = 10_000
-"""Most old versions in the shards of other holders that are noted, in case their holder does not purge them."""
-
-MAX_UNREPORTED = 10_000
-"""Most schedules in the shards of other holders that are noted, in case no instance held them when they were stored."""
-
-MAX_CHECKED_PER_STEP = 256
-"""Subjects that are checked in one step: each may lead to a log line or a request."""
-
-MAX_OUTSTANDING = 2_048
-"""While more outcomes of fires and purges than this are outstanding, the backlog waits."""
-
-
-class Backlog(Part):
-    """What one stream's engine has yet to report and to purge."""
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        purges: Purges,
-        holdings: Holdings,
-        inactive: Inactive,
-    ) -> None:
-        """Begin with nothing."""
-        self._inactive = inactive
-        super().__init__(lifecycle)
-        self._purges = purges
-        self._holdings = holdings
-        self._accepted: dict[str, int] = {}
-        self._superseded: dict[str, tuple[int, Version]] = {}
-        self._superseded_at: dict[int, str] = {}
-        """The subjects of those, by the sequences of the versions that are known."""
-        self._left: Iterator[None] | None = None
-        """What is left to check; None if there is nothing."""
+    # -- what is reported and purged late --------------------------------------------------------------------------
 
     def accepted(self, held: Held) -> None:
         """Report a schedule that is held: at once, or when this instance gains its shard."""
@@ -365,6 +324,7 @@ class Backlog(Part):
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Report what is held and rejected in these shards and purge old versions, from the next step on."""
+        self._inactive.report_misnamed(shards)
         if self._accepted or self._inactive.rejected or self._superseded or self._purges.requested_by_others:
             purges = self._purge_superseded(shards), self._purge_again(shards)
             self._left = chain(self._left or (), self._report_accepted(shards), self._report_rejected(shards), *purges)
@@ -384,7 +344,7 @@ class Backlog(Part):
     def _report_accepted(self, shards: frozenset[int]) -> Iterator[None]:
         for subject in list(self._accepted):
             if subject in self._accepted and self._is_ours(subject, shards):
-                held = self._holdings.unreported(subject, self._accepted.pop(subject))
+                held = self._unreported(subject, self._accepted.pop(subject))
                 if held is not None:
                     self.accepted(held)
             yield
@@ -416,3 +376,30 @@ class Backlog(Part):
     def _is_ours(self, subject: str, gained: frozenset[int]) -> bool:
         shard = shard_of(subject)
         return shard in gained and shard in self._ownership.shards
+
+
+def _named(failing: Iterable[Held], room: int) -> tuple[list[int], dict[int, int], int | None]:
+    """Return which of the failing schedules a checkpoint has room to name, and which fire times with them.
+
+    The third value is the send time (ns) of the first that it does not name, None if it names all.
+    """
+    named: list[int] = []
+    owed: dict[int, int] = {}
+    for held in failing:
+        room -= 1 + OWED_NUMBERS * _sends_each(held)
+        if room < 0:
+            return named, owed, held.send_time
+        named.append(held.sequence)
+        if _sends_each(held):
+            owed[held.sequence] = held.fire_time
+    return named, owed, None
+
+
+def _sends_each(held: Held) -> bool:
+    return held.terms.policies.missed.kept is Kept.ALL
+
+
+def _had_read(settled: CheckpointLoaded, held: Held) -> bool:
+    """Return whether the writer of a checkpoint had read this schedule, not one of an earlier stream of that name."""
+    is_later = settled.stored_by is not None and held.stored_at > settled.stored_by
+    return held.sequence <= settled.sequence and not is_later

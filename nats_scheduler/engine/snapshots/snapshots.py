@@ -33,9 +33,9 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Row
 from nats_scheduler.engine.inputs import Version
-from nats_scheduler.engine.reading.inactive import Inactive, Misnaming
+from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.removing.purges import Purges
-from nats_scheduler.engine.sharing.holdings import Backlog
+from nats_scheduler.engine.sharing.holdings import Holdings
 from nats_scheduler.engine.snapshots.chunks import (
     MAX_EXCEPTIONS,
     Block,
@@ -171,9 +171,8 @@ class Snapshots(Part):
         lifecycle: Lifecycle,
         outcomes: Outcomes,
         purges: Purges,
-        backlog: Backlog,
+        holdings: Holdings,
         inactive: Inactive,
-        misnaming: Misnaming,
         rules: StreamRules,
         dialects: Sequence[Dialect],
         *,
@@ -183,9 +182,8 @@ class Snapshots(Part):
         super().__init__(lifecycle)
         self._outcomes = outcomes
         self._purges = purges
-        self._backlog = backlog
+        self._holdings = holdings
         self._inactive = inactive
-        self._misnaming = misnaming
         self._rules, self._dialects = rules, dialects
         is_limited = rules.restrictions.max_schedules is not None
         reads_all = lifecycle.ownership.reads_all
@@ -240,7 +238,7 @@ class Snapshots(Part):
         lifecycle.ownership.last_fired[:] = rest.last_fired
         lifecycle.landed.restore(rest.landed)
         for subject, through, sequence, stored_at in rest.old_versions:
-            self._backlog.superseded(subject, through, Version(sequence, stored_at), None)
+            self._holdings.superseded(subject, through, Version(sequence, stored_at), None)
         for subject, sequence, ending in rest.done:
             if (held := self._roster.exactly(subject, sequence)) is not None:
                 self._purges.purge(held, ending)
@@ -292,7 +290,7 @@ class Taking(Part):
     def rest(self) -> Rest:
         """Return what belongs to the schedules, once all were visited. Raises `UnkeepableError`."""
         parts, through = self._parts, self.through
-        inactive, noted = parts._inactive, parts._misnaming.noted
+        inactive, noted = parts._inactive, parts._inactive.misnamed
         to_read = {one.sequence for one in inactive.rejected.values()}
         to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
         rest = Rest(
@@ -301,7 +299,7 @@ class Taking(Part):
             tuple(self._ownership.last_fired),
             tuple(parts._purges.roll_ups()),
             self._landed.known(),
-            tuple(_old_versions(parts._purges, parts._backlog).values()),
+            tuple(_old_versions(parts._purges, parts._holdings).values()),
             tuple(self._done),
             tuple(sorted(sequence for sequence in to_read if sequence <= through)),
         )
@@ -372,7 +370,7 @@ def _first_due(held: Held) -> int:
     return flight.missed_since
 
 
-def _old_versions(purges: Purges, backlog: Backlog) -> dict[str, OldVersion]:
+def _old_versions(purges: Purges, holdings: Holdings) -> dict[str, OldVersion]:
     """Return old versions that may still be stored, by subject."""
     found: dict[str, OldVersion] = {}
 
@@ -381,7 +379,7 @@ def _old_versions(purges: Purges, backlog: Backlog) -> dict[str, OldVersion]:
         if before is None or before.through < through:
             found[subject] = OldVersion(subject, through, known.sequence, known.stored_at)
 
-    for subject, (through, known) in backlog.noted().items():
+    for subject, (through, known) in holdings.noted().items():
         note(subject, through, known)
     for subject, version, through in purges.may_be_stored():
         note(subject, through, version)

@@ -34,7 +34,7 @@ from nats_scheduler.engine.holding.flight import Failing, Flight
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Rows
-from nats_scheduler.engine.reading.inactive import Inactive, Misnaming, Rejected
+from nats_scheduler.engine.reading.inactive import Inactive, Rejected
 from nats_scheduler.engine.views.figures import Kind, Outlook, State, Timeline, is_searched, kind_of, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
 from nats_scheduler.message.definition import Terms
@@ -220,7 +220,6 @@ class EngineView:
         roster: Roster,
         lifetimes: Lifetimes,
         inactive: Inactive,
-        misnaming: Misnaming,
         fired_by: FiredBy,
         beside: "EngineView | None" = None,
     ) -> None:
@@ -228,13 +227,12 @@ class EngineView:
         self._roster = roster
         self._lifetimes = lifetimes
         self._inactive = inactive
-        self._misnaming = misnaming
         self._fired_by = fired_by
         self._views = (self,) if beside is None else (self, beside)
 
     def joined(self, beside: "EngineView") -> "EngineView":
         """Return this view and one of what others fire on the same stream as one."""
-        return EngineView(self._roster, self._lifetimes, self._inactive, self._misnaming, self._fired_by, beside)
+        return EngineView(self._roster, self._lifetimes, self._inactive, self._fired_by, beside)
 
     def schedule(self, subject: str, now: int) -> ListedSchedule | None:
         """Return the schedule that is held or paused on a subject, as it is at `now` (ns)."""
@@ -249,7 +247,7 @@ class EngineView:
 
     def misnaming(self, subject: str) -> HeadersMisnamed | None:
         """Return the message on a subject if its headers are misnamed."""
-        return self._misnaming.noted.get(subject)
+        return self._inactive.misnamed.get(subject)
 
     def flight(self, subject: str) -> Flight | None:
         """Return what is in progress for the schedule on a subject: to look at, not to change."""
@@ -300,7 +298,7 @@ class EngineView:
         def is_wanted(one: HeadersMisnamed) -> bool:
             return query.target is None and query.names_texts(one.subject, "")
 
-        return Sliced(by_subject([self._misnaming.noted], is_wanted, limit, after))
+        return Sliced(by_subject([self._inactive.misnamed], is_wanted, limit, after))
 
     @property
     def rejected_count(self) -> int:
@@ -310,7 +308,7 @@ class EngineView:
     @property
     def misnamed_count(self) -> int:
         """How many messages there are whose headers are misnamed, at most 10,000."""
-        return len(self._misnaming.noted)
+        return len(self._inactive.misnamed)
 
     # -- visits --------------------------------------------------------------------------------------------------
 
