@@ -58,7 +58,7 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
     Unknown,
 )
-from nats_scheduler.engine.reading.admission import Admission, Places, Removals
+from nats_scheduler.engine.reading.admission import Admission, Places
 from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
@@ -125,7 +125,7 @@ class StreamEngine:
         self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
-        self._admission = Admission(
+        self.admission = Admission(
             lifecycle,
             self._course,
             self._purges,
@@ -134,14 +134,13 @@ class StreamEngine:
             self.calendars,
             self._places,
         )
-        self.removals = Removals(lifecycle, self._admission, self.inactive, self._places)
         self._intake = Intake(
             reader,
             lifecycle,
             self._course,
             self._outcomes,
             self._purges,
-            self._admission,
+            self.admission,
             self.inactive,
             self._expiry,
         )
@@ -172,7 +171,7 @@ class StreamEngine:
         for given in inputs:
             self._take(given, now)
         if self._places.is_limited:
-            self._admission.fill_places(now)
+            self.admission.fill_places(now)
         self._course.read_what_has_room()
         if self._progress.is_open:
             self._wake(now)
@@ -266,7 +265,7 @@ class StreamEngine:
 
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
-        rejected = self._admission.settles_nothing_of()
+        rejected = self.admission.settles_nothing_of()
         return self._holdings.checkpoint(now, self._progress.last_read, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
@@ -296,7 +295,7 @@ class StreamEngine:
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
-                self.removals.take(given, now)
+                self.admission.end_gone(given, now)
             case HistoryRead():
                 self._intake.read_history(given)
             case CaughtUp():
@@ -363,7 +362,7 @@ class StreamEngine:
         self._holdings.removal_requested(given)
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
-        self._admission.removal_requested(given)
+        self.admission.removal_requested(given)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -123,7 +123,7 @@ class Removals:
     async def _check(self, api: StreamContents) -> tuple[int, int]:
         """End what is not stored any more; returns how much that is, and how many messages were listed."""
         info = await api.stream(self._stream)
-        if info is None or not self._engine.removals:
+        if info is None or not self._engine.admission.knows_any:
             return 0, 0
         state = StreamState.from_info(info)
         if state.last_sequence < self._engine.last_read:
@@ -145,7 +145,7 @@ class Removals:
     async def _end(self, api: StreamContents, removed: Removed) -> int | None:
         """End what was removed; returns how much that is, None if the server has a message that it says was removed."""
         count = 0
-        for found in self._engine.removals.find(removed.first, removed.sequences):
+        for found in self._engine.admission.find_gone(removed.first, removed.sequences):
             if found:
                 if await api.message(self._stream, seq=found[0][1]) is not None:
                     return None

@@ -17,7 +17,7 @@ MANY = ROW_LENGTH * (ROWS_PER_UNIT + 1)
 
 
 def found(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> list[tuple[str, int]]:
-    return [one for unit in desk.engine.removals.find(first, gone) for one in unit]
+    return [one for unit in desk.engine.admission.find_gone(first, gone) for one in unit]
 
 
 def follow(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> None:
@@ -41,7 +41,7 @@ def test_a_schedule_that_is_gone_is_held_no_more(pattern: str) -> None:
 def test_of_many_none_is_left_and_none_is_ended_that_is_stored() -> None:
     desk = Desk(*(schedule("@every 3h", number, f"s.{number}") for number in range(1, MANY + 1)))
     gone = frozenset(range(500, MANY, 3))
-    units = list(desk.engine.removals.find(400, gone))
+    units = list(desk.engine.admission.find_gone(400, gone))
     assert len(units) > 1
     desk.step(SchedulesGone([one for unit in units for one in unit]))
     assert {held.sequence for held in desk.engine.held} == set(range(400, MANY + 1)) - gone

@@ -12,7 +12,7 @@ from typing import Any
 from nats_scheduler.engine.holding.far import FarEntry, SubjectIndex
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Rows
-from nats_scheduler.engine.reading.admission import Found, Removals
+from nats_scheduler.engine.reading.admission import Admission, Found
 from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.engine.snapshots.snapshots import Restoring, Snapshots, Taking
 from nats_scheduler.engine.stream import StreamEngine
@@ -20,7 +20,7 @@ from nats_scheduler.jetstream.api import Removed
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime import snapshots as kept_snapshots
 from nats_scheduler.runtime.port import StreamContents
-from nats_scheduler.runtime.removals import Removals as FollowedRemovals
+from nats_scheduler.runtime.removals import Removals
 from nats_scheduler.runtime.snapshots import Manifest, snapshot_key
 from tests.simulation.planted_division import Changes
 
@@ -67,16 +67,16 @@ def fire_taken_for_stored() -> Changes:
 def living_schedule_removed() -> Changes:
     """End whatever waits when something was removed, and believe the server whatever it says."""
 
-    def find(self: Removals, *_gone: Any) -> Iterator[Found]:
+    def find(self: Admission, *_gone: Any) -> Iterator[Found]:
         yield [(held.subject, held.sequence) for held in self._roster]
 
-    async def end(self: FollowedRemovals, _api: StreamContents, removed: Removed) -> int:
-        for found in self._engine.removals.find(*removed):
+    async def end(self: Removals, _api: StreamContents, removed: Removed) -> int:
+        for found in self._engine.admission.find_gone(*removed):
             await self._pass(found)
         return 1
 
-    yield Removals, "find", find
-    yield FollowedRemovals, "_end", end
+    yield Admission, "find_gone", find
+    yield Removals, "_end", end
 
 
 def stream_trusted() -> Changes:

@@ -6,7 +6,7 @@ The rules:
   continues with its next fire; an `@at` schedule whose time has passed meanwhile ends.
 - Before the engine is live no schedule waits, however often a place changes hands while the stream is read.
 - A schedule that is held after it waited is read first, since a removal during the wait goes unnoticed.
-- What the stream has removed is held, listed and noted no longer (`Removals`).
+- What the stream has removed is held, listed and noted no longer (`Admission.end_gone`).
 """
 
 import heapq
@@ -129,6 +129,29 @@ def _is(held: Held | None, sequence: int) -> bool:
     return held is not None and held.sequence == sequence
 
 
+# What a stream has removed without a word to us, and the end of what was held, listed or noted of it.
+#
+# A schedule is read before each of its fires, so one that was removed never fires. But until then it would be listed,
+# and take memory and a place; and a rejected message is never read again.
+#
+# The rules:
+#
+# - A sequence is given once: what the leader of a stream has removed needs no further proof. What a killed server of
+# 2.10 brings back was removed all the same.
+# - What is in progress or due is left alone: it is read, or its guard is checked, before it fires.
+#
+# Cost: 30 ns for each schedule that is held, each time that something was removed, in units of some 0.3 ms.
+
+ROWS_PER_UNIT = 16
+"""Rows of far schedules that are compared in one unit of work."""
+
+OTHERS_PER_UNIT = 2_048
+"""Rejected, paused and other messages that are compared in one unit of work."""
+
+Found = list[tuple[str, int]]
+"""Subjects and sequences."""
+
+
 class Admission(Part):
     """Decides which schedules of one stream are held."""
 
@@ -248,7 +271,7 @@ class Admission(Part):
             if held is not None:
                 self._course.recheck_waiting(held)
 
-    def gone(self, subject: str, sequence: int) -> None:
+    def _gone(self, subject: str, sequence: int) -> None:
         """Discard what is rejected, paused or waits on a subject if that message is not stored any more."""
         waiting = self._places.waiting_on(subject)
         if self._inactive.at(subject) == sequence or (waiting is not None and waiting.sequence == sequence):
@@ -294,54 +317,14 @@ class Admission(Part):
         else:
             self._holdings.superseded(subject, through, known, MAX_SUPERSEDED if self._progress.is_live else None)
 
+    # -- what the stream has removed -------------------------------------------------------------------------------
 
-def _version(held: Held) -> Version:
-    return Version(held.sequence, held.stored_at)
-
-
-# What a stream has removed without a word to us, and the end of what was held, listed or noted of it.
-#
-# A schedule is read before each of its fires, so one that was removed never fires. But until then it would be listed,
-# and take memory and a place; and a rejected message is never read again.
-#
-# The rules:
-#
-# - A sequence is given once: what the leader of a stream has removed needs no further proof. What a killed server of
-# 2.10 brings back was removed all the same.
-# - What is in progress or due is left alone: it is read, or its guard is checked, before it fires.
-#
-# Cost: 30 ns for each schedule that is held, each time that something was removed, in units of some 0.3 ms.
-
-ROWS_PER_UNIT = 16
-"""Rows of far schedules that are compared in one unit of work."""
-
-OTHERS_PER_UNIT = 2_048
-"""Rejected, paused and other messages that are compared in one unit of work."""
-
-Found = list[tuple[str, int]]
-"""Subjects and sequences."""
-
-
-class Removals(Part):
-    """Finds and ends what one stream does not store any more."""
-
-    def __init__(
-        self,
-        lifecycle: Lifecycle,
-        admission: Admission,
-        inactive: Inactive,
-        places: Places,
-    ) -> None:
-        super().__init__(lifecycle)
-        self._admission = admission
-        self._inactive = inactive
-        self._places = places
-
-    def __bool__(self) -> bool:
-        """Return whether there is anything that could be removed."""
+    @property
+    def knows_any(self) -> bool:
+        """Whether there is anything that could be removed."""
         return bool(len(self._roster) or self._inactive or self._inactive.misnamed)
 
-    def find(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:
+    def find_gone(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:
         """Yield what is known of messages with sequences below `first` or in `gone`, after each unit of work.
 
         Much may happen between two units.
@@ -356,14 +339,18 @@ class Removals(Part):
         yield from _among(((one.subject, one.sequence) for one in self._places.all_waiting()), first, gone)
         yield from _among(((one.subject, one.sequence) for one in list(inactive.misnamed.values())), first, gone)
 
-    def take(self, given: SchedulesGone, now: int) -> None:
+    def end_gone(self, given: SchedulesGone, now: int) -> None:
         """End what is not stored any more."""
         for subject, sequence in given.schedules:
             held = self._roster.exactly(subject, sequence)
             if held is not None and held.flight is None and held.send_time > now:
                 self._lifecycle.end(held, self._lifetimes.why_gone(held, now))
-            self._admission.gone(subject, sequence)
+            self._gone(subject, sequence)
             self._inactive.misnamed_gone(subject, sequence)
+
+
+def _version(held: Held) -> Version:
+    return Version(held.sequence, held.stored_at)
 
 
 def _in_row(row: Row, first: int, gone: AbstractSet[int]) -> Iterator[tuple[str, int]]:
