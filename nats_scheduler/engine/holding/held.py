@@ -146,10 +146,10 @@ class Held(Timetable):
 
     def send_time_of(self, fire_time: int) -> int:
         """Return when the fire of a fire time is published: never before it."""
-        jitter = self.terms.policies.jitter
-        if jitter is None:
+        if not self.jitters:
             return fire_time
         if fire_time != self._send_time[0]:
+            jitter = self.terms.policies.jitter or 0
             self._send_time = fire_time, jittered(self, self.subject, self.sequence, jitter, fire_time)
         return self._send_time[1]
 
@@ -250,8 +250,10 @@ class Held(Timetable):
         Each fire may be noted several times: when it is acknowledged, and when it is read back. An older one than the
         last changes nothing.
         """
+        if not self.has_history:
+            return
         before = self.previous_fire
-        if not self.has_history or (before is not None and fire_time < before):
+        if before is not None and fire_time < before:
             return
         if before is None or fire_time > before:
             self.previous_fire, self.dropped, self.unreported = fire_time, 0, None
