@@ -40,8 +40,6 @@ def read_documents(text: str) -> list[Document]:
         nodes = [node for node in yaml.compose_all(text, Loader=_FileLoader) if node is not None]
     except yaml.YAMLError as error:
         raise _yaml_error(error) from None
-    except RecursionError:
-        raise TextError(None, f"is nested more than {MAX_DEPTH} deep") from None
     builder = _Builder()
     return [Document(builder.value(node, 0), node) for node in nodes if not _is_empty(node)]
 
