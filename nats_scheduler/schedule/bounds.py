@@ -124,7 +124,7 @@ class Bounded(Pattern):
         """Yield the minutes of its pattern that are on no excepted day, which begins and ends with a minute of UTC."""
         first, end, grid = self.span(after, until, stored_at)
         for minute, count in self.base.by_minute(first, end, grid):
-            if not self.is_excepted(minute):
+            if self._exception_around(minute) is None:
                 yield minute, count
 
     def grid(self, stored_at: int) -> Hashable:
@@ -152,10 +152,6 @@ class Bounded(Pattern):
             if row is not None:
                 at = min(row[1], end - 1)
                 yield found, self.base.latest_fire(found - 1, at, grid) or found
-
-    def is_excepted(self, instant: int) -> bool:
-        """Return whether an instant lies on an excepted day."""
-        return self._exception_around(instant) is not None
 
     @property
     def unknown_calendar(self) -> str | None:
