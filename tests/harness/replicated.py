@@ -99,8 +99,7 @@ class ReplicatedStream(MemoryStream):
     @property
     def applied(self) -> int:
         """The sequence up to which the leader has applied the stored messages; it only decreases in `go_back`."""
-        while self._to_apply and self._to_apply[0][0] <= self._now() - self.behind:
-            self._applied = self._to_apply.popleft()[1]
+        self._apply()
         return self._applied
 
     def has_applied(self, sequence: int) -> bool:
@@ -142,7 +141,12 @@ class ReplicatedStream(MemoryStream):
         if self.behind and header_value(block, b"Nats-Expected-Last-Subject-Sequence"):
             self._guarded[self._guarded_by(subject, block)] = sequence
         self._to_apply.append((self._now(), sequence))
+        self._apply()
         return super()._store(subject, block, body)
+
+    def _apply(self) -> None:
+        while self._to_apply and self._to_apply[0][0] <= self._now() - self.behind:
+            self._applied = self._to_apply.popleft()[1]
 
 
 class LaggingContact(MemoryContact):

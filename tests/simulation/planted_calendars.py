@@ -9,14 +9,19 @@ from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CalendarsRead
 from nats_scheduler.engine.sharing.holdings import Holdings
-from nats_scheduler.schedule import bounds
+from nats_scheduler.schedule.bounds import Bounded
 from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars
 from tests.simulation.planted_division import Changes
 
 
 def days_of_calendars_forgotten() -> Changes:
     """Know all calendars, and leave out none of their days."""
-    yield bounds, "_row_of_calendars", lambda _calendars, _day: None
+    original = Bounded._exception_around
+
+    def around(self: Bounded, instant: int) -> tuple[int, int] | None:
+        return original(Bounded(self.base, replace(self.bounds, calendars=())), instant)
+
+    yield Bounded, "_exception_around", around
 
 
 def edits_not_followed() -> Changes:
