@@ -33,11 +33,7 @@ from nats_scheduler.message.stored import MessageRun
 # processes (pings, information, errors) wait for a task.
 #
 # The rule: bytes are processed in the order in which they came, and the end of the connection after all of them.
-# Limit: of much that came at once, one part is processed in each turn, so that what results from it is sent in
-# between.
-
-MAX_PART_BYTES = 32_768
-"""So much is processed in one turn of the event loop."""
+# Limit: what is read at once, 256 KiB at most, is processed in one turn.
 
 
 class DirectReader(asyncio.Protocol):
@@ -45,11 +41,8 @@ class DirectReader(asyncio.Protocol):
 
     def __init__(self, transport: asyncio.Transport, parser: "FrameParser") -> None:
         """Read from a transport from now on."""
-        self._transport = transport
         self._parser = parser
         self._before = transport.get_protocol()
-        self._left = b""
-        """What came, and is not parsed yet."""
         self._wanted = asyncio.Event()
         """Whether a control line waits for its task, or the connection has ended."""
         self._end: Exception | None = None
@@ -66,10 +59,15 @@ class DirectReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Process what was read."""
-        if self._left or len(data) > MAX_PART_BYTES:
-            self._take_in_parts(data)
-        else:
-            self._take(data)
+        if self._end is not None:
+            return
+        try:
+            is_done = self._parser.take(data)
+        except ProtocolError as error:
+            self._ended(error)
+            return
+        if not is_done:
+            self._wanted.set()
 
     def eof_received(self) -> bool | None:
         """Note that the server sends nothing more."""
@@ -89,31 +87,6 @@ class DirectReader(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Pass on that the socket takes more again."""
         self._before.resume_writing()
-
-    def _take_in_parts(self, data: bytes) -> None:
-        if not self._left:
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._take_part)
-        self._left += data
-
-    def _take_part(self) -> None:
-        part, self._left = self._left[:MAX_PART_BYTES], self._left[MAX_PART_BYTES:]
-        self._take(part)
-        if self._left:
-            asyncio.get_running_loop().call_soon(self._take_part)
-        else:
-            self._transport.resume_reading()
-
-    def _take(self, data: bytes) -> None:
-        if self._end is not None:
-            return
-        try:
-            is_done = self._parser.take(data)
-        except ProtocolError as error:
-            self._ended(error)
-            return
-        if not is_done:
-            self._wanted.set()
 
     def _ended(self, error: Exception) -> None:
         if self._end is None:

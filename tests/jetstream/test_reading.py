@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from nats.errors import ProtocolError, UnexpectedEOF
 
-from nats_scheduler.jetstream.wire import MAX_PART_BYTES, DirectReader, FrameParser
+from nats_scheduler.jetstream.wire import DirectReader, FrameParser
 from tests.harness.waiting import eventually
 
 SHORT_SECONDS = 15.0
@@ -89,16 +89,6 @@ async def test_what_was_read_before_comes_first() -> None:
     async with reading(notes, b"before ") as (server, _task):
         server.writer.write(b"and after")
         await eventually(lambda: notes.all_taken == b"before and after", within_seconds=SHORT_SECONDS)
-
-
-async def test_much_that_came_at_once_is_processed_in_parts_and_in_order() -> None:
-    notes = Notes()
-    sent = b"".join(b"%07d " % number for number in range(200_000))
-    async with reading(notes) as (server, _task):
-        server.writer.write(sent)
-        await eventually(lambda: len(notes.all_taken) == len(sent), within_seconds=SHORT_SECONDS)
-        assert notes.all_taken == sent
-        assert max(map(len, notes.taken)) <= MAX_PART_BYTES
 
 
 async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
