@@ -264,8 +264,6 @@ class WireClient(nats.aio.client.Client):
         """Those of them that are called for few bytes too."""
         self.when_denied: list[Callable[[Denial], None]] = []
         self._outgoing: list[bytes] = []
-        self._flush_later: Callable[[Callable[[], None]], object] | None = None
-        """Calls something at the end of the turn: the event loop's own, looked up at the first write."""
         self.may_write: Callable[[], bool] = lambda: True
         """Called right before anything is given to the socket; on False it is discarded."""
         self.must_encrypt = False
@@ -303,17 +301,14 @@ class WireClient(nats.aio.client.Client):
             self.write(f"UNSUB {sid}\r\n".encode())
 
     def write(self, frames: bytes) -> None:
-        """Send whole frames, in order, at the end of this turn of the event loop.
+        """Send whole frames, in order, after this turn of the event loop.
 
         What is written in one turn leaves in one system call: a thousand small requests cost one.
         On a lost connection they are discarded.
         """
         self._outgoing.append(frames)
         if len(self._outgoing) == 1:
-            if self._flush_later is None:
-                loop = asyncio.get_running_loop()
-                self._flush_later = getattr(loop, "at_end_of_turn", loop.call_soon)
-            self._flush_later(self.flush_frames)
+            asyncio.get_running_loop().call_soon(self.flush_frames)
 
     def flush_frames(self) -> None:
         """Pass what was written to the socket now."""

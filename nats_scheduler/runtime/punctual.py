@@ -5,7 +5,6 @@ late on average for that alone.
 `select` counts in microseconds, and it can wait for the `epoll` descriptor, which is readable when any socket is.
 
 While fires follow each other closely the loop can rest (`runtime.wakes`): then what arrives does not wake it.
-And what is called at the end of a turn costs no turn of its own.
 
 Cost: one more system call for each sleep of the loop, and none for a rest.
 Limit: where that descriptor's number is too high for `select`, the loop waits as Python does.
@@ -59,7 +58,6 @@ if sys.platform == "linux":
         def __init__(self) -> None:
             self._selector_that_rests = PunctualSelector(self.time)
             super().__init__(self._selector_that_rests)
-            self._at_end: list[Callable[[], object]] | None = None
 
         def rest(self, seconds: float) -> None:
             """Do not wake for what arrives in so many seconds, unless a timer is due; 0: wake at once.
@@ -67,23 +65,6 @@ if sys.platform == "linux":
             It is looked for at the end of the rest, or `LOOK_BEFORE_TIMER_SECONDS` before the timer.
             """
             self._selector_that_rests.rests_until = self.time() + seconds if seconds else 0.0
-
-        def in_one_turn(self, work: Callable[[], object]) -> None:
-            """Do this work, and then what it gave to `at_end_of_turn`."""
-            calls = self._at_end = []
-            try:
-                work()
-            finally:
-                self._at_end = None
-                for call in calls:
-                    call()
-
-        def at_end_of_turn(self, call: Callable[[], object]) -> None:
-            """Call this after the work that `in_one_turn` does, or else in the next turn."""
-            if self._at_end is None:
-                self.call_soon(call)
-            else:
-                self._at_end.append(call)
 
     def punctual_loop() -> asyncio.AbstractEventLoop:
         """Return a new event loop that waits to the microsecond."""

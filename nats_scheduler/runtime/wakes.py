@@ -73,12 +73,6 @@ class RestingLoop(Protocol):
     def rest(self, seconds: float) -> None:
         """Do not wake for what arrives in so many seconds, unless a timer is due; 0: wake at once."""
 
-    def in_one_turn(self, work: Callable[[], object]) -> None:
-        """Do this work, and then what it gave to `at_end_of_turn`."""
-
-    def at_end_of_turn(self, call: Callable[[], object]) -> None:
-        """Call this after the work that `in_one_turn` does, or else in the next turn."""
-
 
 class FireRate:
     """How many fires a second are sent."""
@@ -268,8 +262,6 @@ class Wakes:
         self._checked_at = clock.now()
         self.moderation = Moderation(self._loop)
         self._is_stepping = False
-        self._in_one_turn = self._loop.in_one_turn if isinstance(self._loop, RestingLoop) else _at_once
-        """Does the work of a turn, and then sends what it wrote."""
 
     def __len__(self) -> int:
         """Return how many instants are kept, including those that were replaced and not removed yet."""
@@ -375,8 +367,8 @@ class Wakes:
         self._take_turn()
 
     def _take_turn(self) -> None:
-        """Step some, and send what they write; others follow in the next turn."""
-        self._in_one_turn(self._step_some)
+        """Step some, and have others follow in the next turn."""
+        self._step_some()
         if self._others:
             self._turn_soon()
 
@@ -426,7 +418,3 @@ class Wakes:
             self._turn_soon()
         if self._attached:
             self._tick_later()
-
-
-def _at_once(work: Callable[[], object]) -> None:
-    work()

@@ -1,7 +1,6 @@
 """With few fires a second nothing waits; with many they share wakes, and what arrives is taken with them."""
 
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -33,12 +32,6 @@ class Loop:
 
     def rest(self, seconds: float) -> None:
         self.rests.append(seconds)
-
-    def in_one_turn(self, work: Callable[[], object]) -> None:
-        work()
-
-    def at_end_of_turn(self, call: Callable[[], object]) -> None:
-        call()
 
 
 class Timer:

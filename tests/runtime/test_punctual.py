@@ -13,7 +13,6 @@ import pytest
 
 from nats_scheduler.runtime.punctual import run_punctually
 from nats_scheduler.runtime.wakes import RestingLoop
-from tests.harness.waiting import eventually
 
 LONG_SECONDS = 30.0
 """Longer than any test takes."""
@@ -129,26 +128,6 @@ class TestRest:
             return await asyncio.wait_for(rung, LONG_SECONDS) - due
 
         assert run_punctually(main()) >= 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
-def test_what_is_called_at_the_end_of_a_turn_is_called_in_it() -> None:
-    async def main() -> list[str]:
-        loop, done = asyncio.get_running_loop(), list[str]()
-        assert isinstance(loop, RestingLoop)
-
-        def work() -> None:
-            loop.at_end_of_turn(lambda: done.append("sent"))
-            loop.at_end_of_turn(lambda: done.append("sent too"))
-            done.append("worked")
-
-        loop.call_soon(lambda: loop.in_one_turn(work))
-        loop.call_soon(lambda: done.append("later"))
-        loop.at_end_of_turn(lambda: done.append("in no turn"))
-        await eventually(lambda: len(done) == 5, within_seconds=LONG_SECONDS)
-        return done
-
-    assert run_punctually(main()) == ["worked", "sent", "sent too", "later", "in no turn"]
 
 
 @pytest.fixture
