@@ -24,11 +24,10 @@ from nats_scheduler.jetstream.api import (
     JetStreamApi,
     consumer_from,
 )
-from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
-from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
 from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.foreign_json import as_answered, inner, integer, is_expressible
 from nats_scheduler.message.stored import StoredMessage

@@ -34,11 +34,10 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.publish import Publisher
-from nats_scheduler.jetstream.reach import apply_all
+from nats_scheduler.jetstream.reach import BoundedRequests, Combined, apply_all
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS

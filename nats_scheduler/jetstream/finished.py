@@ -29,9 +29,8 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, JetStreamApi
-from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.errors import ApiError
-from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.reach import BoundedRequests, Combined, LeaderReach
 from nats_scheduler.message.foreign_json import inner, integer, is_expressible
 from nats_scheduler.message.generated import is_generated_by
 from nats_scheduler.message.stored import StoredMessage

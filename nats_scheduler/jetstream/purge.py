@@ -24,7 +24,6 @@ from nats_scheduler.engine.inputs import ExpiryConcluded, Input, PurgeConcluded,
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
 from nats_scheduler.jetstream.acknowledgements import Sender, purge_answers
 from nats_scheduler.jetstream.api import Config, JetStreamApi, consumer_from, raise_refusal, reads_all, stands_alone
-from nats_scheduler.jetstream.bounded import BoundedRequests, is_started
 from nats_scheduler.jetstream.connection import NO_RESPONDERS, REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.errors import (
     TEMPORARY_STATUS,
@@ -34,7 +33,7 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
     UnreadableAnswerError,
 )
-from nats_scheduler.jetstream.reach import LeaderReach
+from nats_scheduler.jetstream.reach import BoundedRequests, LeaderReach, is_started
 from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import integer, is_expressible, read_object

@@ -1,20 +1,9 @@
-"""Check how far the leader of a stream is, if the node that delivers a message may be ahead of the leader.
-
-In a cluster a consumer may be on a replica that has applied a message before the leader has.
-The leader then answers that there is no such message, or returns an older version, and its guard refuses a fire that
-names the new one.
-
-The rule: "no message", or an older version, counts only from a leader that had reached the sequence before it was
-asked, and that is still the leader afterwards.
-Nothing is cached between two requests: the leader may have changed meanwhile.
-
-Cost: none if the stream has one replica on a server without a cluster, nor if the message is found. Else one
-`STREAM.INFO` for all that ask at the same moment, and two for "no message".
-Limit: between the two answers the same node might lose the lead and a part of its log, and become leader again.
-"""
+"""Ask the leader of a stream: a limited number of requests at a time, and which answers count."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.fire import AwaitProposals
@@ -24,11 +13,168 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi
-from nats_scheduler.jetstream.bounded import BoundedRequests, Combined
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NotPermittedError
+from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NotPermittedError
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
+
+# Many requests, a limited number at a time, each answered exactly once.
+#
+# What reads and purges have in common: they come in bursts of thousands, and the server should get some hundreds at
+# once. The engine must receive an answer to each of them, also if the contact ends first.
+
+Request = TypeVar("Request")
+
+
+def unanswered(question: Any, error: JetStreamError) -> Input:
+    """Return the answer to a question about a fire that failed."""
+    return Unanswered(question, str(error), denied=isinstance(error, NotPermittedError))
+
+
+class BoundedRequests(Generic[Request]):
+    """Sends requests in the order in which they were begun, at most `limit` at a time."""
+
+    def __init__(
+        self,
+        notify: Notify,
+        tasks: asyncio.TaskGroup,
+        *,
+        ask: Callable[[Request], Awaitable[Input]],
+        limit: int,
+        failed: Callable[[Any, JetStreamError], Input] | None = None,
+    ) -> None:
+        """Send at most `limit` requests at a time.
+
+        `ask` sends one; `failed` returns the answer to one of which `ask` raised `JetStreamError`, or that is still
+        open at the end, `Unanswered` if it is None.
+        """
+        self._notify = notify
+        self._tasks = tasks
+        self._ask = ask
+        self._failed = failed or unanswered
+        self._limit = limit
+        self._waiting: deque[Request] = deque()
+        self._asked: dict[int, Request] = {}
+        self._number = 0
+        self._workers = 0
+        self._ended: ConnectionLostError | None = None
+
+    def begin(self, request: Request) -> None:
+        """Send a request as soon as fewer than `limit` are in flight."""
+        if self._ended is not None:
+            self._notify(self._failed(request, self._ended))
+            return
+        self._waiting.append(request)
+        self._start_worker()
+
+    def _start_worker(self) -> None:
+        if self._workers < self._limit and is_started(self._work(), self._tasks):
+            self._workers += 1
+
+    def end(self, reason: str) -> None:
+        """Answer everything that is still open with `reason`, and discard what the server answers later.
+
+        That includes requests in flight: the tasks that send them may have been cancelled, and then never answer.
+        """
+        if self._ended is not None:
+            return
+        self._ended = ConnectionLostError(reason)
+        opened = [*self._asked.values(), *self._waiting]
+        self._asked.clear()
+        self._waiting.clear()
+        for request in opened:
+            self._notify(self._failed(request, self._ended))
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                self._number += 1
+                number, request = self._number, self._waiting.popleft()
+                self._asked[number] = request
+                try:
+                    answer = await self._ask(request)
+                except JetStreamError as error:
+                    answer = self._failed(request, error)
+                if self._asked.pop(number, None) is not None:
+                    self._notify(answer)
+        finally:
+            self._workers -= 1
+
+
+def is_started(work: Coroutine[Any, Any, None], tasks: asyncio.TaskGroup) -> bool:
+    """Start work in a task group; return False if the group is ending, whose end answers what still waits."""
+    try:
+        tasks.create_task(work)
+    except RuntimeError:
+        work.close()
+        return False
+    return True
+
+
+# One request for all that ask the same at the same moment.
+#
+# The rule: an answer comes from a request that was sent after the question was asked, so it is never older than that.
+#
+# Cost: at most two requests for any number of questions that come during one.
+
+Answer = TypeVar("Answer")
+
+
+class Combined(Generic[Answer]):
+    """A question that many ask."""
+
+    def __init__(self, tasks: asyncio.TaskGroup, ask: Callable[[], Awaitable[Answer]]) -> None:
+        """Answer with what `ask` returns or raises; it runs in the task group."""
+        self._tasks = tasks
+        self._ask = ask
+        self._waiting: list[asyncio.Future[Answer]] = []
+        self._is_asking = False
+
+    async def answer(self) -> Answer:
+        """Return the answer of a request that is sent after this call began; raises `JetStreamError` as that does."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append(answer)
+        if not self._is_asking:
+            self._is_asking = is_started(self._answer_all(), self._tasks)
+        if not self._is_asking:
+            raise ConnectionLostError("the contact with the stream is ending")
+        return await answer
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no question waits for its answer."""
+        return not self._is_asking
+
+    async def _answer_all(self) -> None:
+        """Ask once for all that wait, and again for all that came meanwhile."""
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, []
+                try:
+                    found = await self._ask()
+                except JetStreamError as error:
+                    for answer in asked:
+                        answer.set_exception(error)
+                    continue
+                for answer in asked:
+                    answer.set_result(found)
+        finally:
+            self._is_asking = False
+
+
+# Check how far the leader of a stream is, if the node that delivers a message may be ahead of the leader.
+#
+# In a cluster a consumer may be on a replica that has applied a message before the leader has.
+# The leader then answers that there is no such message, or returns an older version, and its guard refuses a fire that
+# names the new one.
+#
+# The rule: "no message", or an older version, counts only from a leader that had reached the sequence before it was
+# asked, and that is still the leader afterwards.
+# Nothing is cached between two requests: the leader may have changed meanwhile.
+#
+# Cost: none if the stream has one replica on a server without a cluster, nor if the message is found. Else one
+# `STREAM.INFO` for all that ask at the same moment, and two for "no message".
+# Limit: between the two answers the same node might lose the lead and a part of its log, and become leader again.
 
 LEADER_RETRY_WAITS_SECONDS = (0.01, 0.02, 0.05, 0.1)
 """Waits before the leader is asked again for its last sequence; after the last one the request fails."""

@@ -4,8 +4,8 @@ import asyncio
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.inputs import Input, PurgeConcluded
-from nats_scheduler.jetstream.bounded import BoundedRequests
 from nats_scheduler.jetstream.errors import JetStreamError
+from nats_scheduler.jetstream.reach import BoundedRequests
 from tests.harness.waiting import eventually
 
 
