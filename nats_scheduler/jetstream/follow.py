@@ -5,7 +5,7 @@ A pull consumer, because the server cuts off a slow push consumer without flow c
 as much care as this.
 Ephemeral, in memory, without acknowledgements: the follower knows what was read last. So if a consumer dies with its
 node, or in a restart, a new one begins behind that message.
-While a cluster creates no consumer, messages are read one by one (`jetstream.follow`). During a burst of the sidecar's
+While a cluster creates no consumer, messages are read one by one. During a burst of the sidecar's
 own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
 
 The rule: the consumer delivers without a gap, or it is replaced by a new one.

@@ -4,12 +4,12 @@ It is a purge of one subject up to a sequence: a replacement that was stored mea
 Only on a subject that is not UTF-8, which JSON cannot name, one message is deleted by its sequence: the one that is
 known to be there. Other messages there cannot be asked for, since several such subjects look the same in an answer.
 
-Where a purge would have the stream stand still (`jetstream.purge`), one message is deleted by its sequence if
-that is all that is to be purged.
+Where a purge would have the stream stand still, one message is deleted by its sequence if that is all that is to be
+purged.
 
 Purges come in bursts of many thousands, as fires do, and are sent and answered as they are
 (`jetstream.acknowledgements`). A future and a task for each took five times as long. Of thousands that wait, many are
-purged by one request where that removes nothing else (`jetstream.purge`).
+purged by one request where that removes nothing else.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Instances exchange heartbeats, and leases: which instance holds which shards.
 
 It is one key-value bucket, written as plain JetStream messages: a value is a JSON object, the last one on a subject
 counts, and it is read from the stream's leader.
-Each value has the number of its format, which is added and removed here (`jetstream.registry`).
+Each value has the number of its format, which is added and removed here.
 A flag is written here and nowhere else, so that the stream's configuration stays as its user asked for it.
 A running sidecar keeps the flags in memory, and writes them into a bucket that was created again.
 

@@ -303,12 +303,11 @@ class Pace:
 #   were handed over.
 # - A checkpoint in a format that we do not know says what is settled, and we cannot read it: so it denies us to serve
 #   the stream, like a missing permission (`engine.sharing.leases`). It is not replaced.
-# - A stream that keeps its fires may wait for its turn (`runtime.checkpoints`). On one that does not, the checkpoint
-#   alone
-#   shows after a crash that a fire happened, so it follows each fire closely.
+# - A stream that keeps its fires may wait for its turn. On one that does not, the checkpoint alone shows after a crash
+#   that a fire happened, so it follows each fire closely.
 #
-# Cost: one request for each checkpoint (`runtime.checkpoints`), and the time that the engine takes to compute it;
-# after a fire that time is at most 2 % of all time.
+# Cost: one request for each checkpoint, and the time that the engine takes to compute it; after a fire that time is at
+# most 2 % of all time.
 
 TURN_LIMIT_SECONDS = 30.0
 """Longest time for which a stream that keeps its fires waits for its turn."""

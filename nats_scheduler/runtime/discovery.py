@@ -7,7 +7,7 @@ The rules:
 - What was missed is found by the list, at the start and every half minute.
 - A client that floods the API causes no flood of ours: the number of requests that are followed at once is limited.
 
-Cost: one list of all streams every half minute (`runtime.discovery`), and some requests for each request that was seen.
+Cost: one list of all streams every half minute, and some requests for each request that was seen.
 """
 
 import asyncio

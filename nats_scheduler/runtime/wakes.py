@@ -11,7 +11,7 @@ meanwhile. So every earlier contact is ended before the next driver is stepped, 
 standstill is not sent.
 
 While many fires are due each second, those that come due within a few milliseconds share a wake, and what arrives is
-taken with the next of them (`runtime.wakes`).
+taken with the next of them.
 
 The rule: between two turns what was sent leaves, and what was answered is read.
 Cost: one entry in a heap for each wake, and a visit twice a second to each driver with work in progress.
