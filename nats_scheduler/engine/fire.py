@@ -1,15 +1,13 @@
 """A fire that is ready to be sent, with the same bytes each time it is repeated, and what is asked about one."""
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 
 @dataclass(slots=True, eq=False)
 class Fire:
     """One publish of one schedule for one fire time. Two fires are equal only when they are the same object."""
 
-    is_elsewhere: ClassVar[bool] = False
-    """Whether its target is in another stream than its schedule."""
     schedule: str
     sequence: int
     """Stream sequence of the schedule message that it came from."""
@@ -23,6 +21,8 @@ class Fire:
     body: bytes
     schedule_stored_at: int = 0
     """When (ns) the schedule message was stored."""
+    is_elsewhere: bool = False
+    """Whether its target is in another stream than its schedule: what it is stored as is a sequence of that stream."""
     last: int = 0
     """Sequence of the last message on the schedule's subject when it was built: its own, or what landed."""
     stored_as: int = 0
@@ -37,13 +37,6 @@ class Fire:
     """Whether the messages before it on its target are to be purged once it is stored."""
     was_stored_before: bool = False
     """Whether the acknowledgement called it a duplicate: the server had stored it before."""
-
-
-@dataclass(slots=True, eq=False)
-class FireElsewhere(Fire):
-    """A fire whose target is in another stream: what it is stored as is a sequence of that stream."""
-
-    is_elsewhere: ClassVar[bool] = True
 
 
 # What is asked about a fire: actions of the engine. Each is answered by an input of its own, or by `Unanswered`.

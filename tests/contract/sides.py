@@ -11,7 +11,6 @@ from typing import Any, Protocol, TypeVar
 from nats_scheduler.engine.actions import StreamPort
 from nats_scheduler.engine.fire import (
     Fire,
-    FireElsewhere,
     LookForFire,
 )
 from nats_scheduler.engine.inputs import (
@@ -147,12 +146,12 @@ class PortSide:
 
     def elsewhere(
         self, target: str = "run", *, fire_time: int = 0, sequence: int = 7, schedule: str = "schedule"
-    ) -> FireElsewhere:
+    ) -> Fire:
         """Build a fire of a schedule into the other stream."""
         name = self.subject(schedule)
         block = with_headers(None, [(b"X-Nats-Scheduler", name.encode()), (b"X-Nats-Schedule-Next", b"purge")])
         block = with_identity(block, fire_identity(name, sequence, fire_time))
-        return FireElsewhere(name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body")
+        return Fire(name, sequence, fire_time, None, f"{self.name}_OTHER.{target}", block, b"body", is_elsewhere=True)
 
     async def looked_for(
         self, fire: Fire, since: int = 0, first: int | None = None, *, was_sent: bool = True

@@ -11,10 +11,11 @@ from nats_scheduler.engine.holding import flight
 from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Ownership
-from nats_scheduler.engine.holding.lifetimes import UNLIMITED
+from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
+from nats_scheduler.message.stream_rules import StreamRules
 from tests.engine.direct import Desk, schedule
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "internals" / "architecture.md"
@@ -47,7 +48,8 @@ def lifecycle_with(stage: Stage) -> tuple[Lifecycle, Held]:
     actions: list[Action] = []
     roster = Roster()
     landed, contents = Landed(roster, (">",), moved=False), Contents(ContentMemory())
-    shared = Ownership(reads_all=True), UNLIMITED, landed, contents, Progress(reads_all=True)
+    unlimited = Lifetimes(StreamRules("", ()), removes_expired=True, keeps_all=False)
+    shared = Ownership(reads_all=True), unlimited, landed, contents, Progress(reads_all=True)
     lifecycle = Lifecycle(roster, *shared, actions.append)
     desk = Desk(schedule("@every 5s"))
     held = desk.engine.held.on("s.one")

@@ -10,7 +10,7 @@ Cost: some microseconds for a block of ten headers.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nats_scheduler.engine.fire import Fire, FireElsewhere
+from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import (
@@ -104,9 +104,20 @@ def assembled(
     body = (source or content).body or b""
     target = held.terms.target
     stored_at = held.stored_at
-    kind = FireElsewhere if held.is_elsewhere else Fire
-    fire = kind(held.subject, held.sequence, fire_time, next_fire, target, block or UNSAFE, body, stored_at, last)
-    fire.taken, fire.is_to_roll_up = taken, is_to_roll_up
+    times = fire_time, next_fire
+    fire = Fire(
+        held.subject,
+        held.sequence,
+        *times,
+        target,
+        block or UNSAFE,
+        body,
+        stored_at,
+        held.is_elsewhere,
+        last,
+        taken=taken,
+    )
+    fire.is_to_roll_up = is_to_roll_up
     if held.jitters:
         fire.delay = held.send_time_of(fire_time) - fire_time
     return fire

@@ -433,7 +433,7 @@ class Course(Part):
             return  # a guard that expects less refuses what is in flight, and it is re-checked
         if flight is not None and held.send_time <= now:
             self._recheck((held,))
-        elif not self._lifecycle.is_aside(held):
+        elif held.sequence not in self._lifecycle.aside:
             self._lifecycle.move(held, Turn.COVERED)  # its fire expects less, and is read and built anew in time
             self.await_due(held)
 

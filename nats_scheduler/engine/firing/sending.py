@@ -28,13 +28,13 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
 from nats_scheduler.engine.holding.flight import (
-    FIRST_BACK_OFF_NS,
     UNKNOWN_BACK_OFF_LIMIT_NS,
     Failing,
     Flight,
     InProcess,
     Stage,
     Turn,
+    wait_after,
 )
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
@@ -151,7 +151,7 @@ class Proposals(Part):
         else:
             self._failures += 1
             self._is_impossible = isinstance(answer, Unanswered) and answer.denied
-        wait = 0 if is_confirmed else min(FIRST_BACK_OFF_NS << min(self._failures - 1, 20), ASKED_AGAIN_LIMIT_NS)
+        wait = 0 if is_confirmed else wait_after(self._failures, ASKED_AGAIN_LIMIT_NS)
         waited, self._asked_for = self._asked_for, {}
         for held, _fire in waited.values():
             if held.flight is not None and held.flight.stage is Stage.BACKING_OFF:

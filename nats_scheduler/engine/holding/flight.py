@@ -40,6 +40,12 @@ REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
 """Longest back-off after a refused purge or removal, and of a refused fire that is no probe
 (`engine.holding.lifecycle`)."""
 
+
+def wait_after(failures: int, limit: int) -> int:
+    """Return how long to wait (ns) after so many failures in a row, at most `limit`."""
+    return min(FIRST_BACK_OFF_NS << min(failures - 1, 20), limit)
+
+
 MAX_LANDINGS_RETRIED = 16
 """So often a fire that the guard refused because something had landed is retried at once; then it backs off."""
 
@@ -247,4 +253,4 @@ class Flight:
     def back_off(self, limit: int) -> int:
         """Count a failure and return how long to wait (ns), at most `limit`."""
         self.attempts += 1
-        return min(FIRST_BACK_OFF_NS << min(self.attempts - 1, 20), limit)
+        return wait_after(self.attempts, limit)

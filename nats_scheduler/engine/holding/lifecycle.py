@@ -34,6 +34,7 @@ from nats_scheduler.engine.holding.flight import (
     Flight,
     Stage,
     Turn,
+    wait_after,
 )
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
@@ -198,15 +199,15 @@ class Refusals:
         reason.members[sequence] = held
         if not reason.is_shared:
             reason.probe = reason.probe or sequence
-            wait = min(FIRST_BACK_OFF_NS << min(attempts - 1, 20), OWN_BACK_OFF_LIMIT_NS)
+            wait = wait_after(attempts, OWN_BACK_OFF_LIMIT_NS)
             wait = max(wait, len(reason.members) * SECOND // MAX_OWN_RETRIES_PER_SECOND)
             self._roster.wake(held, now + wait)
             return wait
         rest = max(REFUSED_BACK_OFF_LIMIT_NS, len(reason.members) * SECOND // MAX_RESTING_RETRIES_PER_SECOND)
         self._roster.wake(held, now + rest)
         if reason.probe in (0, sequence):
-            wait = min(FIRST_BACK_OFF_NS << min(reason.attempts, 20), PROBE_BACK_OFF_LIMIT_NS)
             reason.attempts += 1
+            wait = wait_after(reason.attempts, PROBE_BACK_OFF_LIMIT_NS)
             self._probe(reason, now + wait)
         return reason.tries_at - now if reason.probe == sequence else rest
 
@@ -458,10 +459,6 @@ class Lifecycle:
         """Return the schedules whose next fire is in progress."""
         return list(self._active.values())
 
-    def is_aside(self, held: Held) -> bool:
-        """Return whether a schedule is another holder's and due, or done and could not be purged."""
-        return held.sequence in self.aside
-
     def all_not_waiting(self) -> list[Held]:
         """Return the schedules that do more than wait for their time, those of other holders first."""
         return list({**self.aside, **self._active}.values())
@@ -544,11 +541,6 @@ def is_lost(held: Held, ending: Ending) -> bool:
     return ending in (Ending.MAX_AGE, Ending.LIMITS)
 
 
-def is_failing(held: Held) -> bool:
-    """Return whether the server refuses the fires of a schedule."""
-    return held.flight is not None and held.flight.failing is not None
-
-
 def has_ended(held: Held, now: int) -> bool:
     """Return whether a schedule's TTL has run out, and no fire that was due before is still to be sent.
 
@@ -557,4 +549,5 @@ def has_ended(held: Held, now: int) -> bool:
     """
     if held.expires > now:
         return False
-    return held.only_expires if held.flight is None else is_failing(held) or held.flight.is_held_back
+    flight = held.flight
+    return held.only_expires if flight is None else flight.failing is not None or flight.is_held_back

@@ -185,7 +185,3 @@ class Lifetimes:
             held.sequence <= through and (wanted is None or subject_matches(held.subject, wanted))
             for wanted, through in self._wide
         )
-
-
-UNLIMITED = Lifetimes(StreamRules("", ()), removes_expired=True, keeps_all=False)
-"""The lifetimes of a stream that keeps everything."""

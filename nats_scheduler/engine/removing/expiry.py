@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterable, Sequence
 from nats_scheduler.engine.actions import RemoveExpired, Report
 from nats_scheduler.engine.events import ExpiryFailed, MessagesExpired
 from nats_scheduler.engine.fire import Fire
-from nats_scheduler.engine.holding.flight import FIRST_BACK_OFF_NS, REFUSED_BACK_OFF_LIMIT_NS
+from nats_scheduler.engine.holding.flight import REFUSED_BACK_OFF_LIMIT_NS, wait_after
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import ExpiryConcluded
 from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
@@ -172,8 +172,8 @@ class Expiry(Part):
     def _pause(self, conclusion: ExpiryConcluded, reason: str, shard: int, now: int) -> None:
         """Pause all removals, longer each time; failures of removals that are in flight do not extend a pause."""
         if now >= self._paused_until:
-            self._paused_until = now + min(FIRST_BACK_OFF_NS << min(self._attempts, 20), REFUSED_BACK_OFF_LIMIT_NS)
             self._attempts += 1
+            self._paused_until = now + wait_after(self._attempts, REFUSED_BACK_OFF_LIMIT_NS)
             self._emit(Report(ExpiryFailed(conclusion.sequence, reason, refused=False)))
         self._add(self._paused_until, conclusion.sequence, shard)
 
