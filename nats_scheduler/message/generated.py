@@ -58,6 +58,19 @@ _NOTHING_KEPT_PORTABLE = re.compile(rb"NATS/1\.0\r\n(?:(?:X-)?Nats-Schedule[^\r\
 A line without a colon is no header, and goes too: nothing of such a block gets into the fire.
 """
 
+_PLAIN_TEXT = re.compile(r"[!-~]++")
+_FIRST_OF_OURS = "Nats-"
+"""The names of the identity and of the guard begin so: a subject that contains it may hide them."""
+_PLAIN_FIRE = (
+    b"NATS/1.0\r\n%b: %b\r\n%b: %b\r\n"
+    + MSG_ID
+    + b": %b\r\n"
+    + EXPECTED_SEQUENCE
+    + b": %d\r\n"
+    + EXPECTED_SUBJECT
+    + b": %b\r\n\r\n"
+)
+
 
 def generated_block(base: bytes | None, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None) -> bytes:
     """Build the header block of the message that a fire stores.
@@ -89,6 +102,24 @@ def fire_block(
     names = {name for name, _value in moved}
     left = terms._replace(ttl="" if MSG_TTL in names else terms.ttl, rollup=terms.rollup and MSG_ROLLUP not in names)
     return with_effective_headers(generated_block(base, pattern, left, schedule, next_fire), [*moved, *ours])
+
+
+def plain_fire_block(
+    base: bytes, pattern: Pattern, terms: Terms, schedule: str, next_fire: int | None, identity: str, last: int
+) -> bytes | None:
+    """Return what `fire_block` returns for a fire with an identity and a guard that expects the sequence `last`.
+
+    `base` is the stored block of the schedule. None, unless the schedule is as most are: it has no other headers than
+    those of a schedule, its fires have no TTL and no roll-up, and its subject cannot hide a header. For such a fire
+    nothing has to be searched, and that takes a third of the time.
+    """
+    dialect = terms.dialect
+    if terms.ttl or terms.rollup or _FIRST_OF_OURS in schedule or not _PLAIN_TEXT.fullmatch(schedule):
+        return None
+    if not _keeps_nothing(base, dialect):
+        return None
+    name, following = schedule.encode(), PURGE if next_fire is None else pattern.format(next_fire).encode()
+    return _PLAIN_FIRE % (dialect.scheduler, name, dialect.next, following, identity.encode(), last, name)
 
 
 def identity_header(identity: str) -> Header:

@@ -10,7 +10,9 @@ from nats_scheduler.message.generated import (
     as_stored_natively,
     fire_block,
     generated_block,
+    guard_headers,
     identity_header,
+    plain_fire_block,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
@@ -225,3 +227,44 @@ def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, nam
     block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
     read = read_message(block, "t.o", 0, RULES, DIALECTS)
     assert read == Reading(generated=Generated(schedule, 7, 5))
+
+
+def plainly(found: Definition, base: bytes, schedule: str, next_fire: int | None = NEXT) -> bytes | None:
+    """Return the block of a fire if it is built without a search, and require that it is the one with a search."""
+    named = found.pattern, found.terms, schedule, next_fire
+    plain = plain_fire_block(base, *named, f"nats-scheduler:7:5:{schedule}", 9)
+    if plain is not None:
+        ours = [identity_header(f"nats-scheduler:7:5:{schedule}"), *guard_headers(schedule, 9)]
+        assert plain == fire_block(as_stored_natively(base), *named, ours)
+    return plain
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("next_fire", [None, NEXT])
+def test_the_fire_of_most_schedules_is_built_without_a_search(dialect: Dialect, next_fire: int | None) -> None:
+    found = scheduled(dialect=dialect, zone=None)
+    base = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
+    assert plainly(found, base, "t.s", next_fire) is not None
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more"),
+    [
+        ("t.Nats-Msg-Id", ()),
+        ("t.größe", ()),
+        ("t.s", ((b"Own", b"1"),)),
+        ("t.s", ((b"Nats-Schedule-TTL", b"5m"),)),
+        ("t.s", ((b"Nats-Schedule-Rollup", b"sub"),)),
+    ],
+)
+def test_any_other_fire_is_built_with_one(schedule: str, more: tuple[tuple[bytes, bytes], ...]) -> None:
+    base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), *more)
+    assert plainly(definition(base), base, schedule) is None
+
+
+@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
+def test_both_ways_to_build_a_fire_give_the_same_bytes(base: bytes, dialect: Dialect, schedule: str) -> None:
+    found = scheduled(dialect=dialect)
+    named = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
+    for block in (base, named, named[:-2] + base[10:]):
+        plainly(found, block, f"t.{schedule}".encode("utf-8", "replace").decode())

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, Dialect
-from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header
-from nats_scheduler.message.headers import MSG_ID
+from nats_scheduler.message.generated import as_stored_natively, fire_block, identity_header, plain_fire_block
+from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID
 from nats_scheduler.message.rights import lent_header, wide_rollup, without_lent
 from tests.harness.blocks import block_of
 from tests.harness.servers import ALL_VERSIONS, server_binary
@@ -142,6 +142,16 @@ def test_a_known_attack_is_not_passed_on(lines: bytes, dialect: Dialect) -> None
     assert b"Nats-Trace" not in fire
     assert b"Nats-Rollup: all" not in fire
     assert b"trace" not in fire
+
+
+@given(odd_blocks | lending_blocks, st.sampled_from(DIALECTS))
+def test_a_fire_that_is_built_without_a_search_keeps_nothing(base: bytes, dialect: Dialect) -> None:
+    found = definition_in(dialect)
+    fire = plain_fire_block(base, found.pattern, found.terms, "t.s", None, "7:t.s", 7)
+    if fire is not None:
+        assert fire == plain_fire_block(
+            EMPTY_BLOCK[:-2] + b"%b: x\r\n\r\n" % dialect.schedule, found.pattern, found.terms, "t.s", None, "7:t.s", 7
+        )
 
 
 @given(odd_blocks | lending_blocks)

@@ -19,6 +19,7 @@ from nats_scheduler.message.generated import (
     fire_block,
     guard_headers,
     identity_header,
+    plain_fire_block,
 )
 from nats_scheduler.message.headers import MSG_ID, Header, header_value, without_headers
 from nats_scheduler.message.identity import fire_identity
@@ -96,11 +97,13 @@ def assembled(
     is_to_roll_up = rolls_up_by_purge and held.terms.rollup
     terms = held.terms._replace(rollup=False) if is_to_roll_up else held.terms
     named = held.pattern, terms, held.subject, next_fire
-    base = as_stored_natively(content.block) if source is None else source.block
-    if report:
-        base = without_headers(base, REPORT_NAMES, ())
-    ours = [*report, identity_header(identity), *(guard_headers(held.subject, last) if guard else ())]
-    block = fire_block(base, *named, ours)
+    block = plain_fire_block(content.block, *named, identity, last) if guard and source is None and not report else None
+    if block is None:
+        base = as_stored_natively(content.block) if source is None else source.block
+        if report:
+            base = without_headers(base, REPORT_NAMES, ())
+        ours = [*report, identity_header(identity), *(guard_headers(held.subject, last) if guard else ())]
+        block = fire_block(base, *named, ours)
     body = (source or content).body or b""
     target = held.terms.target
     stored_at = held.stored_at
