@@ -21,7 +21,7 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import check_filter, check_stream, file_content
-from nats_scheduler.cli.changing import Access, How, change_options, error_about, in_store
+from nats_scheduler.cli.changing import ChangeAccess, How, change_options, error_about, in_store
 from nats_scheduler.cli.completion import complete_stream
 from nats_scheduler.cli.many import counts_text, error_documents
 from nats_scheduler.cli.options import connection_options
@@ -200,7 +200,7 @@ def wanted_options(command: Command) -> Command:
     )
 
 
-async def plan_all(access: Access, wanted: Wanted) -> list[StreamPlan]:
+async def plan_all(access: ChangeAccess, wanted: Wanted) -> list[StreamPlan]:
     """Plan what the files want of each stream; end the command with 1 if a stream would not accept it."""
     plans, problems = await plan_files(access.store, wanted.files, prune=wanted.prune, takes_over=wanted.takes_over)
     if problems:
@@ -277,7 +277,7 @@ def apply_command(resolved: ResolvedSettings, wanted: Wanted, yes: bool, how: Ho
         raise click.exceptions.Exit(EXIT_FAILED)
 
 
-async def _carry_out(access: Access, plans: Sequence[StreamPlan], author: Author) -> list[Done]:
+async def _carry_out(access: ChangeAccess, plans: Sequence[StreamPlan], author: Author) -> list[Done]:
     done = []
     with progress_bar() as bar:
         for one in plans:
@@ -377,13 +377,13 @@ def export_command(
     check_filter("--filter", subjects)
     names = list(dict.fromkeys(streams))
 
-    async def read(access: Access) -> list[Document]:
+    async def read(access: ChangeAccess) -> list[Document]:
         return [await _exported(access, name, subjects or ">", owner) for name in names]
 
     _write(in_store(resolved, read), form, output)
 
 
-async def _exported(access: Access, stream: str, subjects: str, owner: str | None) -> Document:
+async def _exported(access: ChangeAccess, stream: str, subjects: str, owner: str | None) -> Document:
     served, declared, left_out = await exported(access.store, stream, subjects, owner)
     for one in left_out:
         print_warning(printable(f"stream {stream}: {one.subject} is left out: {one.reason}"))

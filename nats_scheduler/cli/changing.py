@@ -95,7 +95,7 @@ class Operation(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ChangeAccess:
     """Where a command changes schedules."""
 
     store: ScheduleStore
@@ -162,7 +162,7 @@ def default_author() -> str:
     return f"{user}@{socket.gethostname()}"[:MAX_AUTHOR_CHARS]
 
 
-def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]], *, quiet: bool = False) -> T:
+def in_store(resolved: ResolvedSettings, work: Callable[[ChangeAccess], Awaitable[T]], *, quiet: bool = False) -> T:
     """Connect, run a command's work and return its result; end the command with 1 and one sentence if that fails.
 
     `quiet` if the warnings about settings are printed already.
@@ -172,7 +172,7 @@ def in_store(resolved: ResolvedSettings, work: Callable[[Access], Awaitable[T]],
         session, sidecars = await with_sidecars(session, resolved)
         if not quiet:
             sidecars.print_warnings()
-        return await work(Access(session.store, session, sidecars))
+        return await work(ChangeAccess(session.store, session, sidecars))
 
     try:
         return in_session(resolved, begin)

@@ -20,7 +20,7 @@ from typing import Any
 import click
 
 from nats_scheduler.cli.arguments import duration_of, file_content, instant_of
-from nats_scheduler.cli.changing import Access, How, change_options, in_store, one_options, print_change
+from nats_scheduler.cli.changing import ChangeAccess, How, change_options, in_store, one_options, print_change
 from nats_scheduler.cli.check import one_line, split_header
 from nats_scheduler.cli.output import EXIT_WRONG_USE, Command, CommandError, decorated, print_json, print_warning
 from nats_scheduler.control.changes import Change, Kind
@@ -212,7 +212,9 @@ class StoredSchedule:
         return timetable.next_fire(max(self.now, timetable.stored_at)) if timetable.repeats else timetable.first_fire()
 
 
-async def stored_schedule(access: Access, served: Served, change: Change, wanted: Current | None) -> StoredSchedule:
+async def stored_schedule(
+    access: ChangeAccess, served: Served, change: Change, wanted: Current | None
+) -> StoredSchedule:
     """Read the schedule after a change; `wanted` is what a dry run would have stored."""
     now = access.store.now()
     found = wanted if wanted is not None else await _stored(access, served, change)
@@ -220,7 +222,7 @@ async def stored_schedule(access: Access, served: Served, change: Change, wanted
     return StoredSchedule(change, found, now, warnings)
 
 
-async def _stored(access: Access, served: Served, change: Change) -> Current | None:
+async def _stored(access: ChangeAccess, served: Served, change: Change) -> Current | None:
     try:
         found = await current(access.store, served, change.subject)
     except ScheduleError:
@@ -233,7 +235,7 @@ def _warnings(found: Current, served: Served, now: int) -> list[str]:
     return warnings_about(found.active_block, reading, served.rules_for(found.dialect), now)
 
 
-async def _not_fired(access: Access, served: Served, found: Current) -> list[str]:
+async def _not_fired(access: ChangeAccess, served: Served, found: Current) -> list[str]:
     """Return why nothing fires the schedule at the moment."""
     if served.is_fired_by_server(found.dialect):
         return []
@@ -312,7 +314,7 @@ def add_command(
 
 
 async def _add(
-    access: Access, stream: str, subject: str, given: Given, how: How, *, replace: bool, portable: bool
+    access: ChangeAccess, stream: str, subject: str, given: Given, how: How, *, replace: bool, portable: bool
 ) -> StoredSchedule:
     served = await access.store.served(stream)
     now = access.store.now()
@@ -364,7 +366,7 @@ def edit_command(
 
 
 async def _edit(
-    access: Access, stream: str, subject: str, given: Given, unset: Sequence[str], expect: int | None, how: How
+    access: ChangeAccess, stream: str, subject: str, given: Given, unset: Sequence[str], expect: int | None, how: How
 ) -> StoredSchedule:
     served = await access.store.served(stream)
     change, left = await edited_schedule(access.store, served, subject, given, unset, expect, how)

@@ -25,7 +25,7 @@ from nats_scheduler.cli.output import (
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, open_session, with_sidecars
 from nats_scheduler.doctor.examination import examine, report_document
-from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, Sidecar
+from nats_scheduler.doctor.facts import AccountFacts, Need, ServerReach, SidecarFacts
 from nats_scheduler.doctor.finding import Finding, Report, Severity
 from nats_scheduler.doctor.gather import Gathering
 from nats_scheduler.doctor.permissions import PUBLISH, SUBSCRIBE
@@ -126,13 +126,13 @@ def _unusable(reaches: Sequence[ServerReach], at: int, error: JetStreamError | C
     raise error
 
 
-async def _sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, list[Sidecar] | None]:
+async def _sidecars(session: Session, resolved: ResolvedSettings) -> tuple[Session, list[SidecarFacts] | None]:
     """Return the session with the settings of the running sidecars, and these; None if they may not be read."""
     try:
         session, found = await with_sidecars(session, resolved)
     except NotPermittedError:
         return session, None
-    return session, [Sidecar(one.name, one.serves, one.unable) for one in found.alive]
+    return session, [SidecarFacts(one.name, one.serves, one.unable) for one in found.alive]
 
 
 # -- for people ------------------------------------------------------------------------------------------------

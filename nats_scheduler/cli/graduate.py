@@ -25,7 +25,7 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.process import progress_bar
 from nats_scheduler.cli.session import Session, Sidecars, in_session, with_sidecars
-from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Finding, HandedOver, Kind, blocked_by
+from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause, Finding, HandedOver, blocked_by
 from nats_scheduler.jetstream.streams import reading_progress
 from nats_scheduler.observe.documents import definition_document, next_fire_document, stored_document
 from nats_scheduler.observe.texts import time_text
@@ -37,7 +37,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 MAX_ROWS_SHOWN = 10
 """The most schedules, and findings of one kind, that the tables show; JSON has all findings."""
 
-FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING_KINDS - {Kind.REFUSED})
+FORCEABLE_FINDINGS = sorted(kind.value for kind in BLOCKING_KINDS - {Cause.REFUSED})
 DOUBTFUL_TEXT = "the server was slow to make the update: it may have skipped a fire that was due in that second"
 
 
@@ -50,7 +50,7 @@ class Outcome:
     outcome: str
     """`graduated`, `native` (it was before), `ready` (a dry run that would graduate) or `blocked`."""
     findings: Sequence[Finding]
-    blocked: Sequence[Kind]
+    blocked: Sequence[Cause]
     handed_over: Sequence[HandedOver]
     done: Graduated | None = None
 
@@ -77,7 +77,7 @@ def command(
     Exit codes: 0 done, 1 blocked, refused or not reached, 2 wrong use or settings.
     """
     check_stream(stream)
-    accepted = frozenset(map(Kind, force))
+    accepted = frozenset(map(Cause, force))
     outcome, sidecars = in_session(
         resolved, lambda session: _begin(session, resolved, stream, accepted, dry_run=dry_run)
     )
@@ -90,13 +90,13 @@ def command(
 
 
 async def _begin(
-    session: Session, resolved: ResolvedSettings, name: str, accepted: frozenset[Kind], *, dry_run: bool
+    session: Session, resolved: ResolvedSettings, name: str, accepted: frozenset[Cause], *, dry_run: bool
 ) -> tuple[Outcome, Sidecars]:
     session, sidecars = await with_sidecars(session, resolved)
     return await _graduate(session, name, accepted, dry_run=dry_run), sidecars
 
 
-async def _graduate(session: Session, name: str, accepted: frozenset[Kind], *, dry_run: bool) -> Outcome:
+async def _graduate(session: Session, name: str, accepted: frozenset[Cause], *, dry_run: bool) -> Outcome:
     served = await session.served_stream(name)
     _expect_dormant(session, name, served.mode)
     graduation = Graduation(session.connection, session.api, session.server, served.state, SystemClock().now)
@@ -156,7 +156,7 @@ def _print(outcome: Outcome, *, wide: bool) -> None:
 
 
 def _print_findings(outcome: Outcome, *, wide: bool) -> None:
-    numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Kind](), []
+    numbers, shown, rows = Counter(finding.kind for finding in outcome.findings), Counter[Cause](), []
     for finding in outcome.findings:
         shown[finding.kind] += 1
         if shown[finding.kind] <= MAX_ROWS_SHOWN:
@@ -182,8 +182,8 @@ def _summary(outcome: Outcome) -> str:
     )
 
 
-def _advice(blocked: Sequence[Kind]) -> str:
-    if Kind.REFUSED in blocked:
+def _advice(blocked: Sequence[Cause]) -> str:
+    if Cause.REFUSED in blocked:
         return "the server would refuse its configuration"
     forces = " ".join(f"--force {kind}" for kind in blocked)
     return f"{', '.join(blocked)} above would lose or double fires; correct that, or accept it with {forces}"

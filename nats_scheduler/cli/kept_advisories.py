@@ -24,7 +24,7 @@ from nats_scheduler.cli.output import (
     print_table,
     wide_option,
 )
-from nats_scheduler.cli.reading import Reading
+from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import Session, in_session
 from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind, read_change
 from nats_scheduler.message.subjects import is_valid_subject
@@ -94,7 +94,7 @@ def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool
 
 
 async def _read_changes(session: Session, kept_in: str, query: AdvisoryQuery) -> FailuresDocument:
-    stream = await Reading(session).keeping(kept_in)
+    stream = await StoredSource(session).keeping(kept_in)
     return await find_changes(session.connection, session.api, stream, query)
 
 

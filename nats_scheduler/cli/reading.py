@@ -30,10 +30,10 @@ from nats_scheduler.service.streams import instances_document
 
 
 class Source(Protocol):
-    """Who can be asked what is stored: a running sidecar (`service.client.ServiceClient`), or `Reading`.
+    """Who can be asked what is stored: a running sidecar (`service.client.ServiceClient`), or `StoredSource`.
 
     `ServiceClient` raises `QuestionError`, or `JetStreamError`, `ValueError` or `LookupError` if an answer cannot be
-    had or read; `Reading` ends the command, or raises `JetStreamError`.
+    had or read; `StoredSource` ends the command, or raises `JetStreamError`.
     """
 
     async def schedules(self, stream: StreamState, query: Query) -> Listed:
@@ -57,7 +57,7 @@ class Source(Protocol):
         ...
 
 
-class Reading:
+class StoredSource:
     """Reads what is stored."""
 
     def __init__(self, access: Access) -> None:

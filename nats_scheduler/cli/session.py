@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import ValidationError
 
 from nats_scheduler.cli.output import CommandError, print_warning
-from nats_scheduler.cli.reading import Reading, Source
+from nats_scheduler.cli.reading import Source, StoredSource
 from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import JetStreamError
@@ -60,7 +60,7 @@ class Session(Access):
         if may_ask:
             with suppress(QuestionError, JetStreamError, ValueError, LookupError):
                 return await question(self.service)
-        return await question(Reading(self))
+        return await question(StoredSource(self))
 
     async def streams(self, only: str | None) -> list[ServedStream]:
         """Return every stream of the account that is served, by name, or only one, as `served_stream` does."""

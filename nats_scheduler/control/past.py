@@ -168,11 +168,11 @@ class FirePast:
             return self.served.name, ALL_SUBJECTS
         return self.served.name, definition.terms.target
 
-    async def _kept(self, stream: StreamNow, target: str, now: int) -> Kept:
+    async def _kept(self, stream: StreamNow, target: str, now: int) -> StoredRange:
         """Return what a stream still holds, of all its messages and of those on a target."""
         first = max(stream.first_sequence, 1)
         message = await self.wire.message(stream.name, seq=first) if first <= stream.last_sequence else None
-        kept = Kept(first, now if message is None else message.stored_at)
+        kept = StoredRange(first, now if message is None else message.stored_at)
         if not _limits_versions(stream.config):
             return kept
         oldest = await self.wire.message(stream.name, seq=1, next_by_subj=target)
@@ -196,7 +196,7 @@ def _has_own(found: list[PastFire], schedule: StoredMessage) -> bool:
 # What the stored messages show.
 
 
-class Kept(NamedTuple):
+class StoredRange(NamedTuple):
     """What a stream still holds; times are those at which a message was stored (ns)."""
 
     first_sequence: int
@@ -224,7 +224,7 @@ def stored_fires(
     return StoredFires(times, max(latest, default=None), known_from)
 
 
-def known_from(config: Mapping[str, Any], terms: Terms, kept: Kept, now: int) -> int | None:
+def known_from(config: Mapping[str, Any], terms: Terms, kept: StoredRange, now: int) -> int | None:
     """Return from when on (stored time, ns) a stream shows the fires of a schedule; None if any may be missing.
 
     `config` is that of the stream that has the target.

@@ -64,7 +64,7 @@ ZoneData = tuple[OffsetTable | None, OffsetTable | None]
 """The offsets of one time zone, as the sidecar reads it and as a server on this machine does."""
 
 
-class Sidecar(NamedTuple):
+class SidecarFacts(NamedTuple):
     """A sidecar that is alive."""
 
     name: str
@@ -200,7 +200,7 @@ class AccountFacts:
     """The version of the zone data, such as `2025b`, by the place where it was found."""
     zones: Mapping[str, ZoneData] = field(default_factory=dict)
     """The zones that schedules use, by name."""
-    sidecars: Sequence[Sidecar] | None = ()
+    sidecars: Sequence[SidecarFacts] | None = ()
     """Those that are alive; None if that could not be read."""
     streams: Sequence[StreamFacts] = ()
     """All streams of the account, by name."""

@@ -16,7 +16,7 @@ from nats_scheduler.doctor.facts import (
     AccountFacts,
     Need,
     ServerReach,
-    Sidecar,
+    SidecarFacts,
     StreamFacts,
     Unexamined,
     subjects_of,
@@ -139,7 +139,7 @@ class Gathering:
         self._place = place_of(account)
 
     async def gather(
-        self, reaches: Sequence[ServerReach], sidecars: Sequence[Sidecar] | None, only: str | None = None
+        self, reaches: Sequence[ServerReach], sidecars: Sequence[SidecarFacts] | None, only: str | None = None
     ) -> AccountFacts:
         """Return the facts; with `only`, what the other streams hold is not read; no `sidecars` if they are unknown.
 

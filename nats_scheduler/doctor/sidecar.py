@@ -20,7 +20,7 @@ from nats_scheduler.doctor.examination import examination, report_document
 from nats_scheduler.doctor.facts import (
     AccountFacts,
     Need,
-    Sidecar,
+    SidecarFacts,
     StreamFacts,
     Unexamined,
     ZoneData,
@@ -110,7 +110,7 @@ class _Gathering:
             unexamined=without_leaders(unanswered),
         )
 
-    async def _sidecars(self) -> list[Sidecar]:
+    async def _sidecars(self) -> list[SidecarFacts]:
         """Return the sidecars that are alive; what this one serves is known better than by its last heartbeat."""
         sidecar = self._sidecar
         fleet = await read_fleet(sidecar.access.registry, sidecar.access.api, sidecar.server_now)
@@ -119,7 +119,10 @@ class _Gathering:
         unable = {
             key: why for one in fleet.instances if one.name == sidecar.instance for key, why in one.unable.items()
         }
-        return [Sidecar(sidecar.instance, mine, unable), *(Sidecar(one.name, one.serves, one.unable) for one in others)]
+        return [
+            SidecarFacts(sidecar.instance, mine, unable),
+            *(SidecarFacts(one.name, one.serves, one.unable) for one in others),
+        ]
 
     def _outlines(self, infos: Mapping[str, Mapping[str, Any]]) -> Generator[None, None, list[StreamFacts]]:
         """Return the streams that are served, that copy others, or hold schedules that nothing fires."""

@@ -94,7 +94,7 @@ class TermsOfKind:
         return is_literal_subject(subject) and self._covers(subject) is not None
 
 
-class SharedTerms:
+class FarKind:
     """The terms of one stream's schedules."""
 
     def __init__(self, rules: StreamRules) -> None:
@@ -261,7 +261,7 @@ class MessageReader:
         self._rules = rules
         self.dialects = tuple(dialects)
         self._whole: dict[bytes, Definition] = {}
-        self._terms = SharedTerms(rules)
+        self._terms = FarKind(rules)
         self._shapes: list[Shape] = []
         self._unread = SHAPES_AT_ONCE * READINGS_PER_SHAPE
         """How many blocks were read without a shape; to make one takes `READINGS_PER_SHAPE` of them."""

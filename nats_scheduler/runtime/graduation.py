@@ -26,7 +26,7 @@ from nats_scheduler.control.errors import ConflictError, ScheduleError
 from nats_scheduler.control.store import publish_message
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.engine.views.stored import PURGED_KINDS, Finding, HandedOver, Handover, Kind, MakeUp
+from nats_scheduler.engine.views.stored import PURGED_KINDS, Cause, Finding, HandedOver, Handover, MakeUp
 from nats_scheduler.jetstream.api import JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
@@ -158,9 +158,9 @@ class Graduation:
 
     def _of_configuration(self) -> list[Finding]:
         if self._state.config.get("sealed"):
-            return [Finding(Kind.REFUSED, SEALED)]
+            return [Finding(Cause.REFUSED, SEALED)]
         rejection = check_graduation(self._state)
-        return [] if rejection is None else [Finding(Kind.REFUSED, str(rejection))]
+        return [] if rejection is None else [Finding(Cause.REFUSED, str(rejection))]
 
     async def _of_copies(self) -> list[Finding]:
         """Find the streams that copy from this one: on 2.12 they stall at the first schedule."""
@@ -168,7 +168,7 @@ class Graduation:
             return []
         names = [info["config"]["name"] async for info in self._api.streams() if self._is_origin(info["config"])]
         return [
-            Finding(Kind.COPIED, f"stream {name} takes from it, and stalls at the first schedule") for name in names
+            Finding(Cause.COPIED, f"stream {name} takes from it, and stalls at the first schedule") for name in names
         ]
 
     def _is_origin(self, config: dict[str, object]) -> bool:

@@ -188,7 +188,7 @@ def holders_of(value: Object | None) -> Holders:
 # If any stream came, went, or got a new engine, all are checked once more.
 
 
-class ServedStreams:
+class ServicesByKey:
     """The services by the keys that streams have among instances."""
 
     def __init__(self, services: Mapping[str, StreamService]) -> None:
@@ -297,7 +297,7 @@ class Instances:
         self._outlook: Hashable = None
         """What was known of all instances at the last check of all streams."""
         self._next_checked = 0
-        self._served = ServedStreams(services)
+        self._served = ServicesByKey(services)
         self._named = _named(leases.serves)
         """The names of what we serve, as a heartbeat contains them."""
         self._judgement = Judgement(leases.ability, leases.relieve_idle, api, clock, reporter)

@@ -20,7 +20,7 @@ from nats_scheduler.service.client import (
     NotConnectedError,
     NothingSubscribesError,
     QuestionError,
-    RefusedError,
+    RequestRefusedError,
     read,
 )
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
@@ -208,7 +208,7 @@ class Answers:
                 self._offset = instant_of(found["at"]) - self._now()
             entry.part = Part(found, self.now(), "")
             self.last_good_at = entry.part.at
-        except RefusedError as error:
+        except RequestRefusedError as error:
             kept = before if error.code in PASSING_CODES else NOTHING
             entry.part = Part(kept.data, kept.at, str(error), error.code)
         except QuestionError as error:

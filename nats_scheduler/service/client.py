@@ -70,7 +70,7 @@ class NotAnsweredError(QuestionError):
     """No answer came in time."""
 
 
-class RefusedError(QuestionError):
+class RequestRefusedError(QuestionError):
     """A sidecar answered with an error of the micro service, or the request cannot be sent."""
 
     def __init__(self, code: int, sentence: str) -> None:
@@ -105,15 +105,15 @@ async def ask(
     except NoAnswerError:
         raise NotAnsweredError(f"no sidecar answered within {seconds:.0f} s") from None
     except NotPermittedError:
-        raise RefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None
+        raise RequestRefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None
     except ConnectionLostError as error:
         raise NotConnectedError(str(error)) from None
     except UnsendableError:
-        raise RefusedError(BAD_REQUEST, "the request is too long for the server") from None
+        raise RequestRefusedError(BAD_REQUEST, "the request is too long for the server") from None
     except JetStreamError as error:
         raise NotAnsweredError(str(error)) from None
     if reply.block:
-        raise RefusedError(*error_of(reply.block))
+        raise RequestRefusedError(*error_of(reply.block))
     answer = read_object(reply.body)
     if answer is None:
         raise UnreadableError("something answers in place of a sidecar, with what is no JSON object")

@@ -77,7 +77,7 @@ VIEW_LIMIT_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ReadAccess:
     """What streams are read through."""
 
     connection: Connection
@@ -109,10 +109,10 @@ class Numbers:
         return cls(*(integer(state.get(name)) for name in ("first_seq", "last_seq", "messages", "num_deleted")))
 
 
-class Reading:
+class StreamReading:
     """What was read of one stream."""
 
-    def __init__(self, access: Access, state: StreamState, fired_by: FiredBy, numbers: Numbers) -> None:
+    def __init__(self, access: ReadAccess, state: StreamState, fired_by: FiredBy, numbers: Numbers) -> None:
         """Begin with nothing."""
         self._access = access
         self._loop = asyncio.get_running_loop()
@@ -285,13 +285,13 @@ REFUSED_SECONDS = 60.0
 """A stream with too many schedules is read again after so long, and refused at once before."""
 
 
-class Kept:
+class KeptStream:
     """One stream that was asked about."""
 
     def __init__(self) -> None:
-        self.read: Reading | None = None
+        self.read: StreamReading | None = None
         """What was read last to its end."""
-        self.begun: Reading | None = None
+        self.begun: StreamReading | None = None
         """What is being read from the beginning; after an error it is continued."""
         self.fresh_at = float("-inf")
         """When (by the loop's clock) `read` was begun to be brought up to date: what was stored until then is in it."""
@@ -318,7 +318,7 @@ class Kept:
         """Whether it is being read, or a request has a view of it."""
         return self.is_being_read or (self.read is not None and self.read.is_in_use)
 
-    def released(self) -> list[Reading]:
+    def released(self) -> list[StreamReading]:
         """Hold nothing any more; returns what is to be emptied when no request has a view of it."""
         released = [read for read in (self.read, self.begun) if read is not None]
         self.read = self.begun = None
@@ -333,9 +333,9 @@ class ServerSchedules:
 
         Work is done in `turns` with that of all requests.
         """
-        self._access = Access(connection, api, now, turns)
-        self._kept: dict[str, Kept] = {}
-        self._released: list[Reading] = []
+        self._access = ReadAccess(connection, api, now, turns)
+        self._kept: dict[str, KeptStream] = {}
+        self._released: list[StreamReading] = []
         """What is to be emptied."""
         self._tasks: TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
@@ -391,7 +391,7 @@ class ServerSchedules:
 
         Waits at most `within` seconds. Raises `ServiceError`, or `JetStreamError` if the server does not answer.
         """
-        asked_at, kept = self._loop.time(), self._kept.get(name) or Kept()
+        asked_at, kept = self._loop.time(), self._kept.get(name) or KeptStream()
         kept.asked_at = asked_at
         while kept.fresh_at < asked_at or kept.read is None:
             kept = self._kept.setdefault(name, kept)  # it may have been released while it was waited for
@@ -409,7 +409,7 @@ class ServerSchedules:
                 raise error
         return kept.read.view, kept.read.through
 
-    def _latest(self, name: str, kept: Kept) -> tuple[EngineView, int]:
+    def _latest(self, name: str, kept: KeptStream) -> tuple[EngineView, int]:
         """Return what was read a moment ago, because reading takes longer than a requester waits."""
         if kept.read is not None and self._loop.time() - kept.fresh_at < LATEST_LIMIT_SECONDS:
             return kept.read.view, kept.read.through
@@ -417,12 +417,12 @@ class ServerSchedules:
         sentence = f"stream {name!r} is being read, and sequence {reached} of {last} is reached: ask again"
         raise ServiceError(UNAVAILABLE, sentence)
 
-    def _begin(self, name: str, kept: Kept, fired_by: FiredBy) -> asyncio.Task[Exception | None]:
+    def _begin(self, name: str, kept: KeptStream, fired_by: FiredBy) -> asyncio.Task[Exception | None]:
         if self._tasks is None:
             raise ServiceError(UNAVAILABLE, "the service is not ready: ask again")
         return self._tasks.create_task(self._concluded(name, kept, fired_by))
 
-    async def _concluded(self, name: str, kept: Kept, fired_by: FiredBy) -> Exception | None:
+    async def _concluded(self, name: str, kept: KeptStream, fired_by: FiredBy) -> Exception | None:
         """Read what is new, and return what went wrong: it concerns those who asked, and nothing else."""
         try:
             await self._bring_up_to_date(name, kept, fired_by)
@@ -432,7 +432,7 @@ class ServerSchedules:
 
     # -- one stream ----------------------------------------------------------------------------------------------
 
-    async def _bring_up_to_date(self, name: str, kept: Kept, fired_by: FiredBy) -> None:
+    async def _bring_up_to_date(self, name: str, kept: KeptStream, fired_by: FiredBy) -> None:
         began = self._loop.time()
         if (info := await self._access.api.stream(name)) is None:
             self._released += kept.released()
@@ -444,7 +444,7 @@ class ServerSchedules:
         if read is None or (kept.begun is None and self._is_to_be_read_anew(read, numbers)):
             if read is not None and 2 * read.count > MAX_SCHEDULES:
                 self._released += kept.released()  # else it answers requests until the new one is read
-            read = kept.begun = Reading(self._access, state, fired_by, numbers)
+            read = kept.begun = StreamReading(self._access, state, fired_by, numbers)
 
         async def bound() -> None:
             kept.progress = read.through, numbers.last
@@ -455,10 +455,10 @@ class ServerSchedules:
             self._released.append(kept.read)
         kept.read, kept.begun, kept.fresh_at = read, None, began
 
-    def _is_to_be_read_anew(self, read: Reading, numbers: Numbers) -> bool:
+    def _is_to_be_read_anew(self, read: StreamReading, numbers: Numbers) -> bool:
         return self._loop.time() - read.began > AGE_LIMIT_SECONDS or read.is_cheaper_anew(numbers)
 
-    async def _make_room(self, name: str, kept: Kept) -> None:
+    async def _make_room(self, name: str, kept: KeptStream) -> None:
         """Release the streams that were not asked about for longest; raise `ServiceError` if that is not enough."""
         if self._total() <= MAX_SCHEDULES and len(self._kept) <= MAX_STREAMS:
             return

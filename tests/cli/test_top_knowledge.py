@@ -19,7 +19,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import answers as asked
 from nats_scheduler.service.answers import Answers
-from nats_scheduler.service.client import NothingSubscribesError, RefusedError
+from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.testing.clock import ManualClock
 from tests.cli.top_views import NOW, due, fire, instance, stream, text
 
@@ -172,7 +172,7 @@ async def test_time_goes_on_between_answers() -> None:
 async def test_an_answer_that_does_not_come_any_more_is_shown_for_a_while() -> None:
     answering = Answering(answers())
     await answering.ask_all()
-    answering.given[ACTIVITY] = RefusedError(503, "busy")
+    answering.given[ACTIVITY] = RequestRefusedError(503, "busy")
     shown = []
     for seconds in (1, 40):
         answering.given[HEALTH] = {**answers()[HEALTH], "at": text(seconds)}
@@ -204,7 +204,7 @@ async def test_if_no_sidecar_answers_it_says_what_to_type() -> None:
 
 
 async def test_if_no_question_is_permitted_it_says_that() -> None:
-    denied = {name: RefusedError(403, f"this user may not publish to {name}") for name in answers()}
+    denied = {name: RequestRefusedError(403, f"this user may not publish to {name}") for name in answers()}
     assert (await knowledge_of(denied)).view().advice == "this user may not publish to health.get"
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.control.past import Kept, known_from, stored_fires
+from nats_scheduler.control.past import StoredRange, known_from, stored_fires
 from nats_scheduler.control.port import EVER
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.dialect import ADR51
@@ -15,35 +15,35 @@ NOW = 1_790_000_000 * SECOND
 OLD, NEW = NOW - 1_000 * SECOND, NOW - 10 * SECOND
 
 
-def shown(kept: Kept, *, ttl: str = "", rollup: bool = False, **config: Any) -> int | None:
+def shown(kept: StoredRange, *, ttl: str = "", rollup: bool = False, **config: Any) -> int | None:
     return known_from({"name": "S", **config}, Terms(ADR51, "S.out", None, ttl, rollup), kept, NOW)
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
 def test_a_stream_that_removes_what_was_consumed_shows_nothing(retention: str) -> None:
-    assert shown(Kept(1, OLD), retention=retention) is None
+    assert shown(StoredRange(1, OLD), retention=retention) is None
 
 
 def test_fires_that_roll_up_their_target_show_nothing() -> None:
-    assert shown(Kept(1, OLD), rollup=True) is None
+    assert shown(StoredRange(1, OLD), rollup=True) is None
 
 
 @pytest.mark.parametrize("limit", [{"max_age": 3_600 * SECOND}, {"max_msgs": 10}, {"max_bytes": 1_000}])
 def test_a_stream_with_limits_shows_what_it_still_holds(limit: dict[str, Any]) -> None:
-    assert shown(Kept(7, OLD), **limit) == OLD
-    assert shown(Kept(1, OLD), **limit) == EVER, "nothing was removed yet"
-    assert shown(Kept(7, OLD)) == EVER, "a client deleted what was before"
+    assert shown(StoredRange(7, OLD), **limit) == OLD
+    assert shown(StoredRange(1, OLD), **limit) == EVER, "nothing was removed yet"
+    assert shown(StoredRange(7, OLD)) == EVER, "a client deleted what was before"
 
 
 def test_fires_with_a_ttl_are_shown_as_long_as_they_live() -> None:
-    assert shown(Kept(1, OLD), ttl="60s") == NOW - 60 * SECOND
-    assert shown(Kept(1, OLD), ttl="never") == EVER
+    assert shown(StoredRange(1, OLD), ttl="60s") == NOW - 60 * SECOND
+    assert shown(StoredRange(1, OLD), ttl="never") == EVER
 
 
 def test_a_limit_for_each_subject_counts_if_it_is_reached() -> None:
-    assert shown(Kept(1, OLD, 3, NEW), max_msgs_per_subject=3) == NEW
-    assert shown(Kept(1, OLD, 2, NEW), max_msgs_per_subject=3) == EVER
-    assert shown(Kept(1, OLD, 3, NEW), max_msgs_per_subject=-1) == EVER
+    assert shown(StoredRange(1, OLD, 3, NEW), max_msgs_per_subject=3) == NEW
+    assert shown(StoredRange(1, OLD, 2, NEW), max_msgs_per_subject=3) == EVER
+    assert shown(StoredRange(1, OLD, 3, NEW), max_msgs_per_subject=-1) == EVER
 
 
 def fire(time: int | None, *, sequence: int | None = 5, stored_at: int = NOW, requested: bool = False) -> PastFire:

@@ -17,7 +17,7 @@ from nats_scheduler.engine.inputs import (
     Unknown,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
-from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, Kind
+from nats_scheduler.engine.views.figures import OVERDUE_AFTER_NS, Figures, ScheduleKind
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
@@ -42,13 +42,13 @@ def test_held_schedules_are_counted_by_kind_and_with_those_of_other_holders() ->
     patterns = ("@every 1h", "@every 2h", "0 0 12 * * *", "@daily", "@hourly")
     messages = [schedule(pattern, number, f"s.{number}") for number, pattern in enumerate(patterns, 1)]
     desk = Desk(*messages, at(HOUR, 6, "s.6"))
-    counted = {Kind.AT: 1, Kind.EVERY: 2, Kind.CRON: 3}
+    counted = {ScheduleKind.AT: 1, ScheduleKind.EVERY: 2, ScheduleKind.CRON: 3}
     assert figures(desk).held == counted
     desk.step(ShardsHeld(frozenset()))
     assert figures(desk).held == counted
     desk.read(plain("s.6", 7))
-    assert figures(desk).held == {**counted, Kind.AT: 0}
-    assert figures(Desk()).held == {Kind.AT: 0, Kind.EVERY: 0, Kind.CRON: 0}
+    assert figures(desk).held == {**counted, ScheduleKind.AT: 0}
+    assert figures(Desk()).held == {ScheduleKind.AT: 0, ScheduleKind.EVERY: 0, ScheduleKind.CRON: 0}
 
 
 def test_the_next_fire_is_the_first_that_is_not_due_yet_whichever_instance_fires_it() -> None:
@@ -219,7 +219,7 @@ def test_many_schedules_in_many_rows_are_counted_as_one_loop_would(seed: int) ->
     due = [max(one.fire_time, one.stored_at) for one in held if one.fire_time <= desk.now - SECOND]
     coming = [one.fire_time for one in held if one.fire_time > desk.now]
     found = figures(desk)
-    assert (found.held[Kind.AT], found.overdue) == (len(held), len(due))
+    assert (found.held[ScheduleKind.AT], found.overdue) == (len(held), len(due))
     assert (found.overdue_since, found.next_due) == (min(due, default=None), min(coming, default=None))
 
 
@@ -233,4 +233,4 @@ def test_a_visit_goes_on_while_the_schedules_change() -> None:
     while work.advance():
         for message in (next(gone), next(gone), next(gone)):
             desk.read(plain(message.subject, message.sequence + 1_000_000))
-    assert len(stays) <= work.result.held[Kind.AT] <= len(messages)
+    assert len(stays) <= work.result.held[ScheduleKind.AT] <= len(messages)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import CheckpointLoaded
-from nats_scheduler.engine.views.stored import BLOCKING_KINDS, PURGED_KINDS, Finding, Handover, Kind, blocked_by
+from nats_scheduler.engine.views.stored import BLOCKING_KINDS, PURGED_KINDS, Cause, Finding, Handover, blocked_by
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.identity import fire_identity
@@ -47,7 +47,7 @@ def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMess
     return StoredMessage(TARGET, sequence, fire_time, block, b"")
 
 
-def kinds(handover: Handover) -> list[tuple[Kind, int | None]]:
+def kinds(handover: Handover) -> list[tuple[Cause, int | None]]:
     """Return what was found, and of which message."""
     return [(finding.kind, finding.sequence) for finding in handover.findings(NOW)]
 
@@ -64,62 +64,62 @@ def test_a_schedule_that_both_read_alike_is_handed_over_without_a_word() -> None
 
 def test_a_schedule_under_a_later_message_would_be_revived() -> None:
     handover = read(schedule(LATER), plain(SCHEDULE, 2))
-    assert (kinds(handover), held(handover)) == ([(Kind.COVERED, 1)], [])
+    assert (kinds(handover), held(handover)) == ([(Cause.COVERED, 1)], [])
 
 
 def test_a_schedule_under_one_with_portable_headers_would_be_revived() -> None:
     portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule": LATER, "X-Nats-Schedule-Target": TARGET})
-    assert kinds(read(schedule(LATER), portable)) == [(Kind.COVERED, 1), (Kind.PORTABLE, 2)]
+    assert kinds(read(schedule(LATER), portable)) == [(Cause.COVERED, 1), (Cause.PORTABLE, 2)]
 
 
 def test_a_schedule_under_an_unreadable_one_would_be_revived() -> None:
-    assert kinds(read(schedule(LATER), schedule("never", 2))) == [(Kind.COVERED, 1), (Kind.UNUSABLE, 2)]
+    assert kinds(read(schedule(LATER), schedule("never", 2))) == [(Cause.COVERED, 1), (Cause.UNUSABLE, 2)]
 
 
 def test_what_lies_buried_counts_for_the_server_alone() -> None:
     handover = read(plain(SCHEDULE, 2))
     handover.take_buried([schedule(LATER), plain(SCHEDULE, 2)])
-    assert kinds(handover) == [(Kind.COVERED, 1)]
+    assert kinds(handover) == [(Cause.COVERED, 1)]
 
 
 @pytest.mark.parametrize("target", ["elsewhere", SCHEDULE, ""])
 def test_an_invalid_schedule_with_a_pattern_would_be_adopted_without_validation(target: str) -> None:
-    assert kinds(read(schedule(LATER, Nats_Schedule_Target=target))) == [(Kind.INVALID, 1)]
+    assert kinds(read(schedule(LATER, Nats_Schedule_Target=target))) == [(Cause.INVALID, 1)]
 
 
 def test_an_older_version_is_removed_and_the_newest_handed_over() -> None:
     handover = read(schedule(LATER), schedule(LATER, 2), schedule(LATER, 3))
-    assert (kinds(handover), held(handover)) == ([(Kind.OLDER, 1), (Kind.OLDER, 2)], [3])
+    assert (kinds(handover), held(handover)) == ([(Cause.OLDER, 1), (Cause.OLDER, 2)], [3])
 
 
 def test_a_schedule_that_fired_and_is_still_there_is_removed() -> None:
     done = schedule(PAST)
-    assert kinds(read(done, fire_of(done, START - HOUR, 2))) == [(Kind.SPENT, 1)]
+    assert kinds(read(done, fire_of(done, START - HOUR, 2))) == [(Cause.SPENT, 1)]
 
 
 def test_a_checkpoint_tells_of_a_fire_that_was_consumed_away() -> None:
-    assert kinds(read(schedule(PAST), checkpoint=CheckpointLoaded(START, 1))) == [(Kind.SPENT, 1)]
+    assert kinds(read(schedule(PAST), checkpoint=CheckpointLoaded(START, 1))) == [(Cause.SPENT, 1)]
 
 
 def test_a_cancelled_schedule_that_is_still_there_is_removed() -> None:
     cancel = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
-    assert kinds(read(schedule(LATER), cancel)) == [(Kind.SPENT, 1)]
+    assert kinds(read(schedule(LATER), cancel)) == [(Cause.SPENT, 1)]
 
 
 def test_a_schedule_whose_ttl_ran_out_while_nobody_looked_is_removed() -> None:
-    assert kinds(read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True)) == [(Kind.SPENT, 1)]
+    assert kinds(read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True)) == [(Cause.SPENT, 1)]
 
 
 def test_an_overdue_delay_is_the_servers_to_fire() -> None:
     handover = read(schedule(PAST))
-    assert (kinds(handover), held(handover)) == ([(Kind.OVERDUE, 1)], [1])
+    assert (kinds(handover), held(handover)) == ([(Cause.OVERDUE, 1)], [1])
 
 
 def test_missed_fires_are_made_up_by_the_latest() -> None:
     handover = read(schedule("@every 3s"))
     [make_up] = handover.make_ups(NOW)
     assert (make_up.fire_time, make_up.next_fire) == (START + 9 * SECOND, START + 12 * SECOND)
-    assert (Kind.MISSED, 1) in kinds(handover)
+    assert (Cause.MISSED, 1) in kinds(handover)
 
 
 def test_what_was_made_up_is_not_made_up_again() -> None:
@@ -136,7 +136,7 @@ def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
     one = schedule("@every 1h", stored_at=START - 90 * 60 * SECOND)
     handover = read(one, fire_of(one, START - 30 * 60 * SECOND, 2))
     [(kind, detail, *_)] = handover.findings(NOW)
-    assert kind is Kind.MOVED
+    assert kind is Cause.MOVED
     assert f"due at {format_rfc3339(START + HOUR // 2)}" in detail
     assert [one.next_fire for one in handover.handed_over(NOW)] == [NOW + HOUR]
 
@@ -144,16 +144,16 @@ def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
 @pytest.mark.parametrize(
     ("pattern", "headers", "kind"),
     [
-        ("@every 1.5s", {}, Kind.ROUNDED),
-        ("@at 2300-01-01T00:00:00Z", {}, Kind.FAR),
-        ("@every 2562047h", {}, Kind.FAR),
-        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Kind.GAP),
-        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Kind.GAP),
-        (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Kind.DOUBLED),
-        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Kind.POLICIES),
+        ("@every 1.5s", {}, Cause.ROUNDED),
+        ("@at 2300-01-01T00:00:00Z", {}, Cause.FAR),
+        ("@every 2562047h", {}, Cause.FAR),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Cause.GAP),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Cause.GAP),
+        (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Cause.DOUBLED),
+        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Cause.POLICIES),
     ],
 )
-def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str, str], kind: Kind) -> None:
+def test_what_the_server_does_differently_blocks(pattern: str, headers: dict[str, str], kind: Cause) -> None:
     message = message_on(SCHEDULE, 1, Nats_Schedule=pattern, Nats_Schedule_Target=TARGET, **headers)
     assert kind in [found for found, _ in kinds(read(message))]
     assert kind in BLOCKING_KINDS
@@ -183,30 +183,30 @@ CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="
             [schedule(LATER), plain(SCHEDULE, 2)],
             {},
             Finding(
-                Kind.COVERED, "a later message on its subject ended it, and the server revives it", SCHEDULE, 1, LATER
+                Cause.COVERED, "a later message on its subject ended it, and the server revives it", SCHEDULE, 1, LATER
             ),
         ),
         (
             [schedule(LATER), schedule("@every 9s", 2)],
             {},
-            Finding(Kind.OLDER, "an older version, which lies under a newer one", SCHEDULE, 1, LATER),
+            Finding(Cause.OLDER, "an older version, which lies under a newer one", SCHEDULE, 1, LATER),
         ),
         (
             [DONE, fire_of(DONE, START - HOUR, 2)],
             {},
-            Finding(Kind.SPENT, "fired and not removed yet", SCHEDULE, 1, PAST),
+            Finding(Cause.SPENT, "fired and not removed yet", SCHEDULE, 1, PAST),
         ),
-        ([schedule(LATER), CANCEL], {}, Finding(Kind.SPENT, "cancelled and not removed yet", SCHEDULE, 1, LATER)),
+        ([schedule(LATER), CANCEL], {}, Finding(Cause.SPENT, "cancelled and not removed yet", SCHEDULE, 1, LATER)),
         (
             [schedule(LATER, Nats_TTL="5s")],
             {"expired_by_us": True},
-            Finding(Kind.SPENT, "its TTL has run out", SCHEDULE, 1, LATER),
+            Finding(Cause.SPENT, "its TTL has run out", SCHEDULE, 1, LATER),
         ),
         (
             [schedule(LATER, Nats_Schedule_Target="")],
             {},
             Finding(
-                Kind.INVALID,
+                Cause.INVALID,
                 "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due' "
                 "(server code 10190)",
                 SCHEDULE,
@@ -218,7 +218,7 @@ CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="
             [schedule("never")],
             {},
             Finding(
-                Kind.UNUSABLE,
+                Cause.UNUSABLE,
                 "stays stored and never fires: Nats-Schedule of 'never' is not a valid pattern: expected a pattern "
                 "such as '@every 5m', '@at 2026-11-20T15:04:05Z', '@daily' or '0 30 9 * * mon-fri' (server code 10189)",
                 SCHEDULE,
@@ -229,7 +229,7 @@ CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="
             [schedule("@every 3s")],
             {},
             Finding(
-                Kind.MISSED,
+                Cause.MISSED,
                 f"due at {utc(START + 9 * SECOND)} while nobody fired: made up before the server takes over",
                 SCHEDULE,
                 1,
@@ -240,7 +240,7 @@ CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="
             [schedule("@every 3s")],
             {},
             Finding(
-                Kind.MOVED,
+                Cause.MOVED,
                 f"would be due at {utc(START + 12 * SECOND)}, and the server counts anew: {utc(START + 13 * SECOND)}",
                 SCHEDULE,
                 1,
@@ -251,7 +251,7 @@ CANCEL = message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="
             [schedule("@every 1h")],
             {"level": LEVEL_OF_2_12},
             Finding(
-                Kind.UNREADABLE,
+                Cause.UNREADABLE,
                 "servers before 2.14 know only @at: it stays stored, unfired",
                 SCHEDULE,
                 1,
@@ -275,18 +275,18 @@ def test_what_is_handed_over_comes_soonest_first() -> None:
 
 def test_2_12_reads_no_repeating_schedule() -> None:
     handover = read(schedule("@every 1h"), schedule("0 0 0 1 1 *", 2, "s.two"), level=LEVEL_OF_2_12)
-    assert (kinds(handover), held(handover)) == ([(Kind.UNREADABLE, 1), (Kind.UNREADABLE, 2)], [])
+    assert (kinds(handover), held(handover)) == ([(Cause.UNREADABLE, 1), (Cause.UNREADABLE, 2)], [])
 
 
 @pytest.mark.parametrize("header", [{"Nats_Schedule_Source": "s.source"}, {"Nats_Schedule_Rollup": "sub"}])
 def test_2_12_ignores_sources_and_roll_ups(header: dict[str, str]) -> None:
     message = message_on(SCHEDULE, 1, Nats_Schedule=LATER, Nats_Schedule_Target=TARGET, **header)
-    assert kinds(read(message, level=LEVEL_OF_2_12)) == [(Kind.IGNORED, 1)]
+    assert kinds(read(message, level=LEVEL_OF_2_12)) == [(Cause.IGNORED, 1)]
 
 
 def test_on_2_12_an_unreadable_version_uncovers_the_delay_under_it() -> None:
     handover = read(schedule(LATER), schedule("@every 1h", 2), level=LEVEL_OF_2_12)
-    assert kinds(handover) == [(Kind.UNREADABLE, 2), (Kind.OLDER, 1)]
+    assert kinds(handover) == [(Cause.UNREADABLE, 2), (Cause.OLDER, 1)]
 
 
 def paused(pattern: str, sequence: int = 1, **more: str) -> StoredMessage:
@@ -297,72 +297,79 @@ def paused(pattern: str, sequence: int = 1, **more: str) -> StoredMessage:
 
 def test_a_paused_schedule_is_handed_over_unchanged() -> None:
     handover = read(paused(LATER))
-    assert (kinds(handover), held(handover)) == ([(Kind.PAUSED, 1)], [])
-    assert Kind.PAUSED not in BLOCKING_KINDS | PURGED_KINDS
+    assert (kinds(handover), held(handover)) == ([(Cause.PAUSED, 1)], [])
+    assert Cause.PAUSED not in BLOCKING_KINDS | PURGED_KINDS
 
 
 def test_an_active_version_under_a_paused_one_is_removed_so_that_the_server_does_not_revive_it() -> None:
     handover = read(schedule(LATER), paused(LATER, 2))
-    assert (kinds(handover), held(handover)) == ([(Kind.OLDER, 1), (Kind.PAUSED, 2)], [])
+    assert (kinds(handover), held(handover)) == ([(Cause.OLDER, 1), (Cause.PAUSED, 2)], [])
 
 
 def test_an_active_version_under_a_paused_one_with_portable_headers_would_be_revived() -> None:
     portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule-X-Paused": LATER, "X-Nats-Schedule-Target": TARGET})
-    assert kinds(read(schedule(LATER), portable)) == [(Kind.COVERED, 1), (Kind.PORTABLE, 2)]
+    assert kinds(read(schedule(LATER), portable)) == [(Cause.COVERED, 1), (Cause.PORTABLE, 2)]
 
 
 @pytest.mark.parametrize(
     ("pattern", "headers", "kind"),
     [
-        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Kind.POLICIES),
-        ("@every 1h", {"Nats_Schedule_X_Missed": "skip"}, Kind.POLICIES),
-        ("@every 3600500ms", {}, Kind.ROUNDED),
+        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Cause.POLICIES),
+        ("@every 1h", {"Nats_Schedule_X_Missed": "skip"}, Cause.POLICIES),
+        ("@every 3600500ms", {}, Cause.ROUNDED),
     ],
 )
 def test_of_a_paused_schedule_the_same_is_found_as_of_an_active_one(
-    pattern: str, headers: dict[str, str], kind: Kind
+    pattern: str, headers: dict[str, str], kind: Cause
 ) -> None:
     active = read(schedule(pattern, 1, SCHEDULE, stored_at=START, body=b"", **headers))
-    assert [one for one in kinds(active) if one[0] is not Kind.MOVED] == [(kind, 1)]
-    assert kinds(read(paused(pattern, 1, **headers))) == [(kind, 1), (Kind.PAUSED, 1)]
+    assert [one for one in kinds(active) if one[0] is not Cause.MOVED] == [(kind, 1)]
+    assert kinds(read(paused(pattern, 1, **headers))) == [(kind, 1), (Cause.PAUSED, 1)]
 
 
 def test_of_a_paused_schedule_without_bounds_notes_are_no_finding() -> None:
-    assert kinds(read(paused(LATER, Nats_Schedule_X_Note="later"))) == [(Kind.PAUSED, 1)]
+    assert kinds(read(paused(LATER, Nats_Schedule_X_Note="later"))) == [(Cause.PAUSED, 1)]
 
 
 def test_2_12_reads_no_repeating_schedule_when_it_is_resumed() -> None:
-    assert kinds(read(paused("@every 1h"), level=LEVEL_OF_2_12)) == [(Kind.UNREADABLE, 1), (Kind.PAUSED, 1)]
+    assert kinds(read(paused("@every 1h"), level=LEVEL_OF_2_12)) == [(Cause.UNREADABLE, 1), (Cause.PAUSED, 1)]
 
 
 def test_a_paused_schedule_that_would_be_rejected_stays_stored() -> None:
-    assert kinds(read(paused("never"))) == [(Kind.UNUSABLE, 1)]
+    assert kinds(read(paused("never"))) == [(Cause.UNUSABLE, 1)]
 
 
 def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
-    findings = [Finding(Kind.REFUSED, ""), Finding(Kind.COVERED, ""), Finding(Kind.GAP, ""), Finding(Kind.OLDER, "")]
-    assert blocked_by(findings, lambda kind: kind is not Kind.GAP) == [Kind.GAP, Kind.REFUSED]
-    assert blocked_by(findings, lambda kind: False) == [Kind.COVERED, Kind.GAP, Kind.REFUSED]
+    findings = [
+        Finding(Cause.REFUSED, ""),
+        Finding(Cause.COVERED, ""),
+        Finding(Cause.GAP, ""),
+        Finding(Cause.OLDER, ""),
+    ]
+    assert blocked_by(findings, lambda kind: kind is not Cause.GAP) == [Cause.GAP, Cause.REFUSED]
+    assert blocked_by(findings, lambda kind: False) == [Cause.COVERED, Cause.GAP, Cause.REFUSED]
 
 
 def test_whatever_could_be_lost_is_removed_only_with_consent_or_because_it_is_done() -> None:
-    assert {Kind.SPENT, Kind.OLDER} == PURGED_KINDS - BLOCKING_KINDS
+    assert {Cause.SPENT, Cause.OLDER} == PURGED_KINDS - BLOCKING_KINDS
 
 
-@pytest.mark.parametrize(("pattern", "kind"), [("@every 8s", Kind.MISSED), ("@at 2026-01-01T00:00:09Z", Kind.OVERDUE)])
+@pytest.mark.parametrize(
+    ("pattern", "kind"), [("@every 8s", Cause.MISSED), ("@at 2026-01-01T00:00:09Z", Cause.OVERDUE)]
+)
 def test_a_fire_that_is_delayed_by_a_jitter_is_made_up_before_the_server_goes_on_without_it(
-    pattern: str, kind: Kind
+    pattern: str, kind: Cause
 ) -> None:
     handover = read(schedule(pattern, Nats_Schedule_X_Jitter="1h"))
-    assert kinds(handover)[:1] == [(Kind.POLICIES, 1)]
+    assert kinds(handover)[:1] == [(Cause.POLICIES, 1)]
     assert (kind, 1) in kinds(handover)
     made_up = [one.fire_time - START for one in handover.make_ups(NOW)]
-    assert made_up == ([8 * SECOND] if kind is Kind.MISSED else [])
+    assert made_up == ([8 * SECOND] if kind is Cause.MISSED else [])
 
 
 @pytest.mark.parametrize("policy", [policies("all"), policies("skip"), policies("all 3"), policies(report="true")])
 def test_policies_for_missed_fires_stop_a_graduation_because_the_server_knows_none(policy: dict[str, str]) -> None:
-    assert (Kind.POLICIES, 1) in kinds(read(stored_in("@every 8s", policy)))
+    assert (Cause.POLICIES, 1) in kinds(read(stored_in("@every 8s", policy)))
 
 
 @pytest.mark.parametrize(
@@ -378,6 +385,6 @@ def test_a_fire_that_is_to_be_skipped_is_not_made_up_before_the_server_goes_on(
 def test_a_schedule_that_waits_for_its_fire_before_blocks_the_handover_and_is_made_up() -> None:
     one = schedule("@every 8s", Nats_Schedule_X_Overlap="queue")
     handover = read(one)
-    assert kinds(handover)[:1] == [(Kind.POLICIES, 1)]
+    assert kinds(handover)[:1] == [(Cause.POLICIES, 1)]
     assert [made.fire_time - START for made in handover.make_ups(NOW)] == [8 * SECOND]
-    assert (Kind.POLICIES, 1) not in kinds(read(schedule("@every 8s", Nats_Schedule_X_Overlap="allow")))
+    assert (Cause.POLICIES, 1) not in kinds(read(schedule("@every 8s", Nats_Schedule_X_Overlap="allow")))

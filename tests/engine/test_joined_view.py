@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from nats_scheduler.engine.holding.flight import Failing
-from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
 from nats_scheduler.message.dialect import ADR51, PORTABLE
@@ -78,7 +78,7 @@ def test_counts_are_those_of_both() -> None:
     view = joined(schedule(at(1), 1, "s.1"), portable(at(2), 2), portable("@every 1h", 3), schedule("@daily", 4, "s.4"))
     counts = view.counts(START, Query(subject="s.>"), {2: Failing(1, "", 1), 1: Failing(2, "", 1)}).finish()
     assert counts.total == 4
-    assert counts.kinds == {Kind.AT: 2, Kind.EVERY: 1, Kind.CRON: 1}
+    assert counts.kinds == {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1}
     assert counts.states == {State.WAITING: 3, State.FAILING: 1}, "only what the sidecar fires can fail"
 
 

@@ -13,7 +13,7 @@ from nats_scheduler.engine.inputs import (
     ShardsHeld,
 )
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, FiredBy, Query
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE
@@ -39,7 +39,7 @@ def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
     one = shown(desk)
     assert one is not None
     assert (one.sequence, one.stored_at, one.pattern.text, one.terms.target) == (7, START, "@every 5s", TARGET)
-    assert (one.next_fire, one.state, one.kind, one.ends) == (None, State.PAUSED, Kind.EVERY, None)
+    assert (one.next_fire, one.state, one.kind, one.ends) == (None, State.PAUSED, ScheduleKind.EVERY, None)
     assert (desk.at(60).reads, desk.fires, desk.purges) == ([], [], [])
 
 
@@ -188,7 +188,7 @@ def test_queries_for_subjects_targets_and_kinds_concern_paused_ones_too() -> Non
     desk = Desk(paused("@every 5s", 1, "s.1"), paused("@daily", 2, "s.2", Nats_Schedule_Target="t.two"))
     assert listed(desk, Query(subject="s.1")) == [("s.1", State.PAUSED)]
     assert listed(desk, Query(target="t.two")) == [("s.2", State.PAUSED)]
-    assert listed(desk, Query(kinds=frozenset({Kind.CRON}))) == [("s.2", State.PAUSED)]
+    assert listed(desk, Query(kinds=frozenset({ScheduleKind.CRON}))) == [("s.2", State.PAUSED)]
     assert listed(desk, Query(states=frozenset({State.WAITING}))) == []
 
 

@@ -9,7 +9,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
-from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.engine.views.pages import Cursor, read_cursor
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import ALL, MAX_PAGE_LENGTH, SEARCHED_PER_UNIT, FiredBy, Page, Query
@@ -87,8 +87,8 @@ def test_those_without_a_next_fire_come_last_on_pages_too() -> None:
         (Query(subject="s.b.1"), ["s.b.1"]),
         (Query(target="t.*"), ["s.a.1", "s.a.2"]),
         (Query(target="t.deep.>"), ["s.b.1"]),
-        (Query(kinds=frozenset({Kind.EVERY})), ["s.b.1"]),
-        (Query(kinds=frozenset({Kind.AT, Kind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
+        (Query(kinds=frozenset({ScheduleKind.EVERY})), ["s.b.1"]),
+        (Query(kinds=frozenset({ScheduleKind.AT, ScheduleKind.CRON}), subject="s.a.>"), ["s.a.1", "s.a.2"]),
         (Query(states=frozenset({State.OVERDUE})), ["s.a.1"]),
         (Query(states=frozenset({State.WAITING}), target="t.out"), ["s.a.2"]),
     ],
@@ -111,7 +111,7 @@ def test_counts_are_by_state_and_by_kind() -> None:
     assert (counts.total, counts.states, counts.kinds) == (
         4,
         {State.WAITING: 2, State.OVERDUE: 1, State.CANCELLED: 1},
-        {Kind.AT: 2, Kind.EVERY: 1, Kind.CRON: 1},
+        {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1},
     )
 
 
@@ -122,7 +122,7 @@ def test_one_schedule_is_found_by_its_subject() -> None:
     assert found is not None
     assert (found.sequence, found.stored_at, found.next_fire, found.state, found.fired_by, found.kind, found.ends) == (
         *(1, START, START + HOUR, State.WAITING),
-        *(FiredBy.SIDECAR, Kind.AT, None),
+        *(FiredBy.SIDECAR, ScheduleKind.AT, None),
     )
     assert view.schedule("s.wrong", desk.now) is None
     assert view.schedule("s.none", desk.now) is None

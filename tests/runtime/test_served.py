@@ -12,7 +12,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
-from nats_scheduler.runtime.instances import ServedStreams
+from nats_scheduler.runtime.instances import ServicesByKey
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -100,7 +100,7 @@ async def streams() -> AsyncIterator[Streams]:
 
 async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(streams: Streams) -> None:
     await streams.begin("BILLS")
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     assert served.take_changed() == [ORDERS, BILLS], "at first all of them"
     assert served.take_changed() == []
     await streams.read_all("BILLS")
@@ -110,7 +110,7 @@ async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(
 
 
 async def test_asking_what_is_live_takes_no_change_from_the_judgement(streams: Streams) -> None:
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     served.take_changed()
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
@@ -119,7 +119,7 @@ async def test_asking_what_is_live_takes_no_change_from_the_judgement(streams: S
 
 async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(streams: Streams) -> None:
     await streams.begin("BILLS")
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     assert not served.live()
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
@@ -128,7 +128,7 @@ async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(stre
 
 
 async def test_a_stream_with_a_new_engine_is_not_live_and_is_checked(streams: Streams) -> None:
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
     served.take_changed()
@@ -138,7 +138,7 @@ async def test_a_stream_with_a_new_engine_is_not_live_and_is_checked(streams: St
 
 
 async def test_a_stream_that_is_served_no_more_is_not_live(streams: Streams) -> None:
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     await streams.read_all("ORDERS")
     assert list(served.live()) == [ORDERS]
     streams.services.clear()
@@ -146,9 +146,9 @@ async def test_a_stream_that_is_served_no_more_is_not_live(streams: Streams) -> 
 
 
 async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams: Streams) -> None:
-    ServedStreams(streams.services).take_changed()
+    ServicesByKey(streams.services).take_changed()
     await streams.read_all("ORDERS")
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     assert list(served.live()) == [ORDERS]
     served.take_changed()
     await streams.step("ORDERS", ContactLost("contact was lost"))
@@ -158,7 +158,7 @@ async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams
 async def test_a_stream_in_trouble_is_found_after_each_of_its_steps(
     streams: Streams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     served.take_changed()
     monkeypatch.setattr(StreamEngine, "is_troubled", True)
     await streams.step("ORDERS")
@@ -168,7 +168,7 @@ async def test_a_stream_in_trouble_is_found_after_each_of_its_steps(
 
 
 async def test_a_step_that_fails_is_not_missed(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
-    served = ServedStreams(streams.services)
+    served = ServicesByKey(streams.services)
     served.take_changed()
 
     def fail(*_: object) -> None:

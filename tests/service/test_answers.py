@@ -10,7 +10,12 @@ import pytest
 
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.service.answers import HEALTH, MAX_REQUESTS, PAUSE_FACTOR, Answers, Part, health_of
-from nats_scheduler.service.client import NotAnsweredError, NotConnectedError, NothingSubscribesError, RefusedError
+from nats_scheduler.service.client import (
+    NotAnsweredError,
+    NotConnectedError,
+    NothingSubscribesError,
+    RequestRefusedError,
+)
 from nats_scheduler.testing.clock import START
 from tests.harness.waiting import eventually
 
@@ -65,8 +70,8 @@ async def test_what_is_answered_is_read_by_its_model() -> None:
         (NotAnsweredError("no answer"), ANSWER, (True, False)),
         (NotConnectedError("no connection"), ANSWER, (False, False)),
         (NothingSubscribesError("nobody"), ANSWER, (True, True)),
-        (RefusedError(503, "busy"), ANSWER, (True, False)),
-        (RefusedError(404, "no such stream"), None, (True, False)),
+        (RequestRefusedError(503, "busy"), ANSWER, (True, False)),
+        (RequestRefusedError(404, "no such stream"), None, (True, False)),
     ],
 )
 async def test_why_there_is_no_answer_is_said_beside_the_one_before(

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nats_scheduler.cli.reading import Reading
+from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import Session, open_session
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.engine.views.figures import Kind
+from nats_scheduler.engine.views.figures import ScheduleKind
 from nats_scheduler.engine.views.view import Query
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
@@ -62,7 +62,7 @@ async def found(asking: Awaitable[T]) -> T | None:
 
 async def read(session: Session, state: StreamState, query: Query) -> Listed:
     """Read the stream as a command does."""
-    return await Reading(session).schedules(state, query)
+    return await StoredSource(session).schedules(state, query)
 
 
 NONE = StreamState({"name": "NONE"}, "", 0, 0)
@@ -92,7 +92,12 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
         await store(account)
         async with open_session(settings) as session:
             state = (await session.served_stream("O")).state
-            for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), Query(kinds=frozenset({Kind.CRON}))):
+            for query in (
+                Query(),
+                Query(subject="O.*y"),
+                Query(target="O.out"),
+                Query(kinds=frozenset({ScheduleKind.CRON})),
+            ):
                 answered, listing = await session.service.schedules(state, query), await read(session, state, query)
                 assert answered == replace(listing, names_failing=True)
             assert await found(session.service.schedules(NONE, Query())) is None

@@ -11,7 +11,7 @@ from nats_scheduler.service.client import (
     NotConnectedError,
     NothingSubscribesError,
     QuestionError,
-    RefusedError,
+    RequestRefusedError,
     UnreadableError,
     ask,
 )
@@ -49,16 +49,16 @@ async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer)
         assert await ask(connection, "health", {}, 5.0) == {"ready": True}
         assert await fault(connection, "absent") == (NothingSubscribesError, "nothing subscribes to its requests")
         assert await fault(connection, "silent", 0.2) == (NotAnsweredError, "no sidecar answered within 0 s")
-        assert await fault(connection, "error") == (RefusedError, "no such stream")
+        assert await fault(connection, "error") == (RequestRefusedError, "no such stream")
         assert await fault(connection, "list") == (
             UnreadableError,
             "something answers in place of a sidecar, with what is no JSON object",
         )
-        denied = (RefusedError, "this test may not publish to nats_scheduler.v1.denied")
+        denied = (RequestRefusedError, "this test may not publish to nats_scheduler.v1.denied")
         assert await fault(connection, "denied") == denied
         long = "x" * connection.server.max_payload
         assert await fault(connection, "health", filter=long) == (
-            RefusedError,
+            RequestRefusedError,
             "the request is too long for the server",
         )
         await server.stop()

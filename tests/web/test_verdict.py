@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nats_scheduler.engine.views.figures import Kind, State
+from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.answers import Part
@@ -148,4 +148,4 @@ def test_sums_are_over_all_streams() -> None:
 
 
 def test_the_words_of_the_search_are_those_of_the_service() -> None:
-    assert (tuple(State), tuple(Kind)) == (STATES, KINDS)
+    assert (tuple(State), tuple(ScheduleKind)) == (STATES, KINDS)

@@ -343,7 +343,7 @@ MAX_KINDS = 65_535
 """So many kinds of schedules of one stream are packed; a number of a kind takes two bytes."""
 
 
-class Kind(NamedTuple):
+class FarKind(NamedTuple):
     """What the schedules of a fleet have in common."""
 
     pattern: Pattern | None
@@ -359,22 +359,22 @@ class Kinds:
     """The kinds of one stream's far schedules, by number; one that no schedule has any more is forgotten."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Kind, int] = {}
-        self._kinds: list[Kind | None] = []
+        self._numbers: dict[FarKind, int] = {}
+        self._kinds: list[FarKind | None] = []
         self._counts: list[int] = []
         self._free: list[int] = []
 
-    def __getitem__(self, number: int) -> Kind:
+    def __getitem__(self, number: int) -> FarKind:
         """Return the kind with a number."""
         kind = self._kinds[number]
         assert kind is not None, f"no schedule is of kind {number}"
         return kind
 
-    def get(self, number: int) -> Kind | None:
+    def get(self, number: int) -> FarKind | None:
         """Return the kind with a number; None if it was forgotten meanwhile."""
         return self._kinds[number]
 
-    def take(self, kind: Kind) -> int | None:
+    def take(self, kind: FarKind) -> int | None:
         """Count one more schedule of a kind and return its number; None if there are too many kinds."""
         number = self._numbers.get(kind)
         if number is None:
@@ -396,7 +396,7 @@ class Kinds:
             self._kinds[number] = None
             self._free.append(number)
 
-    def _add(self, kind: Kind) -> int | None:
+    def _add(self, kind: FarKind) -> int | None:
         if self._free:
             number = self._free.pop()
             self._kinds[number] = kind
@@ -441,7 +441,7 @@ class Window:
 class FarEntry(NamedTuple):
     """A far schedule as it is packed; instants are in ns."""
 
-    kind: Kind
+    kind: FarKind
     text: bytes
     """Its subject, target and source, and how an `@at` is written, with a separator between them."""
     sequence: int
@@ -644,7 +644,7 @@ class FarRow:
 
     # -- for figures: another thread may ask ----------------------------------------------------------------------
 
-    def kinds(self) -> Iterator[tuple[Kind, int]]:
+    def kinds(self) -> Iterator[tuple[FarKind, int]]:
         """Yield the kinds of the far schedules, and how many there are of each."""
         for number, count in Counter(list(self._numbers)).items():
             if number != _NO_KIND and (kind := self._kinds.get(number)) is not None:
@@ -675,7 +675,7 @@ def subject_in(text: bytes) -> bytes:
     return text.partition(_SEPARATOR)[0]
 
 
-def read_text(kind: Kind, text: bytes, fire_time: int) -> tuple[str, Pattern, Terms]:
+def read_text(kind: FarKind, text: bytes, fire_time: int) -> tuple[str, Pattern, Terms]:
     """Return the subject, the pattern and the terms of a schedule: what `kind_and_text` packed."""
     pattern, dialect, ttl, rollup, policies, has_source = kind
     subject, target, source, *written = text.decode("utf-8", "surrogateescape").split("\0")
@@ -685,7 +685,7 @@ def read_text(kind: Kind, text: bytes, fire_time: int) -> tuple[str, Pattern, Te
     return subject, pattern, terms
 
 
-def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[Kind, bytes] | None:
+def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) -> tuple[FarKind, bytes] | None:
     """Return the kind and the texts of a schedule with this definition; None if it has none, or fires after 2262."""
     if not 0 <= fire_time < NO_FIRE_TIME:
         return None
@@ -703,5 +703,5 @@ def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) 
     if text.count("\0") != len(parts) - 1:
         return None
     # Made as a plain tuple is, in half the time.
-    kind = tuple.__new__(Kind, (common, terms.dialect, terms.ttl, terms.rollup, terms.policies, source is not None))
+    kind = tuple.__new__(FarKind, (common, terms.dialect, terms.ttl, terms.rollup, terms.policies, source is not None))
     return kind, text.encode("utf-8", "surrogateescape")

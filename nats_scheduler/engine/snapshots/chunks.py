@@ -36,7 +36,7 @@ from nats_scheduler.engine.holding.far import (
     NO_FIRE_TIME,
     FarColumns,
     FarEntry,
-    Kind,
+    FarKind,
     read_text,
     subject_in,
 )
@@ -203,7 +203,7 @@ class Chunk(NamedTuple):
 
     has_histories: bool
     """Whether it is one of schedules whose policies need more than their definitions."""
-    kinds: Iterator[Kind]
+    kinds: Iterator[FarKind]
     blocks: Iterator[Block]
 
 
@@ -219,7 +219,7 @@ class ChunkWriter:
     def __init__(self) -> None:
         self._begin()
 
-    def add_row(self, columns: FarColumns, kind_of: Callable[[int], Kind]) -> bytes | None:
+    def add_row(self, columns: FarColumns, kind_of: Callable[[int], FarKind]) -> bytes | None:
         """Add the far schedules of a row, with the kinds of these numbers; returns a chunk if one is full.
 
         Raises `UnkeepableError`.
@@ -271,7 +271,7 @@ class ChunkWriter:
         return chunk
 
     def _begin(self) -> None:
-        self._kinds: dict[Kind, int] = {}
+        self._kinds: dict[FarKind, int] = {}
         self._headers: list[tuple[str, int, str, str]] = []
         self._blocks: list[bytes] = []
         self._entries: list[FarEntry] = []
@@ -279,7 +279,7 @@ class ChunkWriter:
         self._mark = _MARK
         self._bytes = self._text_bytes = 0
 
-    def _number_of(self, kind: Kind, text: bytes, stored_at: int, fire_time: int) -> int:
+    def _number_of(self, kind: FarKind, text: bytes, stored_at: int, fire_time: int) -> int:
         """Return the place of a kind among those of the chunk; a schedule that has it begins with these."""
         number = self._kinds.get(kind)
         if number is None:
@@ -323,7 +323,7 @@ def _check_expiry(expires: int) -> None:
         raise UnkeepableError("the TTL of a schedule ends after 2262")
 
 
-def _headers_of(kind: Kind, text: bytes, stored_at: int, fire_time: int) -> tuple[str, int, str, str]:
+def _headers_of(kind: FarKind, text: bytes, stored_at: int, fire_time: int) -> tuple[str, int, str, str]:
     """Return a message that has the kind of a schedule: its subject, when it was stored, its headers, and its zone."""
     subject, pattern, terms = read_text(kind, text, fire_time)
     try:
@@ -338,7 +338,7 @@ def _zone_digest(pattern: Pattern) -> str:
     return "" if zone is None else zone.digest
 
 
-def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
+def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> FarKind:
     if not isinstance(told, list) or tuple(map(type, told)) != (str, int, str, str):
         raise SnapshotError("a kind has parts of other types")
     subject, stored_at, block, zone_digest = told
@@ -354,10 +354,10 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> Kind:
     if _zone_digest(pattern) != zone_digest:
         raise SnapshotError(f"the data of the time zone {pattern.time_zone} is not what it was")
     common = None if type(pattern) is At else pattern
-    return Kind(common, terms.dialect, terms.ttl, terms.rollup, terms.policies, terms.source is not None)
+    return FarKind(common, terms.dialect, terms.ttl, terms.rollup, terms.policies, terms.source is not None)
 
 
-def _block_of(entries: list[FarEntry], kinds: dict[Kind, int]) -> Block:
+def _block_of(entries: list[FarEntry], kinds: dict[FarKind, int]) -> Block:
     columns = FarColumns(
         array("H", [kinds[entry.kind] for entry in entries]),
         array("Q", [entry.sequence for entry in entries]),

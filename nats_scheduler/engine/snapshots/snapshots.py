@@ -27,7 +27,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from nats_scheduler.engine.firing.outcomes import Outcomes
-from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, Kind, kind_and_text, read_text
+from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, FarKind, kind_and_text, read_text
 from nats_scheduler.engine.holding.flight import DONE
 from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
@@ -84,7 +84,7 @@ class Restoring:
         """Take the schedules of a chunk, and yield after each unit of work; raises `SnapshotError`."""
         found = read_chunk(chunk, self._read)
         yield
-        kinds: list[Kind] = []
+        kinds: list[FarKind] = []
         for kind in found.kinds:
             kinds.append(kind)
             if len(kinds) % KINDS_PER_UNIT == 0:
@@ -100,7 +100,7 @@ class Restoring:
                 raise SnapshotError(f"{subject.decode('utf-8', 'replace')[:80]} is there twice")
             yield
 
-    def _take_far(self, chunk: Chunk, kinds: Sequence[Kind]) -> Iterator[None]:
+    def _take_far(self, chunk: Chunk, kinds: Sequence[FarKind]) -> Iterator[None]:
         known = self.roster.rows.kinds
         numbers = [number for kind in kinds if (number := known.take(kind)) is not None]
         if len(numbers) < len(kinds):
@@ -116,7 +116,7 @@ class Restoring:
         columns = block.columns._replace(kinds=array("H", [numbers[number] for number in block.columns.kinds]))
         self.roster.fill(columns, block.hashes, self._now)
 
-    def _take_with_histories(self, chunk: Chunk, kinds: Sequence[Kind]) -> Iterator[None]:
+    def _take_with_histories(self, chunk: Chunk, kinds: Sequence[FarKind]) -> Iterator[None]:
         shared: dict[tuple[int, str, str | None], Terms] = {}
         for block in chunk.blocks:
             self._count(block)
@@ -134,7 +134,7 @@ class Restoring:
             raise SnapshotError("a schedule was stored after the sequence of the snapshot")
 
     def _hold(
-        self, block: Block, place: int, kinds: Sequence[Kind], shared: dict[tuple[int, str, str | None], Terms]
+        self, block: Block, place: int, kinds: Sequence[FarKind], shared: dict[tuple[int, str, str | None], Terms]
     ) -> None:
         """Hold a schedule whose policies need more than its definition; equal terms are `shared`."""
         rows = block.columns

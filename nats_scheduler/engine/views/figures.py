@@ -70,7 +70,7 @@ class State(StrEnum):
     """It fires nothing until it is resumed."""
 
 
-class Kind(StrEnum):
+class ScheduleKind(StrEnum):
     """The kind of a pattern."""
 
     AT = "at"
@@ -86,11 +86,11 @@ class Outlook(NamedTuple):
     state: State
 
 
-KINDS: Mapping[type[Pattern], Kind] = {At: Kind.AT, Every: Kind.EVERY, Cron: Kind.CRON}
+KINDS: Mapping[type[Pattern], ScheduleKind] = {At: ScheduleKind.AT, Every: ScheduleKind.EVERY, Cron: ScheduleKind.CRON}
 """The kind of each class of patterns without bounds."""
 
 
-def kind_of(pattern: Pattern) -> Kind:
+def kind_of(pattern: Pattern) -> ScheduleKind:
     """Return the kind of a pattern."""
     return KINDS[type(pattern.base)]
 
@@ -152,7 +152,7 @@ class Figures:
     """Fires that were published and whose outcome is not known."""
     purges_pending: int = 0
     """Schedules that are done and old versions of schedules, still to be purged, also if the server refuses that."""
-    held: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    held: dict[ScheduleKind, int] = field(default_factory=lambda: dict.fromkeys(ScheduleKind, 0))
     """Schedules by kind, whichever instance fires them."""
     paused: int = 0
     """Paused schedules, whichever instance would fire them."""
@@ -200,7 +200,7 @@ class Visit(Part):
         """Count the far schedules; they wait, and are due only if nothing was woken for a while."""
         found, now = self._found, self._now
         for kind, count in far.kinds():
-            found.held[Kind.AT if kind.pattern is None else kind_of(kind.pattern)] += count
+            found.held[ScheduleKind.AT if kind.pattern is None else kind_of(kind.pattern)] += count
         fire_times = far.fire_times.tolist()
         soonest = min(fire_times)
         if now - OVERDUE_AFTER_NS < soonest and found.next_due is not None and found.next_due <= soonest:

@@ -168,7 +168,7 @@ def is_fire_of_the_server(message: StoredMessage) -> bool:
 # Limit: a message that was stored and is gone is not seen; the checkpoint stands for it.
 
 
-class Kind(StrEnum):
+class Cause(StrEnum):
     """What is found; `BLOCKING_KINDS` says which of them stop a graduation."""
 
     REFUSED = "refused"
@@ -194,28 +194,28 @@ class Kind(StrEnum):
 
 BLOCKING_KINDS = frozenset(
     {
-        Kind.REFUSED,
-        Kind.COPIED,
-        Kind.UNREADABLE,
-        Kind.IGNORED,
-        Kind.INVALID,
-        Kind.COVERED,
-        Kind.DOUBLED,
-        Kind.ROUNDED,
-        Kind.FAR,
-        Kind.GAP,
-        Kind.POLICIES,
+        Cause.REFUSED,
+        Cause.COPIED,
+        Cause.UNREADABLE,
+        Cause.IGNORED,
+        Cause.INVALID,
+        Cause.COVERED,
+        Cause.DOUBLED,
+        Cause.ROUNDED,
+        Cause.FAR,
+        Cause.GAP,
+        Cause.POLICIES,
     }
 )
 """A stream with one of these is not graduated, unless its kind was accepted; `REFUSED` cannot be."""
 
-PURGED_KINDS = frozenset({Kind.INVALID, Kind.COVERED, Kind.SPENT, Kind.OLDER})
+PURGED_KINDS = frozenset({Cause.INVALID, Cause.COVERED, Cause.SPENT, Cause.OLDER})
 """Schedule messages with a finding of these kinds are purged before the flag is switched on."""
 
 _OF_QUIRKS = {
-    Quirk.ROUNDED: (Kind.ROUNDED, "the server rounds each fire to the second"),
-    Quirk.FAR: (Kind.FAR, "beyond the server's 64 bits of nanoseconds: it fires at once, always, or never"),
-    Quirk.GAP: (Kind.GAP, "where this zone's clock skips a midnight or half an hour, the server takes wrong days"),
+    Quirk.ROUNDED: (Cause.ROUNDED, "the server rounds each fire to the second"),
+    Quirk.FAR: (Cause.FAR, "beyond the server's 64 bits of nanoseconds: it fires at once, always, or never"),
+    Quirk.GAP: (Cause.GAP, "where this zone's clock skips a midnight or half an hour, the server takes wrong days"),
 }
 
 
@@ -229,7 +229,7 @@ REVIVED = "a later message on its subject ended it, and the server revives it"
 class Finding(NamedTuple):
     """One thing that a graduation has to deal with; `subject` and `sequence` are None if it is the stream itself."""
 
-    kind: Kind
+    kind: Cause
     detail: str
     subject: str | None = None
     sequence: int | None = None
@@ -300,8 +300,8 @@ class Handover:
         found += self._of_unusable()
         found += [finding for paused in self._stored.paused.values() for finding in self._of_paused(paused, now)]
         portable = [one for one in self._all_valid() if one.terms.dialect is PORTABLE]
-        found += [_about(Kind.PORTABLE, one, "portable headers stay with the sidecar") for one in portable]
-        return sorted(found, key=lambda finding: (list(Kind).index(finding.kind), finding.subject or ""))
+        found += [_about(Cause.PORTABLE, one, "portable headers stay with the sidecar") for one in portable]
+        return sorted(found, key=lambda finding: (list(Cause).index(finding.kind), finding.subject or ""))
 
     def handed_over(self, now: int) -> list[HandedOver]:
         """Return what a server that adopts the stream at `now` will fire, soonest first."""
@@ -341,27 +341,27 @@ class Handover:
             if waiting is not None and waiting.sequence == sequence:
                 yield from self._of_waiting(waiting, now)
             elif held is not None and held.sequence >= sequence:
-                kind = Kind.SPENT if held.sequence == sequence else Kind.OLDER
+                kind = Cause.SPENT if held.sequence == sequence else Cause.OLDER
                 yield Finding(kind, _why_done(held, kind), subject, sequence, pattern.text)
             elif is_paused:
-                yield Finding(Kind.OLDER, UNDER_PAUSED, subject, sequence, pattern.text)
+                yield Finding(Cause.OLDER, UNDER_PAUSED, subject, sequence, pattern.text)
             elif rejected is not None and rejected.sequence == sequence:
-                yield Finding(Kind.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
+                yield Finding(Cause.INVALID, str(rejected.rejection), subject, sequence, pattern.text)
             else:
-                yield Finding(Kind.COVERED, REVIVED, subject, sequence, pattern.text)
+                yield Finding(Cause.COVERED, REVIVED, subject, sequence, pattern.text)
 
     def _of_waiting(self, held: Held, now: int) -> Iterator[Finding]:
         yield from self._of_definition(held, now)
         if held.sequence in self._both:
-            yield _about(Kind.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
+            yield _about(Cause.DOUBLED, held, "in both spellings: the server fires one and the sidecar the other")
         if not held.repeats:
             if held.fire_time <= now:
-                yield _about(Kind.OVERDUE, held, "due since then, and fired by the server at once")
+                yield _about(Cause.OVERDUE, held, "due since then, and fired by the server at once")
         elif (make_up := self._make_up_of(held, now)) is not None:
             due = format_rfc3339(make_up.fire_time)
-            yield _about(Kind.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
+            yield _about(Cause.MISSED, held, f"due at {due} while nobody fired: made up before the server takes over")
         if held.repeats and (moved := self._moved(held, now)):
-            yield _about(Kind.MOVED, held, moved)
+            yield _about(Cause.MOVED, held, moved)
 
     def _of_definition(self, one: Held | PausedSchedule, now: int) -> Iterator[Finding]:
         """Find what the server does differently, whenever it fires the schedule."""
@@ -371,13 +371,13 @@ class Handover:
             yield _about(_OF_QUIRKS[quirk][0], one, _OF_QUIRKS[quirk][1])
         if pattern.base is not pattern or terms.policies.are_kept:
             names = ", ".join(name for name, _value in terms.policies.written)
-            yield _about(Kind.POLICIES, one, f"the server knows no policies ({names}): {LESS_BOUND}")
+            yield _about(Cause.POLICIES, one, f"the server knows no policies ({names}): {LESS_BOUND}")
         if not self._server.schedules_all and (terms.source or terms.rollup):
-            yield _about(Kind.IGNORED, one, "its source and roll-up mean nothing to this server")
+            yield _about(Cause.IGNORED, one, "its source and roll-up mean nothing to this server")
 
     def _of_paused(self, paused: PausedSchedule, now: int) -> Iterator[Finding]:
         if paused.terms.dialect is ADR51 and paused.expires > now:
-            yield _about(Kind.PAUSED, paused, "handed over as it is: it fires nothing until it is resumed")
+            yield _about(Cause.PAUSED, paused, "handed over as it is: it fires nothing until it is resumed")
             if self._server.reads(paused.pattern):
                 yield from self._of_definition(paused, now)
 
@@ -411,25 +411,25 @@ class Handover:
         for subject, rejected in self._stored.rejected.items():
             if rejected.sequence not in self._candidates.get(subject, {}):
                 reason = f"stays stored and never fires: {rejected.rejection}"
-                yield Finding(Kind.UNUSABLE, reason, subject, rejected.sequence)
+                yield Finding(Cause.UNUSABLE, reason, subject, rejected.sequence)
         for one in self._all_valid():
             if one.terms.dialect is ADR51 and not self._server.reads(one.pattern):
-                yield _about(Kind.UNREADABLE, one, "servers before 2.14 know only @at: it stays stored, unfired")
+                yield _about(Cause.UNREADABLE, one, "servers before 2.14 know only @at: it stays stored, unfired")
 
 
-def _about(kind: Kind, one: Held | PausedSchedule, detail: str) -> Finding:
+def _about(kind: Cause, one: Held | PausedSchedule, detail: str) -> Finding:
     return Finding(kind, detail, one.subject, one.sequence, one.pattern.text)
 
 
-def _why_done(held: Held, kind: Kind) -> str:
-    if kind is Kind.OLDER:
+def _why_done(held: Held, kind: Cause) -> str:
+    if kind is Cause.OLDER:
         return "an older version, which lies under a newer one"
     if held.flight is None:
         return "its TTL has run out"
     return "cancelled and not removed yet" if held.flight.ending is Ending.CANCELLED else "fired and not removed yet"
 
 
-def blocked_by(findings: Sequence[Finding], accepted: Callable[[Kind], bool]) -> list[Kind]:
+def blocked_by(findings: Sequence[Finding], accepted: Callable[[Cause], bool]) -> list[Cause]:
     """Return the kinds that stop a graduation."""
     kinds = {finding.kind for finding in findings if finding.kind in BLOCKING_KINDS}
-    return sorted(kind for kind in kinds if kind is Kind.REFUSED or not accepted(kind))
+    return sorted(kind for kind in kinds if kind is Cause.REFUSED or not accepted(kind))

@@ -35,7 +35,7 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifetimes import Lifetimes, PausedSchedule
 from nats_scheduler.engine.holding.roster import ROW_LENGTH, Roster, Rows
 from nats_scheduler.engine.reading.inactive import Inactive, Rejected
-from nats_scheduler.engine.views.figures import Kind, Outlook, State, Timeline, is_searched, kind_of, outlook_of
+from nats_scheduler.engine.views.figures import Outlook, ScheduleKind, State, Timeline, is_searched, kind_of, outlook_of
 from nats_scheduler.engine.views.pages import NO_FIRE, Cursor, Sliced, SubjectPage, by_subject
 from nats_scheduler.message.definition import Terms
 from nats_scheduler.message.subjects import is_covered
@@ -130,7 +130,7 @@ class ListedSchedule:
     """Why the server refuses its fires, None if it does not, or if only its holder knows."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ScheduleKind:
         """The kind of its pattern."""
         return kind_of(self.pattern)
 
@@ -169,7 +169,7 @@ class Query:
     """A subject, which may have wildcards; so does `target`. Both have to be valid."""
     target: str | None = None
     states: frozenset[State] | None = None
-    kinds: frozenset[Kind] | None = None
+    kinds: frozenset[ScheduleKind] | None = None
 
     def names(self, held: Held | PausedSchedule) -> bool:
         """Return whether a schedule is one of those that are wanted, whatever its state is."""
@@ -203,9 +203,9 @@ class Counts:
 
     total: int = 0
     states: dict[State, int] = field(default_factory=dict)
-    kinds: dict[Kind, int] = field(default_factory=dict)
+    kinds: dict[ScheduleKind, int] = field(default_factory=dict)
 
-    def add(self, state: State, kind: Kind) -> None:
+    def add(self, state: State, kind: ScheduleKind) -> None:
         """Count one schedule."""
         self.total += 1
         self.states[state] = self.states.get(state, 0) + 1
