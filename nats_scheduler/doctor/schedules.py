@@ -8,7 +8,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS
-from nats_scheduler.engine.views.stored import Cause as GraduationKind
+from nats_scheduler.engine.views.stored import Cause
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
@@ -130,7 +130,7 @@ def check_graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Find
     """Find what a graduation would refuse."""
     reported = {rejected.subject for rejected in stream.rejected}
     for found in stream.graduation:
-        if found.kind is GraduationKind.INVALID and found.subject in reported:
+        if found.kind is Cause.INVALID and found.subject in reported:
             continue
         if found.kind in BLOCKING_KINDS:
             about = f"{found.subject}: " if found.subject else ""
