@@ -53,7 +53,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 # -- what is printed of a plan -----------------------------------------------------------------------------------
 
 MARKS = {Action.ADD: "+", Action.REMOVE: "-"}
-"""What a line begins with; all other changes have a `~`."""
+"""The first character of a line; all other changes have a `~`."""
 
 _WORDS = {
     Action.ADD: "to add",
@@ -65,7 +65,7 @@ _WORDS = {
 
 
 def print_plans(plans: Sequence[StreamPlan], most: int | None = None) -> None:
-    """Print what would be done in each stream, at most so many changes of each; notes go to standard error."""
+    """Print what would be done in each stream, at most `most` changes of each; notes go to standard error."""
     for one in plans:
         steps = one.plan.steps
         shown = steps if most is None else steps[:most]
@@ -166,7 +166,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What was asked for: the files, and how they are compared."""
+    """The request of the user: the files, and how they are compared."""
 
     files: Sequence[StreamFile]
     prune: bool

@@ -1,4 +1,4 @@
-"""What commands check of their arguments before they connect: names of streams, filters, times, durations and files.
+"""The checks of arguments before a command connects: names of streams, filters, times, durations and files.
 
 Rule: an argument that no server could accept ends the command with 2, and the error shows the value, or the file that
 cannot be read. `history`, `changes` and `failures` take `--since` and `--limit` in the same form.

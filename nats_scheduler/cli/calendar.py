@@ -35,16 +35,16 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_EDIT_ATTEMPTS = 8
-"""How often an edit is tried while others edit the same calendar."""
+"""The most attempts at an edit while others edit the same calendar."""
 
 MAX_SHOWN_RANGES = 6
-"""How many days and ranges of a calendar are in the table of all."""
+"""The most days and ranges of one calendar in the table of all calendars."""
 
 Change = Callable[[str], str]
 
 
 Edited = tuple[str, tuple[Days, ...]]
-"""What became of a calendar (`created`, `changed`, `unchanged` or `deleted`), and its days."""
+"""The outcome of an edit of a calendar (`created`, `changed`, `unchanged` or `deleted`), and the calendar's days."""
 
 name_argument = click.argument("name", shell_complete=complete_calendar)
 days_argument = click.argument("days", metavar="DAY…", nargs=-1)

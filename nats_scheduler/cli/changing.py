@@ -1,4 +1,4 @@
-"""What the commands that change schedules share: who changes them and why, the store, and what is printed.
+"""The common part of the commands that change schedules: who changes them and why, the store, and what is printed.
 
 Rule: an operation is done by the room `control`, as for the micro service and the Python client; a command parses,
 calls it, and prints a line for each change, of a dry run the same lines with `would be`. The settings of the running
@@ -69,7 +69,7 @@ _WORDS: Mapping[Kind, tuple[str, str]] = {
     ),
     Kind.BACKFILLED: ("backfilled: {fires}", "would be backfilled: {fires}"),
 }
-"""What is said of each kind of change, after it and in a dry run."""
+"""The text that is printed for each kind of change: after it, and in a dry run."""
 
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a change is made and reported."""
+    """The author of a change, and the way in which it is made and reported."""
 
     author: Author
     dry_run: bool

@@ -25,7 +25,7 @@ COMPLETE_VARIABLE = "_NATS_SCHEDULER_COMPLETE"
 """The variable with which the script asks; click derives its name from that of the program."""
 SHELLS = ("bash", "zsh", "fish")
 FISH_SPLIT = ('string split "," ', 'string split --max 1 "," ')
-"""What click writes for fish, and what cuts no name or description at its first comma."""
+"""The command that click writes for fish, and its replacement, which cuts no name or description at a comma."""
 STREAMS_DEADLINE_SECONDS = 1.0
 """Longest wait for a server while a person waits for the completion."""
 MAX_SUBJECTS = 200

@@ -49,7 +49,7 @@ PATTERN_OPTIONS = "--at, --after, --every or --cron"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What the options say of a schedule; None is what is not given."""
+    """A schedule as the options describe it; None for an option that is not given."""
 
     pattern: str | None = None
     after: int | None = None
@@ -67,12 +67,12 @@ class Given:
 
     @property
     def has_pattern(self) -> bool:
-        """Whether one of the options says when it fires."""
+        """True if one of the options says when it fires."""
         return self.pattern is not None or self.after is not None
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is given."""
+        """True if nothing is given."""
         return self == Given()
 
     def written(self, dialect: Dialect, now: int) -> list[Header]:

@@ -48,9 +48,9 @@ DEMO_STREAM: dict[str, Any] = {
 }
 SENSOR_SUBJECT = "demo.sensor.temperature"
 SENSOR_INTERVAL_SECONDS = 1.0
-"""How often the demo writes a value to the subject that is sampled."""
+"""The interval at which the demo writes a value to the subject that is sampled."""
 DELAYED_FIRE_AFTER_NS = 5 * SECOND
-"""How long from now the delayed message is due, in ns, before rounding down to a second: at least 4 s."""
+"""The time from now until the delayed message is due (ns); it is rounded down to a second, so it is at least 4 s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,12 +55,12 @@ from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 SERVER_CHECK_INTERVAL_SECONDS = 0.25
-"""How often it is checked that the server still runs, and the wait before connecting again."""
+"""The interval of the check that the server still runs, and the wait before connecting again."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialPlan:
-    """What was asked for."""
+    """The trial that was asked for."""
 
     folder: Path
     """Where the server keeps its data."""
@@ -68,7 +68,7 @@ class TrialPlan:
     keeps_data: bool
     demo: bool
     length: int | None
-    """When to end, in ns after the start of the sidecar; None for never."""
+    """The time (ns) from the start of the sidecar to the end of the trial; None if it does not end by itself."""
 
 
 class Trial:

@@ -27,13 +27,13 @@ from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 SERVED_STREAMS_CHECK_INTERVAL_SECONDS = 0.25
-"""How often the list of served streams is checked."""
+"""The interval of the check of the list of served streams."""
 
 LAST_FIRES_DEADLINE_SECONDS = 1.0
 """Longest wait at the end for the fires that are stored already."""
 
 LATE_FROM_NS = 10 * MILLISECOND
-"""What *Timely* promises for p99 while fires are spread (ns); later fires are shown in another colour."""
+"""The p99 that *Timely* promises while fires are spread (ns); later fires are shown in another colour."""
 KIND_COLOURS = {
     ScheduleKind.DELAYED: "cyan",
     ScheduleKind.INTERVAL: "green",

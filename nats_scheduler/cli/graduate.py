@@ -43,7 +43,7 @@ DOUBTFUL_TEXT = "the server was slow to make the update: it may have skipped a f
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the command reports."""
+    """The result that the command reports."""
 
     stream: str
     version: str

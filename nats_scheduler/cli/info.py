@@ -55,7 +55,7 @@ DONE = frozenset({State.FIRED, State.CANCELLED, State.ENDED})
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What is known of the schedule on one subject."""
+    """All that is known of the schedule on one subject."""
 
     subject: str
     listing: Listing

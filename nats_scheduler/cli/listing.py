@@ -1,4 +1,4 @@
-"""What `ls`, `info` and `next` show.
+"""The data that `ls`, `info` and `next` show.
 
 Rule: nothing is changed. A schedule fails if a sidecar that is alive says so of its sequence, unless the stream says
 that it is done; a sidecar that answers says it itself, of the others it is read from the bucket.
@@ -38,9 +38,9 @@ class FailingSchedules:
     rows: Sequence[Row]
     """In the order of the list."""
     more: Mapping[str, int]
-    """How many more fail than the sidecars list, by the name of the stream."""
+    """The number of failing schedules that the sidecars do not list, by the name of the stream."""
     elsewhere: int
-    """How many fail on streams of which the sidecars list none; some of these streams may be listed here."""
+    """The number of those on streams of which the sidecars list none; some of these streams may be listed here."""
 
     @property
     def unlisted(self) -> int:
@@ -98,7 +98,7 @@ def _key(stream: ServedStream) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is shown; the column `in` counts from the instant `at` (ns since the Unix epoch)."""
+    """The data that is shown; the column `in` counts from the instant `at` (ns since the Unix epoch)."""
 
     at: int
     streams: Sequence[ServedStream]

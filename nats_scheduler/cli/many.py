@@ -49,7 +49,7 @@ class Chosen:
     stream: str
     subjects: Sequence[str]
     is_confirmed: bool
-    """Whether wildcards need no confirmation."""
+    """True if wildcards need no confirmation."""
 
     @property
     def wildcards(self) -> list[str]:
@@ -59,14 +59,14 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is done to each of them."""
+    """The change that is made to each of the chosen schedules."""
 
     verb: str
     """Such as `pause`, for the question."""
     state: str
     """Such as `paused`: what a schedule is to which it is not done."""
     concerns: Callable[[Current], bool]
-    """Whether it is to be done to a schedule that a wildcard found."""
+    """The condition for a schedule that a wildcard found: True if the change is to be made to it."""
     operation: Operation
 
 

@@ -31,7 +31,7 @@ MAX_FIRES_SHOWN = 10_000
 """The most fires that one call shows."""
 
 NEED_QUOTES = frozenset({"@at", "@every"})
-"""What a pattern begins with that a shell has split; no stream is taken to have such a name."""
+"""The first words of patterns that a shell has split; no stream is taken to have such a name."""
 
 NEEDS_SERVER = "nats_scheduler.cli.next.needs_server"
 """Where the context of the command has whether it takes the flags of the connection."""
@@ -52,7 +52,7 @@ syntax_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.option
 
 
 def fire_count_option(most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command the flag for how many fires it shows, at most so many."""
+    """Give a command the flag for the number of fires that it shows, at most `most`."""
     return click.option(
         "--count",
         metavar="N",

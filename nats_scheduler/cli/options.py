@@ -23,7 +23,7 @@ from nats_scheduler.settings.problems import SettingsError
 from nats_scheduler.settings.sources import CONTEXT_VARIABLE
 
 WEB_PREFIX = "web_"
-"""What the names of the status page's settings begin with; no other command has flags for them."""
+"""The prefix of the names of the status page's settings; no other command has flags for them."""
 
 LOG_SETTINGS = ("log_format", "log_level")
 

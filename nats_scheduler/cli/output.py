@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, and one form for all errors.
+"""The output of commands: tables for people, JSON for programs, and one form for all errors.
 
 Rule: answers go to standard output, errors and warnings to standard error. With `--json` standard output has exactly
 one document; if the command fails, it has the field `error`.

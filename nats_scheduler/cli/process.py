@@ -1,4 +1,4 @@
-"""What commands share that run for a while: the signals that end them, and a progress bar.
+"""The common part of commands that run for a while: the signals that end them, and a progress bar.
 
 Rule: each signal with which an operator, a terminal or a service manager ends a program makes the sidecar drain.
 The bar is on standard error, and only if both outputs are terminals; nothing of it is left when the work is done. It is
@@ -67,7 +67,7 @@ class ProgressBar:
 
     @property
     def is_on_terminal(self) -> bool:
-        """Whether there is a terminal to draw on."""
+        """True if there is a terminal to draw on."""
         return self._file is not None
 
     def show(self, name: str, done: int, total: int | None) -> None:

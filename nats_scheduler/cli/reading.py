@@ -1,4 +1,4 @@
-"""What a command reads itself if no sidecar answers: schedules, fires, failures, instances and streams.
+"""The data that a command reads itself if no sidecar answers: schedules, fires, failures, instances and streams.
 
 Rule: nothing is changed, and what is returned is what a sidecar would answer: `Source` is what both can be asked.
 Cost: a stream is read once, headers only; fires and failures as `control.past` and `service.advisories` say; for

@@ -34,7 +34,7 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.version import VERSION
 
 START_CHECK_INTERVAL_SECONDS = 0.2
-"""How often the start of a sidecar is looked at."""
+"""The interval at which the progress of a sidecar's start is checked."""
 SIDECAR, CLIENT = "nats-scheduler", "nats-scheduler-client"
 
 

@@ -39,7 +39,7 @@ NOT_SERVED = "allow_msg_schedules is not set, so its schedules do not fire"
 
 
 class Outcome(NamedTuple):
-    """What became of a file: that its stream has its configuration, or why not."""
+    """The outcome for a file: that its stream has its configuration, or why not."""
 
     document: Mapping[str, object]
     """Its JSON object."""

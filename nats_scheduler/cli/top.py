@@ -60,7 +60,7 @@ MAX_KEYS_BYTES = 4_096
 LFLAG = 3
 """The place of the local modes in what `tcgetattr` returns."""
 ESCAPE_SEQUENCE = re.compile(rb"\x1b(\[[0-?]*[ -/]*[@-~]|O.|.)?", re.S)
-"""What keys other than characters send: they must not be taken for letters."""
+"""The sequences that keys other than characters send: they must not be taken for letters."""
 WRAPPING_OFF, WRAPPING_ON = "\x1b[?7l", "\x1b[?7h"
 """A terminal may see some characters wider than rich does: such a line is cut, and does not move the others."""
 
@@ -151,7 +151,7 @@ class LiveScreen:
         self._shown: list[list[Segment]] = []
         """The lines that are on the screen; none if that is not known."""
         self._modes: list[Any] | None = None
-        """How the terminal treated its input before."""
+        """The modes in which the terminal treated its input before; None if they were not changed."""
         self._has_keyboard = sys.stdin is not None and sys.stdin.isatty()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""How `top` asks the sidecars, and receives what they publish.
+"""The questions of `top` to the sidecars, and the receipt of what they publish.
 
 Rule: all is asked in each interval, and an answer that is not there by then is shown when it comes (`service.answers`).
 A connection that is lost is made again, as often as it takes.
@@ -25,7 +25,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 ADVISORIES = f"{ADVISORY_PREFIX}.>"
 RECONNECT_WAIT_SECONDS = 1.0
 MAX_NAME_CHARS = 12
-"""How much of the name of a server is shown: without one it has its id, of 56 characters."""
+"""The most characters of a server's name that are shown: without a name it has its id, of 56 characters."""
 
 
 class Feed:
@@ -83,7 +83,7 @@ class Feed:
             await asyncio.wait((connection.lost,), timeout=max(next_round - loop.time(), 0))
 
     async def _ask_all(self, questions: Iterable[Asked], patience: float | None) -> None:
-        """Ask those of the questions for which it is time, all at once, and wait so long (s) at most."""
+        """Ask those of the questions for which it is time, all at once, and wait for `patience` (s) at most."""
         await asyncio.gather(*(self._answers.get(question, request, patience) for question, request in questions))
         self.knowledge.take()
 

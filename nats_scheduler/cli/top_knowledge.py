@@ -1,4 +1,4 @@
-"""What `top` knows: the answers of sidecars, the advisories that arrived, and the view made of them.
+"""The knowledge of `top`: the answers of sidecars, the advisories that arrived, and the view made of them.
 
 Rule: if no sidecar answers, the view is empty, and says so. A single answer that is missing is replaced by the last one
 for some seconds, and said; while there is no connection all of them stay, with their age.
@@ -35,17 +35,17 @@ MAX_FAILURES = 100
 MAX_ADVISORY_BYTES = 16 * 1024
 """Those of sidecars are shorter; any client may publish others."""
 GONE_SHOWN_NS = MINUTE
-"""How long a sidecar is shown that is not listed any more: others remove the heartbeat of one that stands still."""
+"""The time for which a sidecar that is not listed any more is shown: others remove a heartbeat that is stale."""
 MAX_STREAMS_ASKED = MAX_INSTANCES_ASKED = 20
-"""How many of them are asked for one by one: those that are shown first."""
+"""The most streams, and the most instances, that are asked for one by one: those that are shown first."""
 
 INSTANCES = replace(asked.INSTANCES, fresh_seconds=2.0)
 FAILURES = replace(asked.FAILURES, fresh_seconds=60.0)
 """Advisories arrive by themselves; the stream that keeps them is asked for what was missed."""
 STREAM_ACTIVITY = replace(asked.ACTIVITY, fresh_seconds=5.0)
-"""How often a single stream is asked for; all of them together are asked for in each interval."""
+"""The question for a single stream, asked at most every 5 s; all of them together are asked for in each interval."""
 ANSWER_KEPT_NS = 30 * SECOND
-"""How long the last answer is used while there is no new one."""
+"""The time for which the last answer is used while there is no new one."""
 ADVICE = "start `nats-scheduler run`, or see `nats-scheduler doctor`"
 
 NO_KEYS: Mapping[str, object] = {}
@@ -55,7 +55,7 @@ Asked = tuple[Question[Any], Mapping[str, object]]
 
 
 class Knowledge:
-    """What is known of the sidecars of one account."""
+    """All that `top` knows of the sidecars of one account."""
 
     def __init__(self, stream: str | None, answers: Answers, interval: float = 1.0) -> None:
         """Know nothing yet; None is about all streams. What changes is asked for every `interval` seconds."""

@@ -32,13 +32,13 @@ BARS = "▁▂▃▄▅▆▇█"
 GAP_COLUMNS = 2
 """Between two columns of a table."""
 TIERS = (1, 3, 5, 9, 10**6)
-"""How many rows each table has before any of them gets more."""
+"""The steps by which tables grow: each of them gets this number of rows before any gets more."""
 ROWS_WITHOUT_LIMIT = 20
 """Rows of each table if the height is not limited."""
 WIDTH_WITHOUT_LIMIT = 4_000
 """Columns that all texts have room in: each is shortened before."""
 MAX_LINE_CHARS, MAX_CELL_CHARS = 400, 200
-"""How much of a foreign text is shown, in a line around the tables and in a table."""
+"""The most characters of a foreign text that are shown, in a line around the tables and in a table."""
 LEFT_COLUMNS = 40
 """Where the label of a sparkline begins."""
 LABEL_COLUMNS = 16
@@ -214,7 +214,7 @@ class Column(NamedTuple):
     drop: int = 0
     """The place in the order in which columns are left out if there is no room; 0 for one that always stays."""
     right: bool = False
-    """Whether its cells stand at the right, as numbers do."""
+    """True if its cells are aligned to the right, as numbers are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +225,11 @@ class Section:
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
     empty: str = ""
-    """What is shown instead of rows; without it, a table without rows is left out."""
+    """The text that is shown instead of rows; without it, a table without rows is left out."""
 
     @property
     def size(self) -> int:
-        """How many lines it has with all of its rows."""
+        """The number of its lines with all of its rows."""
         return 1 + len(self.rows) if self.rows else int(bool(self.empty))
 
     def shown(self, rows: int, width: int | None) -> RenderableType:

@@ -1,4 +1,4 @@
-"""What `top` shows at one moment, independent of how it is drawn, and the same as a JSON object.
+"""The view of `top` at one moment, independent of how it is drawn, and the same as a JSON object.
 
 Rule: what is not known is None (null in the object), and never 0. Times are nanoseconds since the Unix epoch by the
 server's clock. The keys of the object are those of the other documents for the same things (`observe.documents`).
@@ -27,7 +27,7 @@ class StreamRow:
 
     @property
     def schedules(self) -> int | None:
-        """How many schedules it has; None if the stream is not read to its end."""
+        """The number of its schedules; None if the stream is not read to its end."""
         counts = self.stream["schedules"]
         return None if counts is None else counts["total"]
 
@@ -38,12 +38,12 @@ class StreamRow:
 
     @property
     def next_fire(self) -> int | None:
-        """When something fires next."""
+        """The due time (ns) of its next fire; None if it has none."""
         return None if self.stream["next"] is None else due_of(self.stream["next"])
 
     @property
     def trouble(self) -> int:
-        """How much is wrong with it: what is overdue or fails, and a stream that is not read to its end."""
+        """The number of its schedules that are overdue or fail, and one more if it is not read to its end."""
         return (self.in_state("overdue") or 0) + self.stream["failing"] + (not self.stream["ready"])
 
     @property
@@ -72,7 +72,7 @@ class InstanceRow:
 
     @property
     def shards(self) -> int:
-        """How many shards it holds, of all streams."""
+        """The number of shards that it holds, of all streams."""
         return sum(len(one["shards"]) for one in self.instance["holds"])
 
     @property
@@ -92,28 +92,28 @@ class View:
     lost: str = ""
     """Why there is no connection; "" if there is one."""
     age: int = 0
-    """How old the answers are (ns)."""
+    """The age of the answers (ns)."""
     answered: bool = False
-    """Whether any sidecar answered."""
+    """True if any sidecar answered."""
     is_health_known: bool = False
-    """Whether any of them said if it is ready."""
+    """True if any of them reported whether it is ready."""
     advice: str = ""
-    """What to do if none did."""
+    """The advice for the user if no sidecar answered."""
     reasons: Sequence[str] = ()
     """Why schedules do not all fire."""
     notices: Sequence[str] = ()
-    """What is missing from the view, and why."""
+    """The parts that are missing from the view, and why."""
     activity: LastMinutes | None = None
     streams: Sequence[StreamRow] = ()
     due: Sequence[ScheduleDocument] | None = None
-    """What fires next, soonest first; each has a next fire."""
+    """The schedules that fire next, soonest first; each has a next fire."""
     fires: Sequence[RecentFireDocument] | None = None
     failures: Sequence[FailureDocument] | None = None
     instances: Sequence[InstanceRow] | None = None
 
     @property
     def alive(self) -> int:
-        """How many sidecars are alive."""
+        """The number of sidecars that are alive."""
         return sum(one.instance["state"] == "alive" for one in self.instances or ())
 
 

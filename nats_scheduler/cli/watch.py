@@ -42,12 +42,12 @@ from nats_scheduler.settings.load import ResolvedSettings
 # -- advisories that repeat others -----------------------------------------------------------------------------------
 
 SPAN_NS = MINUTE
-"""How long an advisory that repeats another one is counted and not shown."""
+"""The time for which advisories that repeat one that was shown are counted and not shown."""
 
 MAX_ENTRIES = 10_000
 
 MAX_VALUE_CHARS = 1_024
-"""How much is kept of a value: any client that may publish there can send others than a sidecar does."""
+"""The most characters of a value that are kept: any client that may publish there can send longer ones."""
 
 KEYS = ("type", "stream", "schedule", "subject", "seq", "header", "code", "instance", "key")
 """The keys of an advisory that say what it reports."""
@@ -96,7 +96,7 @@ def _shortened(about: Object) -> Object:
 
 
 STREAMS_CHECK_INTERVAL_SECONDS = 5.0
-"""How often the list of served streams is read again."""
+"""The interval at which the list of served streams is read again."""
 RECONNECT_WAIT_SECONDS = 1.0
 LIMITS = "limits"
 """The retention of a stream to which consumers may be attached that take nothing away."""

@@ -19,7 +19,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 NEEDED = ("jinja2", "starlette")
-"""What the extra `web` installs."""
+"""The packages that the extra `web` installs."""
 
 
 @click.command("web")
