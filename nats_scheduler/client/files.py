@@ -37,12 +37,12 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What was changed because of a text."""
+    """The changes that were made because of a text."""
 
     diff: Plan
-    """What was planned."""
+    """The plan that was made."""
     changes: tuple[Change, ...]
-    """What was done, by subject; empty after a dry run."""
+    """The changes that were made, by subject; empty after a dry run."""
 
 
 class FileProblem(NamedTuple):

@@ -1,4 +1,4 @@
-"""How the schedules of a stream are served: by the server, by a sidecar, or by nothing.
+"""The way in which the schedules of a stream are served: by the server, by a sidecar, or by nothing.
 
 The rules:
 
@@ -47,7 +47,7 @@ ASK_SECONDS = 2.0
 """Longest wait for an answer of a sidecar."""
 
 ASK_AGAIN_SECONDS = 30.0
-"""How long an answer of the sidecars, or none, counts."""
+"""The time for which an answer of the sidecars, or the lack of one, counts."""
 
 YOUNG_STREAM_NS = 10 * SECOND
 """A stream that is younger may not be known to the sidecars yet."""
@@ -61,7 +61,7 @@ _POLL_SECONDS = 0.25
 
 
 class Sidecar(Enum):
-    """What is known of a sidecar for one stream."""
+    """The role of a sidecar for one stream, as far as it is known."""
 
     FIRES_ALL = "both spellings"
     FIRES_PORTABLE = "portable headers"
@@ -72,7 +72,7 @@ class Sidecar(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How the schedules of one stream are served, and by what."""
+    """The way in which the schedules of one stream are served, and the role of a sidecar in it."""
 
     served: Served
     sidecar: Sidecar

@@ -149,7 +149,7 @@ def line_of(name: str, value: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a program wants to change; what is None, or empty, stays."""
+    """The changes that a program wants; what is None, or empty, stays."""
 
     when: When | None = None
     body: bytes | None = None
@@ -240,7 +240,7 @@ class Cancelled:
     sequence: int
     """Stream sequence of the message."""
     is_immediate: bool
-    """Whether the server purged the schedule in the same step; else a sidecar ends it when it reads the message."""
+    """True if the server purged the schedule in the same step; else a sidecar ends it when it reads the message."""
 
 
 async def publish_and_cancel(

@@ -1,4 +1,4 @@
-"""What the client returns: schedules, fires and changes as values that never change, and what a fire says itself.
+"""The values that the client returns: schedules, fires and changes, all immutable, and what a fire says itself.
 
 The rule: a time is there twice, as a `datetime` in UTC, which has microseconds, and as integer nanoseconds since the
 Unix epoch, as it is stored (`…_ns`).
@@ -58,7 +58,7 @@ class Schedule:
     ttl: str | None
     """`Nats-TTL` of its fires, as it is written."""
     rollup: bool
-    """Whether each fire replaces the earlier ones on the target."""
+    """True if each fire replaces the earlier ones on the target."""
     body: bytes
     headers: tuple[tuple[str, str], ...]
     """The other headers of the message, in their order; each fire has them too."""
@@ -66,20 +66,20 @@ class Schedule:
     rejection: str | None
     """Why it never fires, in a sentence; None if it is valid."""
     spelling: Spelling
-    """Whether its headers are those of ADR-51 or the portable ones."""
+    """The spelling of its headers: that of ADR-51, or the portable one."""
     is_fired_by_server: bool
-    """Whether the server fires it, and not a sidecar."""
+    """True if the server fires it, and not a sidecar."""
     current: Current
     """The message, and what was read in it."""
 
     @property
     def stored_at(self) -> datetime:
-        """When it was stored, by the server's clock, in UTC."""
+        """The time at which it was stored, by the server's clock, in UTC."""
         return datetime_of(self.stored_at_ns)
 
     @property
     def when(self) -> When:
-        """When it fires, for storing another schedule with the same words.
+        """Its timing, for storing another schedule with the same words.
 
         Raises `InvalidScheduleError` if it is rejected.
         """
@@ -119,7 +119,7 @@ class Fire:
     fired_by: FiredBy
     """`sidecar`, `server`, or `request` if a person or a program asked for it (`fire`, `backfill`)."""
     lateness_ns: int | None
-    """How long after its send time it was stored, by the server's clock; None if that says nothing."""
+    """The time (ns) from its send time to its storage, by the server's clock; None if that says nothing."""
 
     @property
     def fire_time(self) -> datetime | None:
@@ -128,7 +128,7 @@ class Fire:
 
     @property
     def stored_at(self) -> datetime:
-        """When it was stored, in UTC."""
+        """The time at which it was stored, in UTC."""
         return datetime_of(self.stored_at_ns)
 
     @property
@@ -139,7 +139,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What was done to a schedule."""
+    """A change of a schedule."""
 
     kind: Kind
     stream: str
@@ -152,12 +152,12 @@ class Change:
     fire_times_ns: tuple[int, ...]
     """For which times fires were stored."""
     notes: tuple[str, ...]
-    """What follows from it, in a sentence each."""
+    """Its consequences, in a sentence each."""
     author: Author
 
     @property
     def at(self) -> datetime:
-        """When it was done, by the server's clock, in UTC."""
+        """The time at which it was made, by the server's clock, in UTC."""
         return datetime_of(self.at_ns)
 
     @property
@@ -252,7 +252,7 @@ class HasHeaders(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What the headers of a fire say."""
+    """A fire as its headers describe it."""
 
     schedule: str
     """Subject of the schedule."""
@@ -273,7 +273,7 @@ class Delivered:
 
     @property
     def is_last(self) -> bool:
-        """Whether no fire of the schedule follows."""
+        """True if no fire of the schedule follows."""
         return self.next_fire_ns is None
 
 

@@ -1,4 +1,4 @@
-"""When a schedule fires, as a Python program says it: `at`, `after`, `every`, `cron`, and policies beside them.
+"""The timing of a schedule, as a Python program writes it: `at`, `after`, `every`, `cron`, and policies beside them.
 
 The rules:
 
@@ -97,7 +97,7 @@ _WRITERS: Mapping[str, Callable[[Any, str], str]] = {
     **dict.fromkeys(("start", "end", "anchor"), _time_text),
     **dict.fromkeys(("jitter", "grace", "timeout"), _duration_text),
 }
-"""What writes the value of a policy that is no text or number."""
+"""The functions that write the value of a policy that is no text or number."""
 
 
 def _plain_text(value: Any, name: str) -> str:
@@ -143,7 +143,7 @@ MAX_INSTANT_NS = 253_402_300_800 * SECOND - 1
 
 
 class InvalidScheduleError(ScheduleError, ValueError):
-    """What was asked for is no schedule; the code is that of a server, None if no server knows such an error."""
+    """The schedule asked for is invalid; the code is that of a server, None if no server knows such an error."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         super().__init__(message)
@@ -152,15 +152,15 @@ class InvalidScheduleError(ScheduleError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """When a schedule fires: a pattern, its time zone, and its policies. Equal values fire at the same times."""
+    """The timing of a schedule: a pattern, its time zone, and its policies. Equal values fire at the same times."""
 
     pattern: str
     """As `Nats-Schedule` has it; "" if it depends on the time of storage (`delay`)."""
     time_zone: str | None = None
     syntax: Literal["crontab", "quartz"] | None = None
-    """How the pattern is written, if not in the grammar of the server."""
+    """The syntax of the pattern, if it is not that of the server."""
     delay: timedelta | None = None
-    """How long after it is stored it fires, once."""
+    """The time from its storage to its one fire."""
     written_policies: tuple[tuple[str, str], ...] = ()
     """Names without the prefix, such as `X-Jitter`, and values, by name."""
 
@@ -175,9 +175,9 @@ class When:
         - `anchor`: a whole second from which the interval of `every` counts.
         - `except_days`, `except_calendars`: no fire on these days (a `date`, or the first and the last of several), or
           on those of calendars with these names; together at most 1,000, and 8 calendars.
-        - `jitter`: each fire is sent up to so much later; more than 0, at most a day.
+        - `jitter`: the longest delay of a fire; more than 0, at most a day.
         - `missed`: what is made up after an outage: the latest fire (`"once"`, the default), none (`"skip"`), each
-          (`"all"`), or with a number the latest so many.
+          (`"all"`), or, with a number, at most that number of the latest ones.
         - `grace`: from how late on a fire counts as missed, at least 1 s; 10 s by default.
         - `report`: each fire says for which time it is, and what was dropped before it.
         - `overlap`: what happens while the fire before is unfinished: `"allow"`, `"skip"`, `"queue"`. `consumer` is the
@@ -250,7 +250,7 @@ def at(when: datetime) -> When:
 
 
 def after(delay: timedelta) -> When:
-    """Fire once, so long after the schedule is stored, by the server's clock.
+    """Fire once, `delay` after the schedule is stored, by the server's clock.
 
     From 0 to 292 years; raises `InvalidScheduleError` for another one.
 

@@ -51,7 +51,7 @@ TOO_LARGE = 10054
 """The server's code for a message that is too large for its stream."""
 
 MIN_CHECK_SECONDS, MAX_CHECK_SECONDS = 0.01, 0.25
-"""How long one waits, at first and at most, before it is checked whether the request was denied."""
+"""The wait, at first and at most, before it is checked whether the request was denied."""
 
 NO_RESPONDERS = "503"
 
@@ -85,7 +85,7 @@ class Wire:
 
     @property
     def server(self) -> Capabilities:
-        """What the server can do that the program is connected to, by its version."""
+        """The capabilities of the server that the program is connected to, by its version."""
         version = self._connection.connected_server_version
         return capabilities_of(f"{version.major}.{version.minor}.{version.patch}")
 
@@ -261,7 +261,7 @@ class JetStreamRequests(Requests):
 
     @property
     def finds_last(self) -> bool:
-        """Whether the server is known to find the message before one that was deleted: the one that it has itself."""
+        """True if the server is known to find the message before a deleted one; False if it is of another domain."""
         return self._prefix == DEFAULT_PREFIX and self._wire.server.finds_last
 
     async def stream_of(self, subject: str) -> str:

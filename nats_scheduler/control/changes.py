@@ -1,4 +1,4 @@
-"""What was done to a schedule, by whom, when and why: the result of an operation, and the content of an advisory."""
+"""A change of a schedule, by whom, when and why: the result of an operation, and the content of an advisory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MAX_AUTHOR_CHARS = 256
 
 
 class Kind(StrEnum):
-    """What was done."""
+    """The kind of a change."""
 
     ADDED = "added"
     UNCHANGED = "unchanged"
@@ -55,11 +55,11 @@ class Change:
     """Sequence of the schedule message now; None if there is none. The same as `before` if nothing was stored there."""
     author: Author = NOBODY
     at: int = 0
-    """When it was made, by the server's clock (ns)."""
+    """The instant (ns) at which it was made, by the server's clock."""
     fires: tuple[int, ...] = ()
     """The fire times (ns) of the fires that were stored."""
     notes: tuple[str, ...] = ()
-    """What the operator should know of it, such as a phase that is lost; one sentence each."""
+    """Notes for the operator, such as that a phase is lost; one sentence each."""
 
 
 # The advisory of a change, `schedule_changed`: who changed which schedule, when, why, and what was done.

@@ -37,7 +37,7 @@ class Current:
     message: StoredMessage
     dialect: Dialect
     verdict: Definition | Rejection
-    """What it is, or would be if it was resumed: a definition, or the reason why it never fires."""
+    """Its definition, or the reason why it never fires; if it is paused, as it would be if it was resumed."""
     is_paused: bool
     is_fired_by_server: bool = False
 
@@ -53,7 +53,7 @@ class Current:
 
     @property
     def definition(self) -> Definition | None:
-        """What it says, also while it is paused; None if it is rejected."""
+        """Its definition, also while it is paused; None if it is rejected."""
         return self.verdict if isinstance(self.verdict, Definition) else None
 
     @property

@@ -28,7 +28,7 @@ OWNER = "X-Owner"
 AT, EVERY = "@at ", "@every "
 
 _ADDED_ROLLUP = CRLF + MSG_ROLLUP + b": sub" + CRLF + CRLF
-"""How the block of a schedule ends to which a server has added the roll-up."""
+"""The end of the block of a schedule to which a server has added the roll-up."""
 
 _ORDERS: tuple[Literal["usual", "sorted"], ...] = ("usual", "sorted")
 
@@ -68,7 +68,7 @@ class Declared:
     content: Content
     body: bytes = b""
     paused: bool | None = None
-    """Whether it is paused; None leaves that as it is."""
+    """True if it is to be paused, False if it is to be active; None leaves that as it is."""
 
 
 def declare(block: bytes, dialect: Dialect, *, owner: str | None = None, is_fired_by_server: bool = False) -> Content:

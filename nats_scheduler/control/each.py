@@ -13,14 +13,14 @@ from nats_scheduler.control.changes import Change
 from nats_scheduler.control.errors import NoAnswerError, ScheduleError, UnknownOutcomeError
 
 MAX_AT_ONCE = 16
-"""How many schedules are changed at the same time: enough to hide the way to a server far away."""
+"""The most schedules that are changed at the same time: enough to hide the way to a server far away."""
 
 MAX_UNANSWERED = 3
-"""How many changes the server may leave unanswered before the rest is not tried."""
+"""The number of unanswered changes from which on the rest is not tried."""
 
 
 class Done(NamedTuple):
-    """What became of them, by their subjects and in the order of these."""
+    """The outcomes, by the subjects of the schedules and in the order of these."""
 
     changes: dict[str, Change]
     failures: dict[str, ScheduleError]

@@ -44,10 +44,10 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import At
 
 EVERY = b"@every "
-"""What a pattern with a grid begins with."""
+"""The prefix of a pattern with a grid."""
 
 MAX_EDIT_ATTEMPTS = 8
-"""How often an edit is made while others change the same schedule."""
+"""The most attempts at an edit while others change the same schedule."""
 
 STAYS_PAUSED = "it is paused, and stays so"
 

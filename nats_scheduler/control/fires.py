@@ -152,7 +152,7 @@ MAX_EXAMINED = 10_000
 """Most fire times in one range; a backfill of more is better done in parts."""
 
 GRACE_MARGIN_NS = 10 * SECOND
-"""How much later than `X-Grace` a fire must be to be settled: clocks differ, and a fire may be in flight."""
+"""The time beyond `X-Grace` after which a fire is settled: clocks differ, and a fire may be in flight."""
 
 
 def missing_fires(

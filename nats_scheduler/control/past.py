@@ -56,9 +56,9 @@ class FoundFires:
     fires: list[PastFire] = field(default_factory=list)
     """The newest first."""
     oldest_read: int | None = None
-    """When (ns) the oldest message that was read was stored; None if none was read."""
+    """The instant (ns) at which the oldest message that was read was stored; None if none was read."""
     is_complete: bool = True
-    """Whether all fires that match, up to the limit, were found; else there were too many messages to read them all."""
+    """True if all fires that match, up to the limit, were found; else there were too many messages to read them all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +197,13 @@ def _has_own(found: list[PastFire], schedule: StoredMessage) -> bool:
 
 
 class StoredRange(NamedTuple):
-    """What a stream still holds; times are those at which a message was stored (ns)."""
+    """The messages that a stream still holds; times are those at which a message was stored (ns)."""
 
     first_sequence: int
     """Of its first message, 1 if none was removed from the beginning."""
     first_stored_at: int
     on_target: int = 0
-    """How many messages are on the target of the schedule; of interest if the stream limits them."""
+    """The number of messages on the target of the schedule; of interest if the stream limits them."""
     first_on_target_at: int = 0
 
 

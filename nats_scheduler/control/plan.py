@@ -1,4 +1,4 @@
-"""What it takes to make the schedules of one stream those that a file declares.
+"""The plan that makes the schedules of one stream those that a file declares.
 
 The rules:
 
@@ -54,11 +54,11 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
 BODY, PAUSED = "body", "paused"
-"""What a difference is called that is not one of a header."""
+"""The names of differences that are not those of a header."""
 
 
 class Action(StrEnum):
-    """What one step does."""
+    """The effect of one step."""
 
     ADD = "add"
     REPLACE = "replace"
@@ -68,7 +68,7 @@ class Action(StrEnum):
 
 
 class Difference(NamedTuple):
-    """What a step changes: the values of one header before and after, or the body, or whether it is paused."""
+    """One change that a step makes: the values of one header before and after, or the body, or whether it is paused."""
 
     name: str
     old: tuple[bytes, ...]
@@ -85,12 +85,12 @@ class Step:
     expected: int
     """The sequence of the message that it replaces or deletes; 0 for none."""
     block: bytes = b""
-    """What is stored; for a schedule that is removed, what was."""
+    """The header block that is stored; for a schedule that is removed, the one that was."""
     body: bytes = b""
     before: Current | None = None
     differences: tuple[Difference, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the operator should know of it; one sentence each."""
+    """Notes for the operator; one sentence each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class Fault:
     header: str
     """The header that is wrong; empty if it is none."""
     text: str
-    """What is wrong, as one sentence, with the value and what was expected."""
+    """The fault as one sentence, with the value and what was expected."""
     code: int | None = None
     """The server's code, if it has one for this."""
 
@@ -304,9 +304,9 @@ def _unlisted(
 # Carry out one step of a plan (`control.plan`): a compare-and-set on what the plan has read.
 #
 # The rule: a step that finds another message than its plan has read changes nothing, and is a `ConflictError`; if
-# that message says what the step would store, it is done already. So many may apply the same files at the same time,
-# and one that was killed is finished by another. Cost: one request to add or replace, some more to pause, resume or
-# remove; and one to publish the advisory.
+# that message says what the step would store, it is done already. So several programs may apply the same files at the
+# same time, and what one that was killed has left is finished by another. Cost: one request to add or replace, some
+# more to pause, resume or remove; and one to publish the advisory.
 
 
 async def carry_out_all(

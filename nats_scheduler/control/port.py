@@ -1,4 +1,4 @@
-"""What the store of schedules needs of a server: the one port, with an adapter for each client, and what it reports.
+"""The one port of the store of schedules to a server, with an adapter for each client, and the values that it reports.
 
 Rule: an adapter builds the request, sends it and translates the answer; what follows is decided in `control.store`.
 Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown.
@@ -18,16 +18,16 @@ OLDEST_SERVER = Capabilities()
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How the schedules of one stream are served at the moment."""
+    """The way in which the schedules of one stream are served at the moment."""
 
     rules: StreamRules
     """Of its configuration, with the operator's restrictions; see `rules_for`."""
     dialects: tuple[Dialect, ...]
     """The spellings that a sidecar or the server fires on it: the one for new schedules first."""
     is_native: bool
-    """Whether the server itself fires the headers of ADR-51."""
+    """True if the server itself fires the headers of ADR-51."""
     server: Capabilities = OLDEST_SERVER
-    """What the server can do that stores the stream."""
+    """The capabilities of the server that stores the stream."""
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class Published(NamedTuple):
 
     sequence: int
     is_duplicate: bool = False
-    """Whether the server knew its `Nats-Msg-Id` and stored nothing."""
+    """True if the server knew its `Nats-Msg-Id` and stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Wire(Protocol):
 
 
 class ServedStreams(Protocol):
-    """How the streams of an account are served, and the time there."""
+    """The way in which the streams of an account are served, and the time there."""
 
     async def served(self, stream: str) -> Served:
         """Return how a stream is served; raises `StreamNotFoundError`, or `NotServedError` if nothing fires on it."""

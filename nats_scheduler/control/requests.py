@@ -27,7 +27,7 @@ class Requests(ABC):
     @property
     @abstractmethod
     def finds_last(self) -> bool:
-        """Whether the server finds the message before one that was deleted by its sequence, as from 2.12 on."""
+        """True if the server finds the message before one that was deleted by its sequence, as from 2.12 on."""
 
     @abstractmethod
     async def call(self, request: str, body: Object) -> Object:

@@ -32,7 +32,7 @@ _QUIRKS = {
     Quirk.ROUNDED: "the server rounds each fire time to the second",
     Quirk.GAP: "the server may fire on wrong days, because the clock of this zone skips a midnight or half an hour",
 }
-"""What a server gets a little wrong. A time that is `Quirk.FAR` it gets so wrong that it counts as not possible."""
+"""The small errors of a server. A time that is `Quirk.FAR` it gets so wrong that it counts as not possible."""
 
 
 def spelling_of(

@@ -40,7 +40,7 @@ MAX_SHOWN_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What to change in a schedule; all else stays as it is."""
+    """The changes of a schedule that an edit makes; all else stays as it is."""
 
     set: Sequence[Header] = ()
     """Headers with their new values. `Nats-Schedule` is the pattern, also of a schedule that is paused."""
