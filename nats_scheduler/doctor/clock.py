@@ -22,10 +22,10 @@ MAX_CLOCK_OFFSET_NS = SECOND
 """A clock that differs by less from another one is not reported (ns)."""
 
 MAX_ZONE_DATA_AGE_YEARS = 1
-"""Zone data of this year and of so many years before counts as recent: there is a release in every year."""
+"""Zone data of this year and of this number of years before counts as recent: there is a release in every year."""
 
 ZONES_COMPARED_NS = 5 * 366 * DAY
-"""How far ahead (ns) two versions of a zone are compared: as far as a fire is searched."""
+"""The time ahead (ns) for which two versions of a zone are compared: that for which a fire is searched."""
 
 
 def check_clocks(facts: AccountFacts) -> Iterator[Finding]:

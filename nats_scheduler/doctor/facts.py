@@ -32,7 +32,7 @@ class ServerReach(NamedTuple):
     failure: str = ""
     """Why it was not reached, "" if it was."""
     is_configured: bool = True
-    """Whether the settings name it; the others were named by a server."""
+    """True if the settings name it; the others were named by a server."""
 
 
 class Need(NamedTuple):
@@ -42,7 +42,7 @@ class Need(NamedTuple):
     """`publish` or `subscribe`."""
     subject: str
     is_optional: bool
-    """Whether everything still fires without it."""
+    """True if everything still fires without it."""
 
 
 class ClockReading(NamedTuple):
@@ -71,7 +71,7 @@ class SidecarFacts(NamedTuple):
     serves: Sequence[str] | None
     """`<mode>.<stream>` of what it serves; None if there is more than fits."""
     unable: Mapping[str, str]
-    """What it cannot serve, by the same key, and why."""
+    """The reason for each stream that it cannot serve, by the same key."""
 
 
 class Unexamined(NamedTuple):
@@ -81,7 +81,7 @@ class Unexamined(NamedTuple):
     why: str
     stream: str | None = None
     has_failed: bool = False
-    """Whether a request failed that a sidecar sends too, and not because of a missing permission or of a limit."""
+    """True if a request failed that a sidecar sends too, and not because of a missing permission or of a limit."""
 
 
 def without_leaders(streams: Iterable[str]) -> list[Unexamined]:
@@ -102,11 +102,11 @@ class StreamFacts:
     mode: Mode | None
     """None if it is not served."""
     is_read: bool = True
-    """Whether what it holds was read; if not, only what it copies counts."""
+    """True if what it holds was read; if not, only what it copies counts."""
     messages: int = 0
     bytes: int = 0
     at: int = 0
-    """When its schedules were read, by the server's clock (ns since the Unix epoch)."""
+    """The time at which its schedules were read, by the server's clock (ns since the Unix epoch)."""
     schedules: Sequence[ListedSchedule] = ()
     rejected: Sequence[Rejected] = ()
     misnamed: Sequence[HeadersMisnamed] = ()
@@ -122,9 +122,9 @@ class StreamFacts:
     equal: Sequence[Sequence[ListedSchedule]] = ()
     """Groups of schedules with equal target, source, pattern and body."""
     graduation: Sequence[GraduationFinding] = ()
-    """What `graduate` would find."""
+    """The findings that `graduate` would report."""
     more: Mapping[Code, int] = field(default_factory=dict)
-    """How many more findings of a code there are, about what is not among the facts."""
+    """The number of further findings of a code, about what is not among the facts."""
 
     @property
     def name(self) -> str:

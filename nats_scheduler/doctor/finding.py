@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 
 
 class Severity(StrEnum):
-    """How bad a finding is; the worst comes first."""
+    """The severity of a finding; the worst comes first."""
 
     ERROR = "error"
     """Schedules do not fire, fire wrongly, or will be lost."""
@@ -134,15 +134,15 @@ class Finding(NamedTuple):
 
     code: Code
     what: str
-    """What is wrong, with the values that show it."""
+    """A description of what is wrong, with the values that show it."""
     command: str
-    """What to type, or to change."""
+    """The command to type, or the change to make."""
     stream: str | None = None
     subject: str | None = None
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity of its code."""
         return self.code.severity
 
     @property
@@ -152,13 +152,13 @@ class Finding(NamedTuple):
 
 
 Unlisted = Mapping[tuple[Code, str | None], int]
-"""How many more findings there are, by their code and stream."""
+"""The numbers of further findings, by their code and stream."""
 
 NONE_UNLISTED: Unlisted = {}
 
 
 class Report(NamedTuple):
-    """What the doctor found."""
+    """The findings of the doctor."""
 
     findings: Sequence[Finding]
     """Worst first, then by code and stream."""

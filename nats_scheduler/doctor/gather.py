@@ -103,7 +103,7 @@ async def read_subscriptions(connection: Connection) -> Sequence[str]:
 
 
 async def _of_all(connection: Connection, servers: int) -> list[Object]:
-    """Return the answers of so many servers."""
+    """Return the answers of `servers` servers."""
     answers: list[Object] = []
     complete = asyncio.Event()
 

@@ -97,7 +97,7 @@ class Place(NamedTuple):
     consumer: str
     """A name that no consumer has."""
     has_canary: bool = False
-    """Whether an instance tests itself by a canary, as far as is known."""
+    """True if an instance tests itself by a canary, as far as is known."""
     keeps_snapshots: bool = True
 
 

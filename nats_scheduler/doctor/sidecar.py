@@ -55,7 +55,7 @@ NOT_FROM_WITHIN = (
     "what a graduation would refuse",
     "schedules that the server itself fires, and all but one of the schedules in each stream that is not served",
 )
-"""What only the command examines."""
+"""The checks that only the command makes."""
 
 MAX_COPY_FILTERS = 16
 """Filters of mirrors and sources of one stream of which a schedule is searched that they take."""

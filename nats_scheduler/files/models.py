@@ -1,4 +1,4 @@
-"""What a file of schedules contains, as models: its keys, their types, and what people are told of them.
+"""A file of schedules, as models: its keys, their types, and their descriptions for people.
 
 Rule: these models decide what a file may contain, and the JSON Schema that is printed comes from them.
 Unknown keys and values of another type are errors, so that a misspelt key is not left out in silence. Text is never

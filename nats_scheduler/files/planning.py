@@ -20,7 +20,7 @@ from nats_scheduler.message.policies import MAX_TEXT_CHARS
 from nats_scheduler.message.stored import StoredMessage
 
 MAX_SUBJECTS_READ_ALONE = 64
-"""Up to so many subjects of a stream are asked for one by one."""
+"""The most subjects of a stream that are asked for one by one."""
 
 MAX_READS_AT_ONCE = 64
 

@@ -54,7 +54,7 @@ _EXPECTED: Mapping[str, str] = {
     "ttl": "a text such as '5m', or whole seconds",
 }
 _ITEMS = {"schedules": "a schedule", "headers": "a header", "order": "a name", "lines": "a line"}
-"""What an item of a list is called."""
+"""The name of an item of a list, by the key of the list."""
 
 _M = TypeVar("_M", bound=BaseModel)
 

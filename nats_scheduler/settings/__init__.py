@@ -1,1 +1,1 @@
-"""What the operator says: flags, environment, one JSON file, NATS contexts."""
+"""The settings of the operator: flags, environment, one JSON file, NATS contexts."""

@@ -92,14 +92,14 @@ DEFAULT_PORT = 4222
 """The port of an address without one."""
 
 ADDRESS_MASK = "***"
-"""What stands for a secret."""
+"""The text that is shown for a secret in an address."""
 
 EXPECTED_URL = "an address such as 'nats://127.0.0.1:4222' (nats or tls, no websocket; a port from 1 to 65535)"
 
 _NEXT_ADDRESS = re.compile(r",(?=\s*[A-Za-z][\w+.-]*://)")
 _ENDS_WITH_SCHEME = re.compile(r"(?:^|\s)[A-Za-z][\w+.-]*\Z")
 _MARK = re.compile(r"[/?#]")
-"""What ends a host and its port."""
+"""The characters that end a host and its port."""
 
 _BARE = re.compile(r"[^/?#\s]*[?#]|[^/?#\s]*:\d+/|\w+:/+[^/?#]*[/?#]")
 """The beginning of an address without a scheme, or with a wrong one, up to what may hold a secret; of no path."""
@@ -164,7 +164,7 @@ def _masked(address: str) -> str:
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
 MASK = "**********"
-"""What is shown for a secret; its length does not depend on the secret's."""
+"""The text that is shown for a secret; its length does not depend on the secret's."""
 
 SUBJECT_PREFIX_PATTERN = r"^[^\s.*>]+(\.[^\s.*>]+)*$"
 """A literal subject: tokens without blanks and wildcards, joined by dots."""

@@ -61,7 +61,7 @@ class ResolvedSettings:
     sources: Mapping[str, str]
     """The source of each key: `--window`, `$NATS_URL`, `file …`, `context …` or `default`."""
     warnings: tuple[str, ...]
-    """What was ignored, one sentence each."""
+    """Reports of ignored values, one sentence each."""
 
 
 def load_settings(flags: Mapping[str, object], environ: Mapping[str, str], file: Path | None) -> SidecarSettings:

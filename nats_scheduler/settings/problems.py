@@ -24,7 +24,7 @@ class Problem:
     value: str
     """The value as `shown` returns it."""
     expected: str
-    """What would be accepted: a noun phrase."""
+    """A noun phrase for what would be accepted."""
     source: str
     """Where the value came from, such as `--window`, `$NATS_URL` or `context orders`."""
 

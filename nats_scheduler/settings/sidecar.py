@@ -1,4 +1,4 @@
-"""What the operator can set: one frozen model, from which the JSON Schema and the reference page are derived.
+"""The settings of a sidecar: one frozen model, from which the JSON Schema and the reference page are derived.
 
 Rule: the description of every field contains its unit, its range and its effect, because it is the documentation.
 There is only one level of nesting (`connection`), so that a flag, a variable and a key of the file have the same name.

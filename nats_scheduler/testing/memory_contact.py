@@ -131,7 +131,7 @@ class MemoryContact:
         self._open: dict[int, _Request] = {}
         self._ended: str | None = None
         self._arrival = 0
-        """When (monotonic ns) the message arrives that was stored last."""
+        """The instant (monotonic ns) at which the message that was stored last arrives."""
         self._follows = False
         self._stop_following: Callable[[], None] | None = None
 

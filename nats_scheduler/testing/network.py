@@ -17,12 +17,12 @@ from nats_scheduler.message.stored import StoredMessage
 
 
 class Fate(NamedTuple):
-    """What happens to one request."""
+    """The fate of one request, and of its answer."""
 
     arrives: bool = True
-    """Whether the server receives it."""
+    """True if the server receives it."""
     answered: bool = True
-    """Whether the answer arrives."""
+    """True if the answer arrives."""
     refusal: Refused | None = None
     """The server's refusal, if it does not execute the request."""
     request_takes: int = 0
@@ -30,7 +30,7 @@ class Fate(NamedTuple):
     answer_takes: int = 0
     """Nanoseconds until the answer arrives."""
     twice: bool = False
-    """Whether the server receives it twice, and answers both times."""
+    """True if the server receives it twice, and answers both times."""
 
 
 DONE = Fate()

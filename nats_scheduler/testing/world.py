@@ -75,7 +75,7 @@ class GeneratedMessage:
     schedule_sequence: int
     """The stream sequence of the version of the schedule that fired."""
     fire_time: int
-    """When it was due (ns)."""
+    """Its fire time (ns)."""
 
     def header(self, name: str) -> str | None:
         """Return the value of the first header with this name; None if there is none."""
@@ -83,7 +83,7 @@ class GeneratedMessage:
 
 
 CHECKPOINT_INTERVAL_NS = 1 * SECOND
-"""How often the sidecar writes a checkpoint, as the real one does."""
+"""The interval at which the sidecar writes a checkpoint, as the real one does."""
 
 MAX_TURNS = 1_000_000
 """After this many steps without time passing, something is wrong."""

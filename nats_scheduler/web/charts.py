@@ -23,7 +23,7 @@ TICK_MINUTES = 10
 """Minutes between two words below the plot."""
 
 LEAST_BAR_HEIGHT = 2.0
-"""What is not zero is seen beside any maximum."""
+"""The least height of a bar that is not zero, so that it is seen beside any maximum."""
 
 LEAST_LATENESS_NS = MILLISECOND / 10
 """The lower end of the scale of lateness; what is below is drawn there."""
@@ -66,7 +66,7 @@ class Chart:
     """A picture."""
 
     description: str
-    """What it shows, in a sentence with the numbers that matter."""
+    """Its content as a sentence, with the numbers that matter."""
     below: Sequence[Tick]
     beside: Sequence[Tick]
     bars: Sequence[Bar] = ()
@@ -83,7 +83,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """How late the fires of one minute were (ns); None if there were none."""
+    """The lateness of the fires of one minute (ns); None if there were none."""
 
     start: int
     fires: int
@@ -207,7 +207,7 @@ def _round(number: float) -> float:
 
 MINUTES = 60
 LEAST_MINUTES = 5
-"""A line of a picture says something only if so many minutes had fires."""
+"""The least number of minutes with fires for a line of a picture to be of use."""
 
 
 def hour_of(answer: ActivityAnswer) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""What stands before every page: the name that the browser asked for, the method, the size, the token, the headers.
+"""The checks before every page: the name that the browser asked for, the method, the size, the token; and the headers.
 
 The rules:
 
@@ -27,14 +27,14 @@ from nats_scheduler.web.rendering import address
 
 COOKIE = "nats_scheduler_session"
 SESSION_SECONDS = 12 * 60 * 60
-"""How long a login lasts."""
+"""The time for which a login lasts."""
 
 MAX_TARGET_BYTES = 32 * 1024
 """Longest path with its query; the subject of a schedule has at most some 4 KB, three characters a byte."""
 
 LOGIN = "/login"
 OPEN_PATHS = frozenset({LOGIN, "/healthz", "/static/style.css", "/static/icon.svg"})
-"""What is answered without the token."""
+"""The paths that are answered without the token."""
 
 HEADERS = {
     "Content-Security-Policy": (

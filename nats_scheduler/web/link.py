@@ -19,7 +19,7 @@ RECONNECT_PAUSE_SECONDS = 1.0
 """Pause after a pass over all servers in which none accepted the connection."""
 
 REPORT_INTERVAL_SECONDS = 30.0
-"""How often the log repeats why there is no connection."""
+"""The interval at which the log repeats why there is no connection."""
 
 
 class Link:

@@ -34,10 +34,10 @@ from nats_scheduler.web.verdict import totals, troubled_first, verdict
 # -- which instance fires which shards of each stream ----------------------------------------------------------------
 
 Values = Mapping[str, Any]
-"""What a template shows, by name."""
+"""The values that a template shows, by name."""
 
 Query = Mapping[str, str]
-"""What a page is asked for, in its address."""
+"""The query in the address of a page: values by name."""
 
 SHARDS = 64
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -87,11 +87,11 @@ class NextRow:
     """One of the next fires, or times that the clock skips."""
 
     instant: int | None
-    """When it fires (ns); None for what is skipped."""
+    """The instant (ns) at which it fires; None for what is skipped."""
     local: str
     """The time in the zone of the schedule, with its offset; "" without a zone."""
     remark: str
-    """What a change of the clock does to it."""
+    """The effect of a change of the clock on it."""
 
 
 def next_rows(following: NextAnswer | None, explained: ExplainAnswer | None) -> list[NextRow]:

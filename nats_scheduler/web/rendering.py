@@ -1,4 +1,4 @@
-"""How what the sidecars answered is shown: addresses, numbers, times and the texts of others, in HTML by templates.
+"""The answers of the sidecars as HTML: addresses, numbers, times and the texts of others, by templates.
 
 The rules: every value is escaped, and made visible (`visible`), because the environment does both for each expression
 of each template; no template marks anything as safe. So a text that a publisher wrote can neither reorder the text
@@ -36,13 +36,13 @@ def address(path: str, **values: str | None) -> str:
 # Numbers, times and texts.
 
 MAX_LISTED_CHARS = 160
-"""How much of a subject or a pattern a list shows; the page of the schedule shows all of it."""
+"""The most characters of a subject or a pattern that a list shows; the page of the schedule shows all of them."""
 
 MAX_TOKEN_CHARS = 36
 """A token of a subject up to this length is not broken: a column of a phone is that wide."""
 
 MOMENT_NS = 10 * SECOND
-"""How old (ns) an answer may be that is shown as if it was of now."""
+"""The greatest age (ns) of an answer that is shown as if it was of now."""
 
 _DIGITS = re.compile(r"(\.\d{3})\d+")
 

@@ -40,12 +40,12 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether all is well."""
+    """The verdict: whether all is well, and the reasons if not."""
 
     level: Level
     reasons: Sequence[Reason] = field(default=())
     is_blind: bool = False
-    """Whether no sidecar can be asked: what is shown is old."""
+    """True if no sidecar can be asked: what is shown is old."""
 
     @property
     def words(self) -> str:
