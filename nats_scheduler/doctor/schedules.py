@@ -7,8 +7,7 @@ from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
-from nats_scheduler.engine.views.stored import BLOCKING_KINDS
-from nats_scheduler.engine.views.stored import Cause
+from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
