@@ -24,7 +24,7 @@ from nats_scheduler.jetstream.errors import Denial
 from nats_scheduler.jetstream.wire import ACKNOWLEDGED, PURGED, AnswerFrames
 
 ACK_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
-"""How often the requests in flight are checked against their deadline."""
+"""The interval between two checks of the deadlines of requests in flight."""
 
 Sent = TypeVar("Sent")
 
@@ -48,7 +48,7 @@ class Sender(ABC, Generic[Sent]):
         self._number = 0
         self._inbox, self._key = answers.join(self, stream)
         self._is_to_fill = False
-        """Whether `_fill_up` will be called in this turn of the event loop, or after this chunk."""
+        """True if `_fill_up` will be called in this turn of the event loop, or after this chunk."""
         self._ended: str | None = None
 
     @property

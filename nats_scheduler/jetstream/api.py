@@ -49,12 +49,12 @@ Config = dict[str, Any]
 
 
 class Removed(NamedTuple):
-    """What was removed of a stream."""
+    """The messages that were removed from a stream."""
 
     first: int
     """The first sequence that is stored; everything before it was removed."""
     sequences: frozenset[int]
-    """What was removed behind it."""
+    """The sequences that were removed behind it."""
 
 
 class JetStreamApi:
@@ -69,7 +69,7 @@ class JetStreamApi:
 
     @property
     def finds_last(self) -> bool:
-        """Whether `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
+        """True if `last_by_subj` finds the message before one that was deleted: from 2.12 on."""
         return self.prefix == DEFAULT_PREFIX and capabilities_of(self._connection.server.version).finds_last
 
     async def call(
@@ -270,7 +270,7 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# What all consumers of the sidecar have in common, whatever they are for.
+# The properties that all consumers of the sidecar have in common, whatever they are for.
 #
 # They are ephemeral, in memory and without acknowledgements, and their name begins with `nats-scheduler-`.
 

@@ -19,16 +19,16 @@ from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
 
 MIN_BURST_FIRES = 1_000
-"""So many fires in a row are a burst."""
+"""This many fires in a row, or more, are a burst."""
 
 MIN_FIRES_PER_OTHER = 20
-"""With more than one message of other clients for so many fires, to read them by the consumer costs less."""
+"""If there is more than one message of other clients for this many fires, the consumer reads them at less cost."""
 
 MAX_OTHERS_WAITING = 128
 """If more messages of other clients than this wait to be read, the consumer reads them."""
 
 BURST_PAUSE_SECONDS = 0.03
-"""After so long without an acknowledgement the burst is over: nothing shows what others store."""
+"""After this time without an acknowledgement the burst is over: nothing shows what others store."""
 
 BURST_CHECK_INTERVAL_SECONDS = 0.01
 

@@ -35,10 +35,10 @@ REQUEST_RESEND_INTERVAL_SECONDS = 0.5
 """A repeatable request without an answer is sent again at this interval: *Live* allows 3 s."""
 
 REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.1
-"""How often the deadlines of all requests are checked: one timer for all, since they come in bursts of thousands."""
+"""The interval between checks of all deadlines: one timer for all requests, as they come in bursts of thousands."""
 
 CONNECTION_CHECK_INTERVAL_SECONDS = 0.5
-"""How often `end_when` checks the connection while nothing is written."""
+"""The interval at which `end_when` checks the connection while nothing is written."""
 
 NO_RESPONDERS = b"NATS/1.0 503"
 
@@ -64,7 +64,7 @@ class ServerInfo(NamedTuple):
     cluster: str
     """The name of its cluster, "" if it is a single server."""
     has_jetstream: bool
-    """Whether JetStream runs in this server, and not only in one that it is connected to."""
+    """True if JetStream runs in this server, and not only in one that it is connected to."""
 
 
 def frame(subject: str, reply: str, block: bytes, body: bytes) -> bytes:
@@ -154,7 +154,7 @@ class Connection:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has ended."""
+        """True if it has ended."""
         return self.lost.done()
 
     def inbox(self, name: str) -> str:
@@ -197,7 +197,7 @@ class Connection:
         return lambda: listeners.remove(listener) if listener in listeners else None
 
     def every(self, seconds: float, check: Callable[[], object]) -> Callable[[], None]:
-        """Call `check` once in so many seconds; return what ends that. The connection's end ends it too.
+        """Call `check` once every `seconds`; return what ends that. The connection's end ends it too.
 
         There is one timer for all checks with one period: a thousand timers cost a thousand turns of the event loop,
         and a thousand checks in one turn next to nothing. So the first check comes within one period, not after it. A

@@ -94,13 +94,13 @@ MAX_RUN_GAP = 3
 """Largest distance, in sequences, between neighbours of a run, on average."""
 
 MAX_RUN_OTHERS = 32
-"""So many messages of others may lie closer together: while fires are stored, they come in groups, as schedules do."""
+"""The number of messages of others that a run may have beyond that: fires are stored in groups, as schedules are."""
 
 RUN_SILENCE_LIMIT_SECONDS = 1.0
-"""After so long without a message, the rest of a run is looked up one by one."""
+"""After this time without a message, the rest of a run is looked up one by one."""
 
 GATHERING_SECONDS = 0.1
-"""So long a content that may wait is not asked for, so that others are read with it."""
+"""A content that may wait is asked for after this time at the latest, so that others are read with it."""
 
 Run = list[ReadContent]
 
@@ -128,7 +128,7 @@ class RangeReader:
         self._reach = reach
         self._gathered: Run = []
         self._timer: asyncio.TimerHandle | None = None
-        """When what was gathered is read, if all of it may wait."""
+        """The timer after which what was gathered is read, if all of it may wait."""
         self._runs: deque[Run] = deque()
         self._wanted: dict[int, ReadContent] = {}
         self._is_working = False

@@ -184,10 +184,10 @@ def _brief(error: Exception) -> str:
 
 
 PING_INTERVAL_SECONDS = 0.5
-"""How often the server is pinged; any bytes that it sends count as an answer."""
+"""The interval between two pings of the server; any bytes that it sends count as an answer."""
 
 MAX_OUTSTANDING_PINGS = 3
-"""After so many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
+"""After this many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
 
 NEXT_SERVER_DELAY_SECONDS = 0.5
 """Wait before the next server is tried beside one that has not answered: a dead host sends nothing. *Live*: 3 s."""

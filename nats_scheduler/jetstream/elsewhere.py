@@ -56,7 +56,7 @@ from nats_scheduler.message.subjects import is_covered
 # bytes for each fire among them.
 
 FRESH_SECONDS = 1.0
-"""How long what was read counts as all that is stored; the duplicate window protects what is stored meanwhile."""
+"""For this time what was read counts as all that is stored; the duplicate window protects what is stored meanwhile."""
 
 MAX_FIRES_KEPT = 16
 """Fires of one schedule that are kept, those for the latest fire times: the last one matters, others may be forged."""
@@ -77,7 +77,7 @@ class TargetReading:
         """The lowest sequence that was read."""
         self._through = 0
         self._read_at = -FRESH_SECONDS
-        """When (by the loop's clock) the last read began that was finished."""
+        """The time (by the loop's clock) at which the last read began that was finished."""
         self._loop = asyncio.get_running_loop()
         self._reading = asyncio.Lock()
 
@@ -141,10 +141,10 @@ MAX_LOOKS_IN_FLIGHT = 256
 """As many as fires in flight: each look stands for a fire."""
 
 STREAM_KNOWN_SECONDS = 2.0
-"""How long the subjects of a stream are known; a stream that gives up a subject within this time is not noticed."""
+"""The subjects of a stream are known for this time; if it gives up a subject meanwhile, that is not noticed."""
 
 READING_KEPT_SECONDS = 5.0
-"""How long after the last look what was read of targets is kept."""
+"""The readings of targets are kept for this time after the last look."""
 
 
 class ElsewhereContact:
@@ -170,7 +170,7 @@ class ElsewhereContact:
         self._streams: list[tuple[float, StreamState]] = []
         """The streams that are known, and until when."""
         self._readings: dict[tuple[str, str, str], TargetReading] = {}
-        """What was read, by the name and the creation of a stream, and by target."""
+        """The readings of targets, by the name and the creation of a stream, and by target."""
         self._tasks = tasks
         self._leaders: dict[str, Combined[bool]] = {}
         self._loop = asyncio.get_running_loop()

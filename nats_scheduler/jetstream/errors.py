@@ -1,4 +1,4 @@
-"""What can go wrong between this process and JetStream, each with what has to happen then.
+"""The errors that can occur between this process and JetStream, each with what has to happen then.
 
 Outcomes that the engine must reason about are values (`engine.inputs`); exceptions are for everything else.
 """
@@ -22,16 +22,16 @@ _OUR_NAMES = re.compile(r"(?<![^.])nats-scheduler-(?:[0-9a-f]{16}|sidecar-[0-9a-
 _SERVICE_SUBJECTS = re.compile(r"(\$SRV|nats_scheduler\.v1|nats_scheduler\.control\.v1)\.")
 
 _CHUNKS = re.compile(r"(\$KV\.[^.]*_snapshots\.)chunk\..*", re.S)
-"""What a snapshot is written to; each has keys of its own."""
+"""The subjects to which the chunks of a snapshot are written; each snapshot has keys of its own."""
 
 _ADVISORIES = "nats_scheduler.advisory."
-"""What the subjects of advisories begin with; each names another schedule."""
+"""The beginning of the subjects of advisories; each names another schedule."""
 
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 
 
 class Denial(NamedTuple):
-    """What the sidecar's user may not do."""
+    """A permission that the sidecar's user does not have."""
 
     publishes: bool
     """True for a publish, False for a subscription."""

@@ -3,7 +3,7 @@
 A fire that is not stored any more is finished, whatever removed it: an acknowledgement (work queue, interest), a limit,
 a TTL or a user. The server itself drops such a message from what its consumers still have to acknowledge.
 A fire that is stored is finished if the named consumer has acknowledged it and everything before it: a consumer's
-*acknowledgement floor* is all that the server tells. So one that is acknowledged out of order counts once the others
+*acknowledgement floor* is all that the server reports. So one that is acknowledged out of order counts once the others
 are.
 
 The rules:
@@ -44,12 +44,12 @@ MAX_MESSAGES_SEARCHED = 500
 
 
 class ConsumerProgress(NamedTuple):
-    """How far a consumer has come, and what it receives."""
+    """The progress of a consumer, and the subjects that it receives."""
 
     acknowledged_through: int
     """The sequence up to which everything that it receives is acknowledged."""
     has_work: bool
-    """Whether a message is still to be delivered to it, or to be acknowledged by it."""
+    """True if a message is still to be delivered to it, or to be acknowledged by it."""
     filters: tuple[str, ...]
     """The subjects that it receives, empty for all."""
 

@@ -51,7 +51,7 @@ from nats_scheduler.schedule.instants import SECOND
 # Cost: one request a message, bodies included (some 5,000 a second), and ten a second while none is stored.
 
 WALK_POLL_INTERVAL_SECONDS = 0.1
-"""How often the next message is asked for while there is none."""
+"""The interval at which the next message is asked for while there is none."""
 
 WALK_ANSWER_DEADLINE_SECONDS = 1.5
 """Longest wait for an answer: a schedule that is cancelled meanwhile still fires."""
@@ -105,10 +105,10 @@ MAX_PULL_BATCH = 5_000
 PULL_EXPIRES_SECONDS = 30
 
 CONSUMER_HEARTBEAT_INTERVAL_SECONDS = 0.5
-"""How often a consumer sends a heartbeat, if the node that hosts it may die."""
+"""The interval between two heartbeats of a consumer, if the node that hosts it may die."""
 
 CONSUMER_CHECK_INTERVAL_SECONDS = 0.6
-"""How often it is checked that the consumer sent something: a heartbeat should have come between two checks.
+"""The interval between two checks that the consumer sent something: a heartbeat should have come between them.
 
 If nothing came, the consumer is asked for one message: if its node has died, the server answers at once that there is
 no responder. "No message" is no proof that it works, since it may have lost the pull that was sent before.
@@ -118,11 +118,11 @@ CONSUMER_DELETE_DEADLINE_SECONDS = 0.5
 """Longest wait for the deletion of a consumer: without a quorum no answer comes, and the next contact has to wait."""
 
 MAX_CHECKS_BEHIND = 5
-"""After so many checks without a message, a consumer whose node is behind is replaced by one on another node."""
+"""After this many checks without a message, a consumer whose node is behind is replaced by one on another node."""
 
 MAX_SILENT_CHECKS = 3
 CONSUMER_SILENCE_LIMIT_SECONDS = MAX_SILENT_CHECKS * CONSUMER_CHECK_INTERVAL_SECONDS
-"""If nothing came for so many checks, the consumer is taken for dead: *Live* allows 3 s."""
+"""If nothing came for `MAX_SILENT_CHECKS` checks, the consumer is taken for dead: *Live* allows 3 s."""
 
 STANDALONE_INTERVAL_FACTOR = 10
 """On a single server, heartbeats and checks are this many times rarer.
@@ -175,14 +175,14 @@ class ConsumerFollower:
         self._leader_last = 0
         """The leader's last sequence when the consumer was created, if its node may be behind; else 0."""
         self._walk: Walk | None = None
-        """How the stream is read while no consumer can be created."""
+        """The walk that reads the stream while no consumer can be created."""
         self._burst = Burst(api, self._stream, in_flight, self._deliver_others)
         self._factor = STANDALONE_INTERVAL_FACTOR if stands_alone(connection, api) else 1
         self._waits = CLUSTER_CONSUMER_DEADLINES_SECONDS if connection.server.cluster else (CONSUMER_DEADLINE_SECONDS,)
         self._has_received = False
-        """Whether anything came from the consumer since the last check."""
+        """True if anything came from the consumer since the last check."""
         self._is_made = False
-        """Whether the consumer exists, so that it can be asked for messages."""
+        """True if the consumer exists, so that it can be asked for messages."""
         self._caught_up = False
         self._is_following = self._is_in_burst = self._is_call_due = False
         """Read through a consumer; read by acknowledgements; `_chunk_ended` will be called after this chunk."""

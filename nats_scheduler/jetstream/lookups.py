@@ -59,7 +59,7 @@ Answer = TypeVar("Answer")
 
 
 class StreamNumbers(NamedTuple):
-    """How much a stream holds."""
+    """The last sequence of a stream, and the numbers of its messages and subjects."""
 
     last_sequence: int
     messages: int

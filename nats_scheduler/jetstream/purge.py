@@ -4,7 +4,7 @@ It is a purge of one subject up to a sequence: a replacement that was stored mea
 Only on a subject that is not UTF-8, which JSON cannot name, one message is deleted by its sequence: the one that is
 known to be there. Other messages there cannot be asked for, since several such subjects look the same in an answer.
 
-Where a purge would have the stream stand still, one message is deleted by its sequence if that is all that is to be
+Where a purge would stop the stream for a while, one message is deleted by its sequence if that is all that is to be
 purged.
 
 Purges come in bursts of many thousands, as fires do, and are sent and answered as they are
@@ -39,14 +39,14 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import integer, is_expressible, read_object
 from nats_scheduler.message.reading import expiry_of
 
-# Whether a server has to read the indexes of a stream's blocks, if it purges a subject there.
+# The indexes of a stream's blocks, which a server may have to read if it purges a subject there.
 #
-# A server keeps, for each block of a stream, which subjects have messages in it, and forgets that after two minutes
+# A server keeps, for each block of a stream, which subjects have messages in it, and discards that after two minutes
 # without use. A purge of a subject needs it of every block, and has it read again from the messages: 0.35 s for a
 # million of them that the system has in memory, more than a minute for ten million from disk. Meanwhile the stream
-# stands still, and all that is due waits. To delete a message by its sequence needs one block.
+# is stopped, and all that is due waits. To delete a message by its sequence needs one block.
 #
-# The rule: a long stream is purged only if that was done a moment ago, or if so many purges come that reading the
+# The rule: a long stream is purged only if that was done a moment ago, or if enough purges come: then reading the
 # indexes once costs less than to look at, and to delete, each of them. A very long one is purged only where a
 # deletion would not do the same.
 
@@ -57,10 +57,10 @@ VERY_LONG_STREAM = 3_000_000
 """A stream with more messages is not purged: what the server reads may not be in memory, which takes it a minute."""
 
 KEPT_SECONDS = 60.0
-"""So long after a purge the server certainly knows its indexes; it keeps them for two minutes."""
+"""For this time after a purge the server certainly knows its indexes; it keeps them for two minutes."""
 
 SHARE_FOR_EACH = 200
-"""A purge costs less if more than one of so many messages goes in `KEPT_SECONDS`.
+"""A purge costs less if more than one in this number of messages goes in `KEPT_SECONDS`.
 
 Two looks and a deletion take some 70 µs more than a purge, and an index 0.35 µs for each message.
 """
@@ -72,7 +72,7 @@ def may_be_long(sequence: int) -> bool:
 
 
 class BlockIndexes:
-    """What is known of the indexes of one stream."""
+    """The state of the block indexes of one stream, as far as it is known."""
 
     def __init__(self) -> None:
         """Know nothing yet."""
@@ -138,10 +138,10 @@ MAX_MATCHED = 150_000
 """If the filter matches more messages, each request keeps the server for too long: it looks at all their subjects."""
 
 STRAGGLER_SECONDS = 0.1
-"""How long what is not to be purged yet is waited for: the schedules of a burst are done one after the other."""
+"""The time to wait for what is not to be purged yet: the schedules of a burst are done one after the other."""
 
 RETRY_SECONDS = 10.0
-"""After so long it is tried again where it was not possible."""
+"""After this time a joint purge is tried again where it was not possible."""
 
 JointlyPurged = Callable[[Sequence[PurgeSchedule]], None]
 
@@ -167,7 +167,7 @@ class JointPurge:
         """By schedule."""
         self._added = asyncio.Event()
         self.was_of_use = False
-        """Whether it purged anything."""
+        """True if it purged anything."""
         self.left = [request for request in requests if not self.add(request)]
         """Those that were not taken."""
 
@@ -183,7 +183,7 @@ class JointPurge:
         """Purge as long as all that comes next in the stream is to be purged; no error ends it but cancellation."""
         matched = filter_of(self.open)
         if matched is None or len(set(map(shard_of, self.open))) < SHARDS:
-            return  # so many schedules are of all shards if they are of one instance
+            return  # this many schedules are of all shards if they are of one instance
         try:
             first = await self._api.message(self._stream, seq=1, next_by_subj=matched)
             if first is None or first.subject not in self.open:
@@ -265,17 +265,17 @@ MAX_PURGES_IN_FLIGHT = 256
 """Purges in flight at once."""
 
 PURGE_GROUP_SECONDS = 0.05
-"""Purges that follow each other within so long are sent together: each write wakes the server.
+"""Purges that follow each other within this time are sent together: each write wakes the server.
 
 Nothing depends on them but what is stored: if the sidecar dies before, the next one reads the fire and its schedule,
 and purges. On streams whose consumers remove fires there may be no fire to read, so there no purge waits.
 """
 
 MAX_GROUPED_PURGES = 32
-"""So many do not wait for more."""
+"""This many purges do not wait for more."""
 
 _PLAIN_TEXT = re.compile(r"[ !#-\[\]-~]*+")
-"""What JSON spells as it is."""
+"""Text that JSON spells as it is."""
 
 
 class Purger(Sender[PurgeSchedule]):
@@ -305,13 +305,13 @@ class Purger(Sender[PurgeSchedule]):
         self._may_be_joint = stands_alone(connection, api) and keeps_fires
         self._joint: JointPurge | None = None
         self._joint_after = 0.0
-        """When (of the loop's clock) many may be purged jointly again."""
+        """The time (of the loop's clock) after which many may be purged jointly again."""
         self._notify = notify
         self._indexes = BlockIndexes()
         self._singly = _purges_with_a_look(api, stream, notify, tasks, reach, self._indexes)
         self._waiting: deque[PurgeSchedule] = deque()
         self._group: asyncio.TimerHandle | None = None
-        """When those that wait are sent, if they wait for others."""
+        """The timer after which those that wait are sent, if they wait for others."""
         self._next_group_at = 0.0
 
     def begin(self, request: PurgeSchedule) -> None:

@@ -20,7 +20,7 @@ from nats_scheduler.message.stored import StoredMessage
 
 # Many requests, a limited number at a time, each answered exactly once.
 #
-# What reads and purges have in common: they come in bursts of thousands, and the server should get some hundreds at
+# Reads and purges have in common that they come in bursts of thousands, and that the server should get some hundreds at
 # once. The engine must receive an answer to each of them, also if the contact ends first.
 
 Request = TypeVar("Request")
@@ -142,7 +142,7 @@ class Combined(Generic[Answer]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no question waits for its answer."""
+        """True if no question waits for its answer."""
         return not self._is_asking
 
     async def _answer_all(self) -> None:
@@ -192,7 +192,7 @@ def may_lag(connection: Connection, config: Config) -> bool:
 
 
 class LeaderReach:
-    """How far the leader of one stream is, as asked through one connection."""
+    """The progress of the leader of one stream, as asked through one connection."""
 
     def __init__(self, api: JetStreamApi, stream: str, tasks: asyncio.TaskGroup, *, may_lag: bool) -> None:
         """Ask about a stream; if its leader cannot lag, nothing is asked and every answer counts."""
@@ -257,10 +257,10 @@ PURGE_FAILED = 10110
 """The server's code if the stream does not allow purges."""
 
 NO_SUBJECT = "nats-scheduler.no-subject"
-"""What is purged: no program publishes there, and no schedule is on it, so that no other sidecar re-checks one."""
+"""The subject of the purge: no program publishes there, and no schedule is on it, so no other sidecar re-checks one."""
 
 KEPT_MESSAGES = 1 << 53
-"""How many messages the purge keeps there: more than a stream has. A purge up to sequence 1 would remove everything."""
+"""The `keep` of the purge: more messages than a stream has. A purge up to sequence 1 would remove everything."""
 
 
 def proposal_waiter(

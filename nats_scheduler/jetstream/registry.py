@@ -123,18 +123,18 @@ REPLICAS_REFUSED = frozenset({10005, 10074})
 """The server's codes if no three peers have room for it, or if JetStream is not clustered."""
 
 KEY_POLL_INTERVAL_SECONDS = 0.25
-"""How often the keys are looked up if no consumer can follow them."""
+"""The interval at which the keys are looked up if no consumer can follow them."""
 
 DOMAIN_API_PREFIX = re.compile(r"\$JS\.[^.]+\.API")
 """The prefix of a JetStream domain."""
 
 MAX_PUT_ATTEMPTS = 8
-"""How often a write is tried while others write under the same key."""
+"""The largest number of attempts at a write while others write under the same key."""
 
 MAX_VALUE_BYTES = 64 * 1024
 
 Delivered = Object | UnknownFormatError | None
-"""What a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""
+"""The values that a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""
 
 
 class Registry:
@@ -155,7 +155,7 @@ class Registry:
         self.broken: Callable[[str, str], None] = lambda _key, _reason: None
         """Called with the key of a value that no sidecar wrote, and with what is wrong with it."""
         self.created = ""
-        """When the bucket of the last `open` was created: a later one has lost what the earlier one held."""
+        """The creation time of the bucket of the last `open`: a later one has lost what the earlier one held."""
 
     async def server_time(self) -> int | None:
         """Ask for the time (ns since the Unix epoch) of the leader of the bucket; None if the answer has none."""
@@ -364,7 +364,7 @@ async def create_replicated(connection: Connection, api: JetStreamApi, config: C
 # Cost: one consumer for each sidecar, as soon as a schedule names a calendar.
 
 KEPT_REVISIONS = 5
-"""How many revisions of each calendar the bucket keeps, for `nats kv history`."""
+"""The number of revisions of each calendar that the bucket keeps, for `nats kv history`."""
 
 MAX_HEADER_BYTES = 1_024
 """Room for the headers of the message."""
@@ -380,7 +380,7 @@ class CalendarText(NamedTuple):
     text: bytes
     revision: int
     stored_at: int
-    """When it was written (ns since the Unix epoch)."""
+    """The instant (ns since the Unix epoch) at which it was written."""
 
     def read(self) -> Calendar | InvalidCalendar:
         """Return its days."""

@@ -71,7 +71,7 @@ class Hint:
     number: int
     """Of the first publish that it stands for, in the order of their arrival."""
     covers_others: bool = False
-    """Whether it stands for earlier publishes too, which may be stored before the last one."""
+    """True if it stands for earlier publishes too, which may be stored before the last one."""
 
 
 def fingerprint_of(block: bytes, body: bytes | None) -> int:
@@ -164,10 +164,10 @@ The first ones are short, because a schedule may be due at once; a busy server t
 """
 
 PROGRESS_INTERVAL_SECONDS = 1.0
-"""How often it is reported up to which sequence everything was read, while anything is published."""
+"""The interval between two reports of the sequence up to which everything was read, while anything is published."""
 
 MAX_ROUTE_DELAY_SECONDS = 1.0
-"""In a cluster a publish arrives here at most so much later than the stream's leader stores it."""
+"""In a cluster a publish arrives here at most this time later than the stream's leader stores it."""
 
 SCAN_RETRY_INTERVAL_SECONDS = 0.1
 """Pause after a request about the stream failed."""
@@ -176,7 +176,7 @@ MAX_LEADER_LAG_SECONDS = 2.0
 """Longest time until a new leader has what the one before had acknowledged."""
 
 MAX_READ_AT_ONCE = 4_096
-"""So many messages, some more or fewer, are read before that is noted: then a failure has no more read again."""
+"""About this many messages are delivered before that is noted: they are not read again if a later part fails."""
 
 MAX_DELIVERED_AT_ONCE = 512
 """Messages that are passed on at a time: each takes some 10 µs, on a busy machine 100, and nothing fires meanwhile."""
@@ -185,7 +185,7 @@ DELIVERY_PAUSE_SECONDS = 0.002
 """Pause after them, so that they are not collected for one step of the engine."""
 
 MAX_UNANSWERED_SECONDS = 8.0
-"""After so long without an answer `follow` ends with the error, so that the runtime checks the stream."""
+"""After this time without an answer `follow` ends with the error, so that the runtime checks the stream."""
 
 MIN_MESSAGES_PER_SUBJECT = 2
 """With more messages per subject than this, a look-up of each subject costs less than a read of all messages."""
@@ -218,7 +218,7 @@ class ScanFollower:
         self._is_clustered = bool(connection.server.cluster)
         self._hints = Hints(self._confirm)
         self._was_not_found = False
-        """Whether a received publish was not found: the server may take longer to store it than the attempts."""
+        """True if a received publish was not found: the server may take longer to store it than the attempts."""
         self._awaited = 0
         self._something_was_published = asyncio.Event()
         self._through = 0

@@ -63,7 +63,7 @@ class ScheduleWire(Requests):
 
     @property
     def finds_last(self) -> bool:
-        """Whether the server is known to find the message before one that was deleted."""
+        """True if the server is known to find the message before one that was deleted."""
         return self._api.finds_last
 
     async def call(self, request: str, body: Object) -> Object:

@@ -71,7 +71,7 @@ METADATA_TTL_FLAG = "nats-scheduler.allow_msg_ttl"
 """The metadata key that stands for `allow_msg_ttl` if the server does not support it (2.10)."""
 
 MAX_CREATION_TIME_ERROR_NS = SECOND
-"""A stream and its first message may get their times from two nodes; their clocks differ by so many ns at most."""
+"""The clocks of two nodes, from which a stream and its first message may get their times, differ by at most this."""
 
 SERVER_METADATA_PREFIX = "_nats."
 """Metadata with this prefix are the server's own, and change with its version."""
@@ -110,12 +110,12 @@ class Remembered(NamedTuple):
     """The registry entry of a stream that carries the flag."""
 
     created: str
-    """When the stream was created, as the server reported it then; it may report another instant now."""
+    """The creation time of the stream, as the server reported it then; it may report another instant now."""
     allow_msg_ttl: bool
     since: int | None
     """Since when it carries the flag (ns since the Unix epoch), None if that was not read."""
     deleted: bool = False
-    """Whether its deletion was noticed since."""
+    """True if its deletion was noticed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +128,9 @@ class StreamState:
     last_sequence: int
     remembered: Remembered | None = None
     holds_older_messages: bool = False
-    """Whether it holds messages from before its creation: it was restored, or the server reports a wrong instant."""
+    """True if it holds messages from before its creation: it was restored, or the server reports a wrong instant."""
     deleted: int = 0
-    """How many messages were removed between those that are stored."""
+    """The number of messages that were removed between those that are stored."""
 
     @classmethod
     def from_info(cls, info: Mapping[str, Any]) -> "StreamState":
@@ -155,32 +155,32 @@ class StreamState:
 
     @property
     def is_native(self) -> bool:
-        """Whether the server itself schedules on this stream."""
+        """True if the server itself schedules on this stream."""
         return self.config.get(FLAG) is True
 
     @property
     def waits_for_graduation(self) -> bool:
-        """Whether it holds messages, and the server does not schedule on it."""
+        """True if it holds messages, and the server does not schedule on it."""
         return not self.is_native and 0 < self.first_sequence <= self.last_sequence
 
     @property
     def has_metadata_flag(self) -> bool:
-        """Whether a key of its metadata stands for the flag."""
+        """True if a key of its metadata stands for the flag."""
         return _is_set(self.config, METADATA_FLAG)
 
     @property
     def excludes_schedules(self) -> bool:
-        """Whether no schedule fires here, flag or not: it is sealed, or copies messages of another stream."""
+        """True if no schedule fires here, flag or not: it is sealed, or copies messages of another stream."""
         return self.config.get("sealed") is True or takes_from_others(self.config)
 
     @property
     def is_flagged(self) -> bool:
-        """Whether it carries the flag, in whatever form it is kept."""
+        """True if it carries the flag, in whatever form it is kept."""
         return self.is_native or self.has_metadata_flag or self.remembered is not None
 
     @property
     def has_servers_ttl(self) -> bool:
-        """Whether the server itself acts on the TTLs of its messages."""
+        """True if the server itself acts on the TTLs of its messages."""
         return StreamRules.from_config(self.config).allow_msg_ttl
 
     @property
@@ -446,7 +446,7 @@ def _refuse(stream: str, rejection: Rejection | None) -> None:
         raise StreamRefusedError(stream, rejection)
 
 
-# How far a stream is read, to be shown to people.
+# The progress of reading a stream, to be shown to people.
 #
 # The rule: where messages are read in their order the last sequence says how far it is; where each subject is
 # requested by itself the sequences come in no order, so only the number of messages is known.

@@ -45,7 +45,7 @@ from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
 
 PULL_SILENCE_LIMIT_SECONDS = 5.0
-"""After so long without a message that was asked for, the consumer counts as lost."""
+"""After this time without a message that was asked for, the consumer counts as lost."""
 
 NO_RESPONDERS_WAITS_SECONDS = (0.01, 0.05, 0.2)
 """Waits before a pull is repeated that reached no consumer: a cluster needs a moment until all nodes know a new one."""
@@ -69,7 +69,7 @@ FIRST_RANGE = 1_024
 """Sequences of the first range backwards; also the most messages of a chunk, as far as a range can be divided."""
 
 RANGE_GROWTH = 8
-"""After a range with few messages the next one is so many times as long."""
+"""The factor by which the next range is longer after one with few messages."""
 
 FEW_MESSAGES = FIRST_RANGE // RANGE_GROWTH
 
@@ -101,13 +101,13 @@ class PulledConsumer:
         self._status = b""
         """The status that ended the pull; empty if all that was pulled came."""
         self._messages: list[StoredMessage] = []
-        """What has come, and was not taken yet."""
+        """The messages that have come, and were not taken yet."""
         self._arrival: asyncio.Future[None] | None = None
         """Resolves when something comes."""
         self.pending = 0
-        """How many messages matched when it was created."""
+        """The number of messages that matched when it was created."""
         self.is_complete = False
-        """Whether the last read got as many messages as it asked for."""
+        """True if the last read got as many messages as it asked for."""
 
     async def open(self, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS) -> None:
         """Create it; raises `JetStreamError` if the server refuses or does not answer, and then nothing is left."""
@@ -355,5 +355,5 @@ class StretchReader:
 
 
 def _is_too_much(count: int, start: int, end: int) -> bool:
-    """Return whether so many messages are too many for a range that can be divided."""
+    """Return whether `count` messages are too many for a range that can be divided."""
     return count > FIRST_RANGE and end - start > FIRST_RANGE

@@ -69,7 +69,7 @@ def _cancellations() -> int:
 # Do much work of one kind, some of it at a time: with a thousand streams, not all requests are sent at once.
 
 MAX_WORKS_AT_ONCE = 64
-"""How many works are in progress at a time: enough to keep a server busy, few enough that fires are answered between.
+"""The largest number of works in progress: enough to keep a server busy, few enough that fires are answered between.
 
 A work that waits for a leader keeps its place for seconds, and others wait for a place.
 """

@@ -24,7 +24,7 @@ from nats_scheduler.message.foreign_json import (
 )
 
 SIDECAR_INBOX = "nats-scheduler-sidecar-"
-"""How the inboxes of sidecars begin: a stream update by another sidecar is not a request of a user."""
+"""The beginning of the inboxes of sidecars: a stream update by another sidecar is not a request of a user."""
 
 MAX_STREAM_NAME_BYTES = 255
 """Bytes: the server refuses longer names."""

@@ -44,7 +44,7 @@ class DirectReader(asyncio.Protocol):
         self._parser = parser
         self._before = transport.get_protocol()
         self._wanted = asyncio.Event()
-        """Whether a control line waits for its task, or the connection has ended."""
+        """An event that is set if a control line waits for its task, or the connection has ended."""
         self._end: Exception | None = None
         transport.set_protocol(self)
 
@@ -141,7 +141,7 @@ class FrameParser:
 
     @property
     def has_control_line(self) -> bool:
-        """Whether a control line waits for `finish`."""
+        """True if a control line waits for `finish`."""
         return self._line is not None
 
     def take(self, data: bytes) -> bool:
@@ -351,7 +351,7 @@ class WireClient(nats.aio.client.Client):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the socket in use is TLS."""
+        """True if the socket in use is TLS."""
         writer = getattr(self._transport, "_io_writer", None)
         return writer is not None and writer.get_extra_info("ssl_object") is not None
 
@@ -382,7 +382,7 @@ _REST = rb"(NATS/1\.0\r\n(?:[^\r]++\r\n)++\r\n)\r\n"
 _TEXT = rb'"[^"\\\x00-\x1f]*+"'
 ACKNOWLEDGED = rb'\{"stream":"([^"\\\x00-\x1f]*+)", ?(?:"domain":%b, ?)?"seq": ?([1-9][0-9]{0,17})\}' % _TEXT
 PURGED = rb'()\{"type":"io\.nats\.jetstream\.api\.v1\.stream_purge_response","success":true,"purged":([0-9]{1,18}+)\}'
-"""What is usual as an answer: the stream that it names, or none, and a number of the server."""
+"""The usual answers; their groups are the stream that they name, or none, and a number of the server."""
 
 _SOME, _ANY = rb"[1-9][0-9]*+", rb"[0-9]++"
 
