@@ -1,1 +1,1 @@
-"""What is stored and what a fire stores: headers, subjects, definitions, generated messages. Pure."""
+"""The content of stored messages and of fires: headers, subjects, definitions, generated messages. Pure."""

@@ -1,7 +1,7 @@
 """Build the messages that advisories are: subject, headers and body.
 
 The rule: the subject names the kind, the stream and the schedule, so that a subscriber, and the limit per subject of
-the stream that keeps advisories, can tell schedules apart. The body says all of it again.
+the stream that keeps advisories, can distinguish schedules. The body says all of it again.
 A schedule's subject that cannot be a part of another subject, or is too long for that, is left out of the subject.
 The message id is a digest of the body: two sidecars that report the same, or one that reports it again after a restart,
 store it once.
@@ -29,7 +29,7 @@ MAX_ADVISORY_SUBJECT_BYTES = 1_024
 
 
 class AdvisoryMessage(NamedTuple):
-    """What is published."""
+    """An advisory as it is published."""
 
     subject: str
     body: bytes

@@ -1,4 +1,4 @@
-"""What each server version can do: one table, which the sidecar, the commands and the client ask.
+"""The abilities of each server version: one table, which the sidecar, the commands and the client ask.
 
     version   API level   from there on
     2.10      0           a stream keeps its metadata: the oldest version that is served
@@ -40,7 +40,7 @@ DEFAULT_MAX_PAYLOAD = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one server can do."""
+    """The abilities of one server."""
 
     version: str = ""
     api_level: int = 0
@@ -48,37 +48,37 @@ class Capabilities:
 
     @property
     def has_guard(self) -> bool:
-        """Whether a fire can be made conditional on its schedule."""
+        """True if a fire can be made conditional on its schedule."""
         return self.api_level >= GUARD_LEVEL
 
     @property
     def has_message_ttl(self) -> bool:
-        """Whether the server removes messages whose `Nats-TTL` has run out, on streams with `allow_msg_ttl`."""
+        """True if the server removes messages whose `Nats-TTL` has run out, on streams with `allow_msg_ttl`."""
         return self.api_level >= GUARD_LEVEL
 
     @property
     def schedules_natively(self) -> bool:
-        """Whether the server has message schedules of its own, and refuses their headers on other streams."""
+        """True if the server has message schedules of its own, and refuses their headers on other streams."""
         return self.api_level >= NATIVE_LEVEL
 
     @property
     def finds_last(self) -> bool:
-        """Whether `last_by_subj` finds the message before one that was deleted by its sequence."""
+        """True if `last_by_subj` finds the message before one that was deleted by its sequence."""
         return self.api_level >= NATIVE_LEVEL
 
     @property
     def schedules_all(self) -> bool:
-        """Whether its scheduler takes all that ADR-51 has, and copies of a stream take schedules."""
+        """True if its scheduler takes all that ADR-51 has, and copies of a stream take schedules."""
         return self.api_level >= REPEATING_LEVEL
 
     @property
     def schedules_at_only(self) -> bool:
-        """Whether it has message schedules, and of their patterns only `@at`."""
+        """True if it has message schedules, and of their patterns only `@at`."""
         return self.schedules_natively and not self.schedules_all
 
     @property
     def upgraded(self) -> "Capabilities":
-        """What it can do once it has a scheduler: itself, or a 2.14."""
+        """Its abilities once it has a scheduler: its own, or those of a 2.14."""
         return self if self.schedules_natively else replace(self, api_level=REPEATING_LEVEL)
 
     def reads(self, pattern: Pattern) -> bool:
@@ -87,20 +87,20 @@ class Capabilities:
 
     @property
     def is_too_old(self) -> bool:
-        """Whether the server is older than the oldest one that the sidecar serves."""
+        """True if the server is older than the oldest one that the sidecar serves."""
         number = _number(self.version)
         return bool(number) and number < OLDEST_VERSION
 
     @property
     def refuses_discard_new(self) -> bool:
-        """Whether it refuses schedules together with `discard: new`, and so does not load such a stream."""
+        """True if it refuses schedules together with `discard: new`, and so does not load such a stream."""
         number = _number(self.version)
         of_line = [first for first in DISCARD_NEW_REFUSED_FROM if first[:2] == number[:2]]
         return number >= of_line[0] if of_line else number > DISCARD_NEW_REFUSED_FROM[-1]
 
     @property
     def empties_queues(self) -> bool:
-        """Whether a copy of a work queue removes messages there that its filter leaves out."""
+        """True if a copy of a work queue removes messages there that its filter leaves out."""
         return QUEUES_EMPTIED[0] <= _number(self.version) < QUEUES_EMPTIED[1]
 
 

@@ -28,7 +28,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import At, Every
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 
-# Whether a stored message can be a fire of a sidecar: any client that may publish there can imitate one.
+# The check that a stored message can be a fire of a sidecar: any client that may publish there can imitate one.
 #
 # The rule: a message counts as a fire only if a sidecar could have stored it. A fire is stored on its schedule's own
 # target, for one of its fire times, never before that time, and its `Nats-Schedule-Next` is `purge` or a later fire
@@ -39,7 +39,7 @@ from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 # difference.
 
 MAX_CLOCK_DIFFERENCE_NS = 5 * SECOND
-"""How much earlier than its fire time a fire may seem to be stored.
+"""The largest time by which a fire may seem to be stored before its fire time.
 
 The clock of the node that stores it may differ from the clock that a sidecar uses, and either may be stepped.
 A genuine fire that is not accepted is stored twice, so this is more than any clock should be wrong.
@@ -132,9 +132,9 @@ class StoredFire:
     due: int
     stored_at: int
     since: int
-    """When the schedule itself was stored."""
+    """The instant at which the schedule itself was stored."""
     delay: int = 0
-    """How long after its due time it was to be sent."""
+    """The delay after its due time with which it was to be sent."""
 
     @property
     def send_time(self) -> int:
@@ -270,11 +270,11 @@ class PastFire:
     next_fire: int | None
     """The fire time that it named as the next one, None if it was the last one."""
     by_server: bool
-    """Whether the scheduler inside the server fired it."""
+    """True if the scheduler inside the server fired it."""
     delay: int = 0
-    """How long after its fire time it was to be sent; 0 also if its schedule is not stored any more."""
+    """The delay after its fire time with which it was to be sent; 0 also if its schedule is not stored any more."""
     was_requested: bool = False
-    """Whether it was stored because it was requested, and not because its time had come."""
+    """True if it was stored because it was requested, and not because its time had come."""
 
     @property
     def lateness(self) -> int | None:
@@ -319,7 +319,7 @@ class PastFires:
 
     @property
     def awaits_older(self) -> bool:
-        """Whether a fire was read whose fire time an older message may show."""
+        """True if a fire was read whose fire time an older message may show."""
         return self._open is not None
 
     def read(self, message: StoredMessage) -> list[PastFire]:

@@ -199,10 +199,10 @@ DUE = PORTABLE.schedule + b"-X-Due"
 PREVIOUS = PORTABLE.schedule + b"-X-Previous"
 """The fire time of the last fire before that is known to be stored; absent if there is none."""
 MISSED = PORTABLE.schedule + b"-X-Missed"
-"""How many fires were dropped between the two."""
+"""The number of fires that were dropped between the two."""
 
 BY = PORTABLE.schedule + b"-X-By"
-"""What was requested: `fire` or `backfill`; absent from all other fires."""
+"""The kind of request that it was stored for: `fire` or `backfill`; absent from all other fires."""
 
 _BY_LINE = b"\n" + BY + b": "
 

@@ -17,9 +17,9 @@ EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 MSG_ID = b"Nats-Msg-Id"
 """The server stores only the first of several messages with the same value, within its duplicate window."""
 MSG_TTL = b"Nats-TTL"
-"""How long the server keeps the message; from 2.11 on."""
+"""The time for which the server keeps the message; from 2.11 on."""
 MSG_ROLLUP = b"Nats-Rollup"
-"""When the server stores the message, it deletes all earlier ones on its subject (`sub`) or in its stream (`all`)."""
+"""The server deletes all earlier messages on its subject (`sub`) or in its stream (`all`) as it stores the message."""
 
 _PROTOCOL_VERSION = b"NATS/1.0"
 _COLON = ord(":")

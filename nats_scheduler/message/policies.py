@@ -54,7 +54,7 @@ MAX_MADE_UP = 1_000_000
 
 
 class Kept(StrEnum):
-    """What is sent of the fires that came due and could not be stored in time."""
+    """The part that is sent of the fires that came due and could not be stored in time."""
 
     ONCE = "once"
     """The latest one."""
@@ -65,11 +65,11 @@ class Kept(StrEnum):
 
 
 class Missed(NamedTuple):
-    """What happens to missed fires; as a text, the value of `X-Missed`."""
+    """The policy for missed fires; as a text, the value of `X-Missed`."""
 
     kept: Kept = Kept.ONCE
     most: int | None = None
-    """So many of the latest, if all are sent; None is no limit."""
+    """The number of the latest fires that are sent, if all are to be; None is no limit."""
 
     def __str__(self) -> str:
         """Write it as a publisher does."""
@@ -77,7 +77,7 @@ class Missed(NamedTuple):
 
 
 MAKE_UP_ONCE = Missed()
-"""What happens without a policy."""
+"""The policy for missed fires of a schedule that names none."""
 
 
 def _missed(value: str) -> Missed:
@@ -136,12 +136,12 @@ _ALL = re.compile(r"all(?: ([0-9]{1,9}))?").fullmatch
 _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 
 
-# What happens to a fire that comes due while the fire before it is unfinished: `X-Overlap`, `X-Consumer`,
+# The policies for a fire that comes due while the fire before it is unfinished: `X-Overlap`, `X-Consumer`,
 # `X-Timeout`.
 #
 # A fire is finished when its message is no longer stored. On a stream that keeps what was acknowledged it is finished
-# too when the consumer that `X-Consumer` names has acknowledged it. `X-Timeout` counts it as finished so long after
-# it was stored.
+# too when the consumer that `X-Consumer` names has acknowledged it. With `X-Timeout` it counts as finished
+# when that time has passed since it was stored.
 #
 # The rules:
 #
@@ -154,14 +154,14 @@ MAX_CONSUMER_NAME_CHARS = 255
 """Longest name of a consumer, as the server has it."""
 
 _FORBIDDEN = re.compile(r"[\s.*>/\\\x00-\x1f\x7f]").search
-"""What the server allows in no name of a consumer, and control characters, which no request can contain."""
+"""Characters that the server allows in no name of a consumer, and control characters, which no request can contain."""
 
 _UNSENDABLE = re.compile(r"[\ud800-\udfff]").search
-"""What stands in a value for bytes that are not UTF-8."""
+"""The characters that stand in a value for bytes that are not UTF-8."""
 
 
 class Overlap(StrEnum):
-    """What happens to a fire that comes due while the one before is unfinished."""
+    """The policy for a fire that comes due while the one before is unfinished."""
 
     ALLOW = "allow"
     """It is sent all the same."""
@@ -193,7 +193,7 @@ MAX_EXCEPTIONS = 1_000
 """Most days and ranges in one `X-Except`."""
 
 CALENDAR = "calendar:"
-"""What a part of `X-Except` begins with that names a calendar."""
+"""The beginning of a part of `X-Except` that names a calendar."""
 
 MAX_CALENDARS = 8
 """Most calendars that one schedule names."""
@@ -222,31 +222,31 @@ class Policies:
     written: tuple[PolicyText, ...] = ()
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
-    """What `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` leave of the fire times of the pattern."""
+    """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` set to the fire times of the pattern."""
     consumer: str | None = None
     """The consumer whose acknowledgement finishes a fire, on a stream that keeps what was acknowledged."""
     grace: int = DEFAULT_GRACE_NS
     """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
-    """How long (ns) each fire is delayed at most; `message.timetable` says by how much it is."""
+    """The longest delay (ns) of each fire; `message.timetable` says by how much it is delayed."""
     missed: Missed = MAKE_UP_ONCE
-    """What happens to fires that could not be stored in time."""
+    """The policy for fires that could not be stored in time."""
     note: str | None = None
     overlap: Overlap = Overlap.ALLOW
-    """What happens to a fire that comes due while the one before is unfinished."""
+    """The policy for a fire that comes due while the one before is unfinished."""
     owner: str | None = None
     report: bool = False
-    """Whether each fire says for which time it is, which fire was stored before it, and how many were dropped."""
+    """True if each fire says for which time it is, which fire was stored before it, and how many were dropped."""
     syntax: Syntax | None = None
-    """How the pattern is written; None is the server's grammar, which is that of patterns beside it too."""
+    """The syntax of the pattern; None is the server's grammar, which is that of patterns beside it too."""
     target_elsewhere: str | None = None
     """The target if it is in another stream."""
     timeout: int | None = None
-    """How long (ns) after it was stored an unfinished fire counts as finished; None for never."""
+    """The time (ns) after its storage from which an unfinished fire counts as finished; None for never."""
 
     @property
     def are_kept(self) -> bool:
-        """Whether more is kept of a schedule with these policies than of one without any (`engine.holding.held`)."""
+        """True if more is kept of a schedule with these policies than of one without any (`engine.holding.held`)."""
         if self is NO_POLICIES:
             return False  # as for most of a million schedules at a start
         needs_fire_before = self.overlap is not Overlap.ALLOW or self.missed != MAKE_UP_ONCE or self.report
@@ -261,7 +261,7 @@ ANY_STREAM = StreamRules("any", (">",), is_any=True)
 
 
 class Beside(NamedTuple):
-    """What a policy is beside: the headers and the pattern of the schedule, and where it is stored."""
+    """The surroundings of a policy: the headers and the pattern of the schedule, and where it is stored."""
 
     pattern: Pattern
     fields: Mapping[bytes, str]
@@ -386,7 +386,7 @@ class Policy(NamedTuple):
     words: Callable[[Policies], str] | None = None
     """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
     is_label: bool = False
-    """Whether it only says something to people."""
+    """True if it only says something to people."""
 
 
 def _policy(short: str, dialect: Dialect) -> Policy:

@@ -46,10 +46,10 @@ from nats_scheduler.schedule.patterns import USUAL_AT, Pattern, parse_pattern, u
 # Cost: 0.1 µs for a target that is known, 1 µs for another one. At most `MAX_KINDS` times `MAX_TERMS` are kept.
 
 MAX_KINDS = 8
-"""How many kinds of terms are kept, which differ in more than target and source. A further one discards them."""
+"""The largest number of kinds of terms, which differ in more than target and source. A further one discards them."""
 
 MAX_TERMS = 4_096
-"""How many terms of one kind are kept. A further one discards them."""
+"""The largest number of terms of one kind. A further one discards them."""
 
 
 class TermsOfKind:
@@ -147,13 +147,13 @@ def _make_room(kept: dict[Any, Any], most: int) -> None:
 # Limit: a block with a value of its own in another header of the server, such as `Nats-TTL`, has a shape of its own.
 
 MAX_SHAPES = 8
-"""How many shapes are kept for a stream; a further one takes the place of the oldest."""
+"""The largest number of shapes that are kept for a stream; a further one takes the place of the oldest."""
 
 READINGS_PER_SHAPE = 32
-"""How many readings without a shape there are for each one that is made, after the first `SHAPES_AT_ONCE`."""
+"""The number of readings without a shape for each one that is made, after the first `SHAPES_AT_ONCE`."""
 
 SHAPES_AT_ONCE = 4
-"""How many shapes are made without waiting for that."""
+"""The number of shapes that are made without waiting for that."""
 
 _NAMES = b"Nats-"
 """Every name of a header that means something contains this."""
@@ -161,7 +161,7 @@ _NAMES = b"Nats-"
 _IDENTITY_PREFIX = IDENTITY_PREFIX.encode()
 
 _NAMES_END = b"ats-"
-"""What both end with, or contain: most blocks contain it in names of headers only, and one search finds that out."""
+"""A part of both: most blocks contain it in names of headers only, and one search finds that out."""
 
 _is_regular = re.compile(rb"NATS/1\.0\r\n(?:[!-9;-~]++:[^\r\n]*+\r\n)++\r\n").fullmatch
 _lines = re.compile(rb"([!-9;-~]++):([^\r\n]*+)\r\n").findall
@@ -185,7 +185,7 @@ class Shape:
         self._terms = terms
         self._numbers = {group: number for number, group in enumerate(groups, 1)}
         self._is_plain = groups == ["minute", "second", "digits", "target"]
-        """Whether it reads what most programs publish: a usual `@at`, and behind it a target."""
+        """True if it reads what most programs publish: a usual `@at`, and behind it a target."""
 
     def read(self, block: bytes) -> Definition | None:
         """Return the definition of a block; None if it has another shape, or if it may be rejected."""
@@ -248,7 +248,7 @@ def _own_value(name: bytes, value: bytes, dialect: Dialect, *, has_zone: bool) -
 
 
 MAX_CACHED_BLOCKS = 4_096
-"""How many equal blocks are known at a time. If there are more, all are discarded."""
+"""The largest number of equal blocks that are known at a time. If there are more, all are discarded."""
 
 MAX_CACHED_BLOCK_BYTES = 1_024
 """Longer blocks are not cached: a header may hold 64 KB."""
@@ -264,7 +264,7 @@ class MessageReader:
         self._terms = FarKind(rules)
         self._shapes: list[Shape] = []
         self._unread = SHAPES_AT_ONCE * READINGS_PER_SHAPE
-        """How many blocks were read without a shape; to make one takes `READINGS_PER_SHAPE` of them."""
+        """The number of blocks that were read without a shape; to make one takes `READINGS_PER_SHAPE` of them."""
         self.misnamed: Sequence[Misnamed] = ()
         """The misnamed headers of the last message that `read_uncached` read; a cached block has none."""
 

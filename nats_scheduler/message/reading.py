@@ -215,13 +215,13 @@ class Generated(NamedTuple):
     sequence: int
     fire_time: int
     schedule_stored_at: int = 0
-    """When (ns) the schedule was stored, if the caller has set it; the fire itself does not contain it."""
+    """The instant (ns) at which the schedule was stored, if the caller has set it; the fire does not contain it."""
     delay: int = 0
-    """How long (ns) after its fire time it was to be sent, if the caller has set it."""
+    """The delay (ns) after its fire time with which it was to be sent, if the caller has set it."""
 
 
 class Reading(NamedTuple):
-    """What a message means: a tuple, because a million are created at start.
+    """The meaning of a message: a tuple, because a million are created at start.
 
     `definition` and `cancels` (the subject of another schedule) may both be set: a new schedule can end an old one.
     A `rejection` is always the only value, and so are `generated`, `beside` and `paused`.
@@ -344,7 +344,7 @@ MAX_NAME_BYTES = 80
 """A longer name is cut before it is reported."""
 
 MAX_REPORTED_HEADERS = 8
-"""How many headers of one message are reported."""
+"""The largest number of headers of one message that are reported."""
 
 _KNOWN = frozenset(name for dialect in DIALECTS for name in dialect.names)
 _EXTENSIONS = tuple(dialect.schedule + b"-X-" for dialect in DIALECTS)
@@ -400,7 +400,7 @@ def _alone(block: bytes, dialects: Sequence[Dialect]) -> tuple[Misnamed, ...]:
     return ()
 
 
-# When a message expires by its `Nats-TTL`, for the messages that the sidecar removes itself (on 2.10).
+# The time at which a message expires by its `Nats-TTL`, for the messages that the sidecar removes itself (on 2.10).
 #
 # The rule: only schedules and generated messages have a lifetime here; any other message has none. A message of an
 # application with a `Nats-TTL`, on a server that does not support the header, stays, as it always did. The grammar is

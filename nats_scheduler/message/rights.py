@@ -30,7 +30,7 @@ _LENT_BY_A_FIRE = re.compile(
     _LENT + rb"|Nats-Schedule|Nats-Rollup:(?!(?<=[^\r]\nNats-Rollup:) sub\r\n)" + _TO_THE_END_OF_A_LINE, re.DOTALL
 )
 _BEGINNING = b"\nnats-"
-"""What each of them begins with, in lower case: few blocks have it once the headers of the schedule are removed."""
+"""The beginning of each of them, in lower case: few blocks have it once the headers of the schedule are removed."""
 _NEVER_ASKED_FOR = re.compile(rb"\n((?i:Nats-Trace-)[^\r\n:]*|(?:Nats-Request-Info|Nats-Incr)(?=:))")
 _ROLLUP = re.compile(rb"\nNats-Rollup:([^\r\n]*)")
 

@@ -23,7 +23,7 @@ class StoredMessage(NamedTuple):
     sequence: int
     """Stream sequence, from 1."""
     stored_at: int
-    """When the server stored it: nanoseconds since the Unix epoch."""
+    """The instant at which the server stored it: nanoseconds since the Unix epoch."""
     block: bytes
     """The raw header block, `b""` if the message has none."""
     body: bytes | None
@@ -64,7 +64,7 @@ class MessageRun(Sequence[StoredMessage]):
 
     @cached_property
     def is_ordinary(self) -> bool:
-        """Whether no message means anything to the scheduler, except that it may replace a schedule on its subject."""
+        """True if no message means anything to the scheduler, except that it may replace a schedule on its subject."""
         blocks = b"".join(self._blocks)
         return blocks.find(NAME_PART_LOWER) < 0 and blocks.find(NAME_PART_UPPER) < 0
 

@@ -29,14 +29,14 @@ from nats_scheduler.schedule.instants import SECOND
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """What is allowed on one stream; None means everything."""
+    """The restrictions of one stream; None means that everything is allowed."""
 
     targets: tuple[str, ...] | None = None
     """Subjects, with or without wildcards, that schedules may have as targets."""
     sources: tuple[str, ...] | None = None
     """Subjects, with or without wildcards, that schedules may have as sources."""
     max_schedules: int | None = None
-    """How many schedules may be held at the same time."""
+    """The largest number of schedules that may be held at the same time."""
     elsewhere: tuple[str, ...] | None = None
     """Subjects of other streams, with or without wildcards, that schedules may name in `X-Target`."""
 
@@ -92,7 +92,7 @@ _MARKER_TTL = "subject_delete_marker_ttl"
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """What reading a message needs from the configuration of its stream.
+    """The part of the configuration of a stream that is needed to read its messages.
 
     `schedules_enabled` is True for every stream that is served; it comes from the caller, because a server up to 2.11
     does not return the flag in the configuration. If it is False, every schedule is rejected with 10188.
@@ -103,26 +103,26 @@ class StreamRules:
     allow_msg_ttl: bool = False
     schedules_enabled: bool = True
     moves_subjects: bool = False
-    """Whether a message may be stored on another subject than it was published to (`subject_transform`)."""
+    """True if a message may be stored on another subject than it was published to (`subject_transform`)."""
     rolls_up_by_purge: bool = False
-    """Whether a fire cannot say that it rolls up its target, because the stream does not allow it (10111).
+    """True if a fire cannot say that it rolls up its target, because the stream does not allow it (10111).
 
     Not in a stream that moves subjects: what to purge is not known there, so such a fire says it, and is refused.
     """
     has_policies: bool = True
-    """Whether policies count; not if the server itself fires, which knows none."""
+    """True if policies count; they do not if the server itself fires, which knows none."""
     is_any: bool = False
-    """Whether they stand for a stream that is not known: it has every subject, and none is known to be another's."""
+    """True if they stand for a stream that is not known: it has every subject, and none is known to be another's."""
     keeps_acknowledged: bool = False
-    """Whether a message stays stored after it was acknowledged (limits retention); False too if that is not known."""
+    """True if a message stays stored after it was acknowledged (limits retention); False too if that is not known."""
     restrictions: Restrictions = UNRESTRICTED
     """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)
-    """How long the stream keeps a message (ns), 0 for ever. It does not change how a message is read."""
+    """The time (ns) for which the stream keeps a message, 0 for ever. It does not change how a message is read."""
     evicts: bool = field(default=False, compare=False)
-    """Whether the stream deletes its oldest messages when it has too many messages or bytes."""
+    """True if the stream deletes its oldest messages when it has too many messages or bytes."""
     duplicate_window: int = field(default=DEFAULT_DUPLICATE_WINDOW_NS, compare=False)
-    """How long (ns) the stream keeps the identity of a message."""
+    """The time (ns) for which the stream keeps the identity of a message."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, schedules_enabled: bool = True) -> Self:

@@ -1,4 +1,4 @@
-"""When one schedule fires: the only code outside `schedule/` that asks a pattern for fire times.
+"""The fire times of one schedule: the only code outside `schedule/` that asks a pattern for fire times.
 
 The rule: code that needs a fire time asks the timetable of the schedule, and never its pattern.
 A pattern answers for all schedules that have it, and so every question to it needs the stored time beside it. A
@@ -34,7 +34,7 @@ class Timetable:
 
     __slots__ = ("pattern", "stored_at")
     jitters: bool = False
-    """Whether its fires are sent later than at their fire times."""
+    """True if its fires are sent later than at their fire times."""
 
     def __init__(self, pattern: Pattern, stored_at: int) -> None:
         """Answer for a schedule with this pattern that was stored at `stored_at`."""
@@ -43,12 +43,12 @@ class Timetable:
 
     @property
     def repeats(self) -> bool:
-        """Whether the schedule goes on after its first fire, and does not end with it."""
+        """True if the schedule goes on after its first fire, and does not end with it."""
         return self.pattern.repeats
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire: it is removed after that, as an `@at` is."""
+        """True if its publisher said that it has a last fire: it is removed after that, as an `@at` is."""
         return self.pattern.ends_by_itself
 
     def first_fire(self) -> int | None:
@@ -130,7 +130,7 @@ class Timetable:
             fire = self.next_fire(max(fire, self.stored_at))
 
     def fires(self, most: int) -> list[int]:
-        """Return the first fire times, at most so many; fewer if the schedule ends before."""
+        """Return the first `most` fire times; fewer if the schedule ends before."""
         return list(islice(self.each(), most))
 
     def excepted_fires(self, after: int, until: int) -> Iterator[tuple[int, int]]:

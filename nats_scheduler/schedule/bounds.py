@@ -43,7 +43,7 @@ _NEVER = 1 << 100
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is left of the fire times of a pattern; instants are nanoseconds since the Unix epoch, None is no bound."""
+    """The bounds of the fire times of a pattern; instants are nanoseconds since the Unix epoch, None is no bound."""
 
     start: int | None = None
     end: int | None = None
@@ -69,12 +69,12 @@ class Bounded(Pattern):
 
     @property
     def repeats(self) -> bool:
-        """Whether the schedule may continue after its first fire."""
+        """True if the schedule may continue after its first fire."""
         return self.base.repeats
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire: bounds say so."""
+        """True if its publisher said that it has a last fire: bounds say so."""
         return True
 
     @property

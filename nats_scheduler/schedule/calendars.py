@@ -145,7 +145,7 @@ class KnownCalendars:
     absent: str = "there is no such calendar"
     """Why any other one is not known."""
     is_read: bool = True
-    """Whether it is known which calendars exist."""
+    """True if it is known which calendars exist."""
 
     def calendar(self, name: str) -> Calendar:
         """Return a calendar, without days if they are not known."""

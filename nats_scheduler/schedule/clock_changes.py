@@ -27,7 +27,7 @@ from nats_scheduler.schedule.zones import Zone
 
 
 class ClockChange(StrEnum):
-    """What a change of the clock does to a fire."""
+    """The effect of a change of the clock on a fire."""
 
     MOVED = "moved"
     FIRST_OF_TWO = "first_of_two"
@@ -55,7 +55,7 @@ class SkippedTimes:
     gap_start: int
     """The first local time that does not exist: what the clock would show when it goes forward."""
     gap_end: int
-    """What the clock shows instead."""
+    """The time that the clock shows instead."""
 
 
 def with_clock_changes(pattern: Pattern, since: int, fires: Iterable[int]) -> list[NextFire | SkippedTimes]:

@@ -63,7 +63,7 @@ class NamedDays:
     """The days that masks cannot name, since they are not the same in each month."""
 
     last: bool = False
-    """Whether the last day of the month matches, besides the days of the month."""
+    """True if the last day of the month matches, besides the days of the month."""
     nearest: int | None = None
     """The day of the month (1–31) whose nearest weekday matches, and no other day."""
     nth: tuple[NthWeekday, ...] = ()
@@ -421,7 +421,7 @@ HORIZON_YEARS = 5
 (`test_the_last_day_of_the_fifth_year_is_within_the_horizon_and_the_next_is_not`)."""
 
 _BACKWARD_SEARCH_NS = 4 * 365 * SECONDS_PER_DAY * SECOND
-"""How far back one step of `latest_fire` searches; two fires that are this close are within the horizon."""
+"""The time that one step of `latest_fire` searches back; two fires that are this close are within the horizon."""
 
 
 def next_fire(fields: CronFields, zone: Zone | None, after: int) -> int | None:
@@ -490,7 +490,7 @@ def _last_fire_in(fields: CronFields, zone: Zone, after: int, end: int, first_ye
         end, segment = segment.start // SECOND - 1, zone.segment_at(segment.start - 1)
 
 
-# How many times a pattern fires between two instants, without finding each of these times.
+# The number of times that a pattern fires between two instants, without finding each of these times.
 #
 # One rule: the count is that of the fire times. They are counted month by month, in each segment of constant UTC
 # offset: all days that match have the same times of day. Cost: about a microsecond for each month. Limit: the horizon

@@ -43,7 +43,7 @@ MAX_FIELD_CHARS = 1_000
 
 
 class Syntax(StrEnum):
-    """How a pattern is written, if not as the server reads it."""
+    """The syntax of a pattern, if it is not that of the server."""
 
     CRONTAB = "crontab"
     """`30 9 * * mon-fri`."""

@@ -302,7 +302,7 @@ def _joined(texts: Sequence[str]) -> str:
 
 
 MAX_SHOWN_DAYS = 5
-"""How many of the days without fires are named."""
+"""The largest number of days without fires that are named."""
 
 IN_DAYS_FROM_NS = 2 * DAY
 """Intervals (ns) from here on are given in days; `@every 24h` is not every day at one time where clocks change."""

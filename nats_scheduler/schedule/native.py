@@ -1,4 +1,4 @@
-"""What servers do: from which API level on which of it, when the native scheduler fires, and what it gets wrong.
+"""The behaviour of servers: the API level of each part, when the native scheduler fires, and what it gets wrong.
 
 One rule: this file describes what nats-server does; what a pattern means is in `patterns`, and which versions have the
 scheduler in `message.capabilities`.
@@ -20,7 +20,7 @@ MIN_INSTANT_NS, MAX_INSTANT_NS = -(1 << 63), (1 << 63) - 1
 """The server's instants are 64 bits of nanoseconds, and wrap around."""
 
 ZONE_SEARCH_NS = 5 * 366 * DAY
-"""How far ahead the changes of a zone are searched: as far as the search for a match goes."""
+"""The time ahead for which the changes of a zone are searched: as far as the search for a match goes."""
 
 _SECONDS_PER_HOUR = 3_600
 

@@ -58,7 +58,7 @@ _MAX_CACHED_PATTERN_CHARS = 256
 
 
 class Pattern:
-    """What all patterns have in common; instants are nanoseconds since the Unix epoch."""
+    """The base of all patterns; instants are nanoseconds since the Unix epoch."""
 
     __slots__ = ()
 
@@ -69,12 +69,12 @@ class Pattern:
 
     @property
     def repeats(self) -> bool:
-        """Whether the schedule may continue after its first fire."""
+        """True if the schedule may continue after its first fire."""
         return True
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire."""
+        """True if its publisher said that it has a last fire."""
         return False
 
     @property
@@ -159,16 +159,16 @@ class At(Pattern):
         self.written = text
         """The pattern as it was written; None if that is equal to the printed instant."""
         self.instant = instant
-        """When it fires (ns)."""
+        """The instant (ns) at which it fires."""
 
     @property
     def repeats(self) -> bool:
-        """Whether the schedule may continue after its first fire."""
+        """True if the schedule may continue after its first fire."""
         return False
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire."""
+        """True if its publisher said that it has a last fire."""
         return True
 
     @property
@@ -265,11 +265,11 @@ class Cron(Pattern):
     _found: list[tuple[int, int]] = field(default_factory=list, repr=False, compare=False)
     """Pairs of a searched instant and the first match after it: every instant between the two has the same match."""
     syntax: Syntax | None = field(default=None, repr=False)
-    """How its text is written, if not in the server's grammar: `30 9 * * mon-fri` or `0 30 9 ? * L5 2027`."""
+    """The syntax of its text if it is not the server's grammar: `30 9 * * mon-fri` or `0 30 9 ? * L5 2027`."""
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether its publisher said that it has a last fire: one that names years has."""
+        """True if its publisher said that it has a last fire: one that names years has."""
         return self.fields.years is not None
 
     def next_fire(self, after: int, stored_at: int) -> int | None:

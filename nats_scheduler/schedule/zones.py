@@ -49,7 +49,7 @@ _split = re.compile(
 ).fullmatch
 
 _DEFAULT_START, _DEFAULT_END = "M3.2.0", "M11.1.0"
-"""What Go assumes for a rule that has daylight time and no dates; POSIX does not define it."""
+"""The dates that Go assumes for a rule that has daylight time and no dates; POSIX does not define it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,7 +322,7 @@ class Zone:
         rule = parse_posix_rule(table.footer)
         self.name = name
         self.digest = blake2b(repr(table).encode(), digest_size=_DIGEST_BYTES).hexdigest()
-        """What its offsets are: with other data the zone has another one."""
+        """The digest of its offsets: with other data the zone has another one."""
         self._rule = rule if rule is not None and rule.daylight is not None else None
         self._rule_from = table.changes[-1][0] * SECOND if table.changes else None
         self._explicit = _explicit_segments(table, rule, None if self._rule is None else self._rule_from)
