@@ -1,4 +1,4 @@
-"""What fired in the last hour, by minute: of each stream, and of all streams together.
+"""The fires of the last hour, by minute: of each stream, and of all streams together.
 
 Nothing is added to a fire for it: the counts of `observe.fire_counts` only grow, and what a minute added to them is the
 difference of two samples. One sample is taken for each minute, and one at each request, for the present minute.
@@ -30,7 +30,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 MINUTES_KEPT = 60
 
 SAMPLE_LEAD_NS = 250 * MILLISECOND
-"""How long before a minute its first sample is taken."""
+"""The time before the beginning of a minute at which its first sample is taken."""
 
 STREAMS_PER_UNIT = 16
 """Streams that are sampled in one unit of work: a tenth of a millisecond at most."""
@@ -46,7 +46,7 @@ _NO_MINUTE = 0
 
 @dataclass(frozen=True, slots=True)
 class Minute:
-    """What happened in one minute."""
+    """The counts of one minute."""
 
     start: int
     """Nanoseconds since the Unix epoch, a whole minute."""
@@ -78,10 +78,10 @@ class Minute:
 
 @dataclass(frozen=True, slots=True)
 class LastMinutes:
-    """What was fired in the last minutes, by one instance or by all."""
+    """The fires of the last minutes, by one instance or by all."""
 
     at: int
-    """When that was known (ns since the Unix epoch)."""
+    """The instant (ns since the Unix epoch) at which that was known."""
     minutes: Sequence[Minute]
     """Oldest first; the last one is the present one."""
 
@@ -98,7 +98,7 @@ class LastMinutes:
 
 
 Differences = Sequence[tuple[int, int]]
-"""What has grown, and by how much."""
+"""The counts that have grown, and by how much."""
 
 
 class _Hour:
@@ -110,7 +110,7 @@ class _Hour:
         self.newest = _NO_MINUTE
         """The minute to which something was added last."""
         self.minutes = array("q", (_NO_MINUTE,) * MINUTES_KEPT)
-        """Which minute (since the Unix epoch) is in each place."""
+        """The minute (since the Unix epoch) that is in each place."""
         self.counts = array("I", _ZEROS * MINUTES_KEPT)
         self.latest = array("Q", (0,) * MINUTES_KEPT)
 
@@ -139,7 +139,7 @@ class _Hour:
 
 
 class _Sampled:
-    """What was last seen of one stream."""
+    """The last sample and the last hour of one stream."""
 
     __slots__ = ("hour", "minute", "values")
 

@@ -21,7 +21,7 @@ class Advisory(NamedTuple):
 
     meaning: str
     keys: Mapping[str, Key]
-    """What its body has beside `type` and `stream`."""
+    """The keys of its body beside `type` and `stream`."""
 
 
 def _text(description: str) -> Key:

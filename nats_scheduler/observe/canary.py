@@ -1,4 +1,4 @@
-"""What is known of the canary, a schedule of this instance's own: how often, how late and when it fired last.
+"""The record of the canary, a schedule of this instance's own: how often, how late and when it fired last.
 
 The rule: all of it follows from the fires that were read back and from the time that is given. So it is true as well
 while there is no connection, and nothing has to happen for a canary to be missed.
@@ -18,7 +18,7 @@ from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.instants import SECOND
 
 GRACE_NS = 5 * SECOND
-"""How much later than an interval (ns) after the last one a canary may fire.
+"""The time (ns) that a canary may fire later than one interval after the last one.
 
 *Live* allows 3 s from a fault on; publishing the canary again, and the time until it is due, take the rest.
 """
@@ -32,12 +32,12 @@ class CanaryRecord:
         self._interval = interval
         self._monotonic = monotonic
         self._last_at = monotonic()
-        """When (ns, monotonic) the last fire was read back, or the first one began to be awaited."""
+        """The instant (ns, monotonic) at which the last fire was read back, or the first one began to be awaited."""
         self._missed_before = 0
-        """How many were missed before that."""
+        """The number of canaries that were missed before that."""
         self.counts = FireCounts()
         self.last_stored_at: int | None = None
-        """When (ns, by the server's clock) the last fire was stored, None before the first."""
+        """The instant (ns, by the server's clock) at which the last fire was stored, None before the first."""
         self.setback = ""
         """Why the canary cannot be fired at the moment, as far as that is known."""
 
@@ -51,7 +51,7 @@ class CanaryRecord:
 
     @property
     def missed(self) -> int:
-        """How many canaries were missed until now."""
+        """The number of canaries that were missed until now."""
         return self._missed_before + max(0, (self._monotonic() - self._last_at - GRACE_NS) // self._interval)
 
     def not_ready(self) -> list[str]:

@@ -84,11 +84,11 @@ class FireDocument(TypedDict):
     nanoseconds: Number
     """Since the Unix epoch."""
     sent: Time | None
-    """When it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
+    """The time at which it is sent if a jitter delays it; null if that is at the fire time, or not known yet."""
 
 
 class DefinitionDocument(TypedDict):
-    """What the headers of a schedule say, as they were written."""
+    """The headers of a schedule, as they were written."""
 
     pattern: str
     kind: str
@@ -127,7 +127,7 @@ class FailingDocument(TypedDict):
 
 
 class EndDocument(TypedDict):
-    """When a stream removes a schedule by itself, and why: `max_age`, or `expired` for its TTL."""
+    """The time at which a stream removes a schedule by itself, and the reason: `max_age`, or `expired` for its TTL."""
 
     utc: Time
     reason: str
@@ -207,7 +207,7 @@ class RecentFireDocument(TypedDict):
     stored: Time
     lateness_nanoseconds: Number
     overdue: bool
-    """Whether it was due before the instance could fire it, so that its lateness says nothing."""
+    """True if it was due before the instance could fire it, so that its lateness says nothing."""
 
 
 class FailureDocument(TypedDict):
@@ -225,12 +225,12 @@ class FailureDocument(TypedDict):
 
 
 class FailuresDocument(TypedDict):
-    """What went wrong, newest first."""
+    """Failures, newest first."""
 
     kept_in: str
     """The stream that keeps it."""
     complete: bool
-    """Whether all failures up to the limit are here."""
+    """True if all failures up to the limit are here."""
     failures: Rows[FailureDocument]
 
 
@@ -258,7 +258,7 @@ class MisnamedDocument(StoredDocument):
 
 
 class CountsDocument(TypedDict):
-    """How many schedules there are, by state and by kind; what there is none of is not named."""
+    """The number of schedules, by state and by kind; what there is none of is not named."""
 
     total: Number
     states: dict[str, Number]
@@ -280,7 +280,7 @@ class GeneratedDocument(TypedDict):
 
 
 class CheckedDocument(TypedDict):
-    """What a message with some headers means."""
+    """The meaning of a message, by its headers."""
 
     message: str
     """`schedule`, `paused`, `cancel`, `generated`, `ordinary` or `invalid`."""
@@ -460,7 +460,7 @@ def _failing(failing: Failing) -> FailingDocument:
 
 
 class ChangeDocument(TypedDict):
-    """What was done to a schedule, or would be done by a dry run."""
+    """A change that was made to a schedule, or that would be made if it was not a dry run."""
 
     change: Kind
     stream: str
@@ -471,14 +471,14 @@ class ChangeDocument(TypedDict):
     sequence: Number | None
     """Of the schedule message now; null if there is none."""
     changed: Time | None
-    """When it was done, by the server's clock; null if nothing was done."""
+    """The time at which it was done, by the server's clock; null if nothing was done."""
     author: str
     """As the requester names it: nothing vouches for it."""
     reason: str
     fires: Rows[str]
     """The fire times of the fires that were stored."""
     notes: Rows[str]
-    """What the requester should know of it, one sentence each."""
+    """Notes for the requester, one sentence each."""
 
 
 def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
@@ -497,7 +497,7 @@ def change_document(change: Change, *, dry_run: bool = False) -> ChangeDocument:
     }
 
 
-# What the doctor found, as JSON objects: the same for the command and for the micro service.
+# The findings of the doctor, as JSON objects: the same for the command and for the micro service.
 
 
 class FindingDocument(TypedDict):
@@ -510,15 +510,15 @@ class FindingDocument(TypedDict):
     stream: str | None
     subject: str | None
     what: str
-    """What is wrong, with the values that show it."""
+    """The fault, with the values that show it."""
     why: str
     """Why it matters."""
     command: str
-    """What to type, or to change."""
+    """The command to type, or the change to make."""
 
 
 class UnlistedDocument(TypedDict):
-    """How many more findings there are of one code on one stream."""
+    """The number of further findings of one code on one stream."""
 
     code: str
     stream: str | None
@@ -534,7 +534,7 @@ class UnexaminedDocument(TypedDict):
 
 
 class ReportDocument(TypedDict):
-    """What was found, worst first."""
+    """The findings, worst first."""
 
     worst: str | None
     """The severity of the worst finding; null if nothing was found."""
@@ -542,4 +542,4 @@ class ReportDocument(TypedDict):
     unlisted: Rows[UnlistedDocument]
     """Findings beyond ten of one code on one stream."""
     counts: dict[str, Number]
-    """How many findings have each severity, those that are not listed too."""
+    """The number of findings of each severity, those that are not listed too."""

@@ -1,4 +1,4 @@
-"""What a pattern means, as a JSON object: in plain words, and by its next fires with the changes of the clock.
+"""The meaning of a pattern, as a JSON object: in plain words, and by its next fires with the changes of the clock.
 
 Rule: as in `observe.documents`, whose objects these contain: an object always has all of its keys.
 The command and the service both explain a pattern with `explanation_document`.
@@ -52,7 +52,7 @@ class SkippedDocument(TypedDict):
     """The same as `first` if there is only one."""
     clock_from: str
     clock_to: str
-    """What the clock shows instead of `clock_from`."""
+    """The time that the clock shows instead of `clock_from`."""
 
 
 class ExceptedDocument(TypedDict):
@@ -63,7 +63,7 @@ class ExceptedDocument(TypedDict):
 
 
 class ExplanationDocument(TypedDict):
-    """What a pattern means."""
+    """The meaning of a pattern."""
 
     pattern: str
     time_zone: str | None
@@ -71,12 +71,12 @@ class ExplanationDocument(TypedDict):
     """`at`, `every` or `cron`; null where it is no valid pattern, as is `words`."""
     words: str | None
     after: Time
-    """When the schedule would be stored."""
+    """The time at which the schedule would be stored."""
     fires: Rows[MarkedFireDocument]
     skipped: Rows[SkippedDocument]
-    """What is skipped before the last of the fires."""
+    """The local times that are skipped before the last of the fires."""
     ends: bool
-    """Whether nothing fires after those."""
+    """True if nothing fires after those."""
     error: ErrorDocument | None
     """Why the server would refuse it; null also where the pattern is none, and the message an ordinary one."""
 
@@ -154,7 +154,7 @@ def local_text(seconds: int) -> str:
     return format_rfc3339(seconds * SECOND).removesuffix("Z")
 
 
-# What a message would mean that is not published yet: for the command `check`, and for a running sidecar.
+# The meaning of a message that is not published yet: for the command `check`, and for a running sidecar.
 #
 # Rule: the answer comes from the code that reads stored messages, never from a second implementation of the rules.
 # Without the rules of a stream, the stream is taken to accept every subject and to allow TTLs, so that only errors of

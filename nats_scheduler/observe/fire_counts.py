@@ -1,4 +1,4 @@
-"""How many fires of each stream were stored, and how late: counted at each fire, shown when metrics are requested.
+"""The stored fires of each stream and their lateness: counted at each fire, shown when metrics are requested.
 
 A counter of `prometheus_client` is several objects with a lock, and its histogram has one for each bucket. Two events
 of each fire are counted, and with a thousand streams none of those objects is in a cache of the processor by then.
@@ -100,7 +100,7 @@ class FireCounts:
     def __init__(self) -> None:
         self.stored = self.duplicates = self.overdue = self.refused = 0
         self.lateness = [0] * len(BUCKET_NAMES)
-        """How many fires were stored how late, by the buckets, each without those before it."""
+        """The number of fires in each bucket of lateness, without those of the buckets before it."""
         self.seconds_late = 0.0
         """The sum of all lateness."""
         self.latest = 0.0

@@ -1,4 +1,4 @@
-"""What is true at the moment of a scrape: the figures of the streams, the clock, the versions.
+"""The figures of the streams, the clock and the versions, as they are at the moment of a scrape.
 
 Nothing of this is counted or stored when it changes: it is read at each scrape.
 
@@ -6,7 +6,7 @@ The rules:
 
 - A scrape has a thread of its own, and it makes a pause after each slice of work: a thread that computes without pauses
   would keep the event loop, and with it the fires, waiting for the interpreter again and again.
-- Nothing that is read belongs to the event loop or waits for it, so the figures are true while the loop stands still.
+- Nothing that is read belongs to the event loop or waits for it, so the figures are true while the loop is blocked.
 
 Cost: a quarter of a microsecond of work for each schedule that is held, and 20 us for each stream, at each scrape.
 With the pauses a scrape takes 1.5 s for a million schedules.
@@ -30,26 +30,26 @@ REST_SECONDS = 0.0005
 """The pause after each slice, which takes about a third of that."""
 
 UNITS_PER_SLICE = 2
-"""So many units of the work on one stream (`engine.views.figures`) are one slice."""
+"""This many units of the work on one stream (`engine.views.figures`) are one slice."""
 
 STREAMS_PER_SLICE = 8
-"""So many streams with few schedules are one slice."""
+"""This many streams with few schedules are one slice."""
 
 
 class StreamReading(NamedTuple):
-    """What is read of one stream."""
+    """The values that are read of one stream."""
 
     name: str
     mode: str
     is_ready: bool
-    """Whether there is contact with it and all that is stored has been read."""
+    """True if there is contact with it and all that is stored has been read."""
     figures: Sliced[Figures]
     now: int
     """The moment (ns since the Unix epoch) at which the figures are found."""
 
 
 class Readings(Protocol):
-    """What the metrics read of the sidecar; called in any thread."""
+    """The values that the metrics read of the sidecar; called in any thread."""
 
     def streams(self) -> Sequence[StreamReading]:
         """Return the streams that are served."""

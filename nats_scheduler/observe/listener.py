@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What clients may hold open."""
+    """The limits on the connections and requests of clients."""
 
     connections: int = 128
     """Connections at the same time."""
@@ -40,7 +40,7 @@ MAX_HEAD_BYTES = 64 * 1024
 """Longest head of a request."""
 
 KEEP_ALIVE_SECONDS = 15
-"""How long a connection stays open after an answer; less than a request may take."""
+"""The time for which a connection stays open after an answer; less than a request may take."""
 
 SHUTDOWN_SECONDS = 3
 """Longest wait at the end for answers that are being sent."""
@@ -52,7 +52,7 @@ class _Connection(H11Protocol):
     limits = Limits()
     _begun = 0.0
     _has_begun = True
-    """Whether a request has begun; a new connection counts as one."""
+    """True if a request has begun; a new connection counts as one."""
     _is_unread = False
     _timer: asyncio.TimerHandle | None = None
 

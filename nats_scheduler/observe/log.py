@@ -24,7 +24,7 @@ READER_GONE_ERRNOS = (errno.EPIPE, errno.EIO, errno.EBADF)
 """The reader of a pipe has ended, the terminal is closed, or there never was a file."""
 
 ACTION_WIDTH = 24
-"""Shorter names are padded to so many characters, so that the fields of most lines begin in one column."""
+"""Shorter names are padded to this number of characters, so that the fields of most lines begin in one column."""
 LEVEL_WIDTH = 9
 
 QUOTED = frozenset(" \t=\r\n\"'")
@@ -78,7 +78,7 @@ class Logger:
 
     @property
     def writes_debug(self) -> bool:
-        """Whether lines that only help to find a defect are written."""
+        """True if lines that only help to find a defect are written."""
         return self._lines.isEnabledFor(logging.DEBUG)
 
     def _write(self, level: int, action: str, fields: dict[str, Any], error: BaseException | None = None) -> None:
@@ -185,7 +185,7 @@ MAX_LINES = 100
 """The maximum number of lines of one kind about one stream in one period."""
 
 PERIOD_SECONDS = 60.0
-"""How long a period lasts, from its first line on."""
+"""The length of a period, from its first line on."""
 
 
 class Allowance:

@@ -12,7 +12,7 @@ from collections import deque
 from typing import NamedTuple
 
 WINDOW_SAMPLES = 10
-"""How many samples are judged together: 5 s."""
+"""The number of samples that are judged together: 5 s."""
 
 MAX_LOOP_LATENESS_SECONDS = 0.05
 MAX_FIRE_LATENESS_SECONDS = 0.25
@@ -23,7 +23,7 @@ REPEAT_SAMPLES = 120
 
 
 class Lateness(NamedTuple):
-    """How late this process is, in seconds: at least half of the last samples were this late or later."""
+    """The lateness of this process, in seconds: at least half of the last samples were this late or later."""
 
     loop: float
     fires: float
@@ -38,7 +38,7 @@ class Overload:
         self._latest_fire = 0.0
         self._samples_since_report = REPEAT_SAMPLES
         self.is_on = False
-        """Whether the process was overloaded at the last sample."""
+        """True if the process was overloaded at the last sample."""
 
     def record_fire(self, late: float) -> None:
         """Record how late (s) a fire was stored."""

@@ -45,13 +45,13 @@ MAX_CHECKS = 8
 METRICS = "/metrics"
 
 SAMPLES_PER_SLICE = 32
-"""After so many samples, which take about 0.4 ms, a scrape makes a pause."""
+"""After this many samples, which take about 0.4 ms, a scrape makes a pause."""
 
 REST_SECONDS = 0.0005
-"""How long the pause is."""
+"""The length of the pause."""
 
 END_OF_OPEN_METRICS = b"# EOF\n"
-"""What the text of OpenMetrics ends with."""
+"""The end of the text of OpenMetrics."""
 
 PLAIN_TEXT = "text/plain; charset=utf-8"
 

@@ -53,7 +53,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 OVERLOAD_ADVICE = "give this process a core of its own, or divide the account's streams among more instances"
-"""What an operator can do against an overload."""
+"""The advice to an operator against an overload."""
 
 MAX_ATTEMPTS_LOGGED = 1_000
 """The maximum number of debug lines of one kind about the fires of one stream in one second."""
@@ -73,7 +73,7 @@ class Reporter:
         self.advise: Publish = no_advice
         """Publishes an advisory; `no_advice` while there is no connection."""
         self.activity = Activity(metrics.fires)
-        """What happened in the last hour, by minute."""
+        """The fires of the last hour, by minute."""
         self._logs_debug = self._log.writes_debug
         self._debug_allowance = Allowance(self._left_out, period=1.0, most=MAX_ATTEMPTS_LOGGED)
         self._listeners: list[Listener] = []
@@ -81,7 +81,7 @@ class Reporter:
         """Those that want events of one kind only."""
         self._overload = Overload()
         self.late_after = SECOND
-        """How late (ns) a fire is stored that is reported as late."""
+        """The lateness (ns) from which on a stored fire is reported as late."""
 
     def listen(self, listener: Listener, kind: type[Event] | None = None) -> None:
         """Call `listener` with every event too, or with those of one kind: each fire has three events."""
@@ -485,7 +485,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     MessagesExpired: Reporter._expired,
     ExpiryFailed: Reporter._expiry_failed,
 }
-"""What reports each event; a test compares it with all events that there are."""
+"""The method that reports each event; a test compares the keys with all events that there are."""
 
 
 def _attempt(fire: Fire) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def has_ignored_policies(listed: ListedSchedule) -> bool:
     return listed.fired_by is not FiredBy.SIDECAR and bool(policies_text(listed.terms.policies))
 
 
-# What an advisory says in a few words, for people who read what went wrong.
+# The words for an advisory, for people who read what went wrong.
 #
 # Rule: the command `failures` and the status page use the same words.
 
