@@ -1,4 +1,4 @@
-"""What sidecars answered, for programs that show it: the status page, and `top`.
+"""The answers of sidecars, for programs that show them: the status page, and `top`.
 
 The rules: readers who look at the same thing cause one request. An answer is kept for `fresh_seconds`, and for
 `PAUSE_FACTOR` times as long as the sidecar needed for it: a display is not worth that a sidecar works for it all the
@@ -93,22 +93,22 @@ FINDINGS = Question("findings.list", FindingsAnswer, fresh_seconds=30.0)
 
 @dataclass(frozen=True, slots=True)
 class Part(Generic[T]):
-    """What is known of the answer to one question."""
+    """The state of the answer to one question."""
 
     data: T | None
     """The last answer; None if there was none."""
     at: int | None
-    """When it came, by the server's clock (ns since the Unix epoch)."""
+    """The instant (ns since the Unix epoch) at which it came, by the server's clock."""
     fault: str
     """Why the last request has no answer, as a sentence; "" if it has one, or is still in work."""
     code: int = 0
     """The code of the error that a sidecar answered, 0 for none."""
     is_waiting: bool = False
-    """Whether the answer did not come in time, and is still awaited."""
+    """True if the answer did not come in time, and is still awaited."""
     is_connected: bool = True
-    """Whether there was a connection."""
+    """True if there was a connection."""
     is_absent: bool = False
-    """Whether nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
+    """True if nothing subscribes to the endpoint: no sidecar runs, or none that has it."""
 
 
 NOTHING: Part[Any] = Part(None, None, "")
@@ -146,7 +146,7 @@ class Answers:
         self._tasks: set[asyncio.Task[None]] = set()
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self.last_good_at: int | None = None
-        """When the last answer of any kind came (ns)."""
+        """The instant (ns) at which the last answer of any kind came."""
 
     async def close(self) -> None:
         """End the requests that are in work."""

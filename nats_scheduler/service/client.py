@@ -86,7 +86,7 @@ class UnreadableError(QuestionError):
 
 
 FIRST_REPEAT_SECONDS = 0.5
-"""A request is sent again after so long without an answer, then after twice that pause, and so on."""
+"""A request is sent again after this time without an answer, then after twice that pause, and so on."""
 
 
 async def ask(
@@ -167,7 +167,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What is known of one stream."""
+    """The schedules of one stream, as they are known."""
 
     schedules: Sequence[ListedSchedule]
     """By next fire, those without one last."""
@@ -175,7 +175,7 @@ class Listed:
     misnamed: Sequence[HeadersMisnamed] = ()
     """The last messages on their subjects with headers that look like those of a schedule and are none."""
     names_failing: bool = False
-    """Whether the schedules say which of them fail; that is not written in their stream."""
+    """True if the schedules say which of them fail; that is not written in their stream."""
 
 
 class ServiceClient:

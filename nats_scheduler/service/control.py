@@ -93,7 +93,7 @@ class ChangeRequest(ScheduleRequest):
 
 
 class BodyRequest(Request):
-    """What contains the body of a message."""
+    """A request that contains the body of a message."""
 
     body: Annotated[str | None, Field(description="The body as text, stored as UTF-8.")] = None
     body_base64: Annotated[str | None, Field(description="The body in base64; instead of `body`.")] = None
@@ -198,14 +198,14 @@ class EditRequest(BodyRequest, ChangeRequest):
 
 
 class ChangeAnswer(Answer, ChangeDocument):
-    """What was done, or would be done."""
+    """The change that was made, or would be made."""
 
     dry_run: bool
-    """Whether nothing was done."""
+    """True if nothing was done."""
 
 
 CONTROL_SUBJECTS = "nats_scheduler.control.v1"
-"""What the subjects of endpoints that change something begin with, so that permissions can tell them apart."""
+"""The beginning of the subjects of endpoints that change something, so that permissions can distinguish them."""
 
 CHANGE_LIMIT_SECONDS = 10.0
 """Longest time for one change."""
@@ -234,7 +234,7 @@ _NAME = re.compile(r"[!-9;-~]+")
 """Printable ASCII without blanks and colons."""
 
 MAX_AHEAD_SECONDS = 2.0
-"""How far ahead of the server's clock a fire time may be, because the clock of the requester is: it is waited for."""
+"""The time by which a fire time may be ahead of the server's clock, as a requester's clock is: it is waited for."""
 
 SAFE = "asking again is safe"
 UNSAFE = "asking again may store a second fire: only a request with a fire_time is safe to repeat"

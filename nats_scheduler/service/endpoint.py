@@ -1,4 +1,4 @@
-"""What an endpoint is, and what its handlers may use; `service.endpoints` lists all endpoints.
+"""An endpoint, and the values that its handlers may use; `service.endpoints` lists all endpoints.
 
 The rules: a request is read into its model before the handler gets it, so a handler sees valid values only. An answer
 is a JSON object: a document, or the encoded bytes of one that was encoded in slices.
@@ -36,19 +36,19 @@ from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSch
 from nats_scheduler.service.turns import Reused, Turns
 
 SUBJECTS = "nats_scheduler.v1"
-"""What the subjects of endpoints that only read begin with.
+"""The beginning of the subjects of endpoints that only read.
 
 A change that old requesters cannot read gets another version.
 """
 
 MAX_SHOWN_CHARS = 100
-"""How much of a wrong value an error shows."""
+"""The largest number of characters of a wrong value that an error shows."""
 
 R = TypeVar("R", bound=BaseModel)
 T = TypeVar("T")
 
 Views = Mapping[str, EngineView | None]
-"""What is known of several streams; None is one of which nothing is known at the moment."""
+"""The views of several streams; None is one of which nothing is known at the moment."""
 
 Document = Mapping[str, Any] | bytes
 """An answer; bytes are encoded already."""
@@ -56,7 +56,7 @@ Document = Mapping[str, Any] | bytes
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the schedules of a stream at a moment."""
+    """The schedules of a stream, as they are known at a moment."""
 
     view: EngineView
     """All of them, whichever part fires them."""
@@ -82,15 +82,15 @@ class Asked:
     streams: Mapping[str, AskedStream]
     """The streams that are served, by name."""
     leases: Leases
-    """Which instance fires what, as this one knows it."""
+    """The leases, as this instance knows them: they say which instance fires what."""
     activity: Activity
-    """What happened in the last hour, as far as this instance did it."""
+    """The fires of the last hour, as far as this instance sent them."""
     store: ScheduleStore
     """The stored schedules, as they are changed."""
     restrictions_on: Callable[[str], Restrictions]
     """Returns what the operator forbids on a stream."""
     allows_control: bool
-    """Whether the operator allows requests that change schedules (`allow_control`)."""
+    """True if the operator allows requests that change schedules (`allow_control`)."""
     failures_stream: str | None
     """The stream that keeps advisories; None if none does."""
     is_draining: Callable[[], bool]
@@ -106,11 +106,11 @@ class Asked:
     examination: Callable[[Turns], Awaitable[Examination]]
     """Returns what the doctor finds, at most five minutes old; raises `ServiceError` if it cannot be examined."""
     timelines: Reused[tuple[Timeline, Views]] = field(default_factory=Reused)
-    """What was counted for `timeline.list`."""
+    """The timelines that were counted for `timeline.list`."""
     counts: Reused[Counts] = field(default_factory=Reused)
-    """What was counted for `streams.list`, by stream."""
+    """The counts for `streams.list`, by stream."""
     asks_others: bool = True
-    """Whether a handler may ask other instances."""
+    """True if a handler may ask other instances."""
 
     def __post_init__(self) -> None:
         """Read nothing yet of what the server itself fires."""
@@ -194,9 +194,9 @@ class Endpoint(Generic[R]):
     """The type of the answer: a `TypedDict`."""
     handle: Handler[R]
     is_for_one: bool = False
-    """Whether there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
+    """True if there is also `<name>.<id>`, for exactly this instance, which then asks no others."""
     prefix: str = SUBJECTS
-    """What its subject begins with, without the dot before the name."""
+    """The beginning of its subject, without the dot before the name."""
     admit: Callable[[Asked, bytes], None] = lambda _asked, _body: None
     """Refuses a request before it is read: raises `ServiceError`."""
 
@@ -310,7 +310,7 @@ SHORTENED = "shortened"
 def encode_items(
     rows: Iterable[T], document_of: Callable[[T], Mapping[str, Any]], room: int
 ) -> Generator[None, None, list[bytes]]:
-    """Encode as many rows, from the first on, as fit into so many bytes; yield after each unit of work."""
+    """Encode as many rows, from the first on, as fit into `room` bytes; yield after each unit of work."""
     items: list[bytes] = []
     left = room
     for number, row in enumerate(rows, 1):
@@ -325,7 +325,7 @@ def encode_items(
 
 
 def encode_item(document: Mapping[str, Any], room: int) -> bytes:
-    """Encode one item; shorten it if it does not fit into so many bytes."""
+    """Encode one item; shorten it if it does not fit into `room` bytes."""
     item = json.dumps(document).encode()
     return item if len(item) <= room else json.dumps({**_shortened(document), SHORTENED: True}).encode()
 

@@ -1,7 +1,7 @@
 """The micro service `nats-scheduler`: the one list of endpoints, and what is made of it: subscriptions, and schemas.
 
-The rule: what only reads and what changes something have different subjects, so that permissions can tell them apart,
-and different places, so that neither has to wait for the other.
+The rule: what only reads and what changes something have different subjects, so that permissions can distinguish
+them, and different places, so that neither has to wait for the other.
 To add an endpoint: its request and answer in `service.schemas`, a handler, and a line here.
 """
 

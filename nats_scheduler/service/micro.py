@@ -5,8 +5,8 @@
 The rules:
 
 - Discovery and requests are received on subscriptions that cost nothing until a request arrives.
-- No request is worth a late fire: endpoints share places for so many requests in work (`Places`), a further one gets
-  the error 429 at once, and what takes long is done in slices by the endpoint (`service.turns`).
+- No request is worth a late fire: endpoints share a limited number of places for requests in work (`Places`), a further
+  one gets the error 429 at once, and what takes long is done in slices by the endpoint (`service.turns`).
 - An answer goes only to a subject that begins with `_`, as inboxes do, and answers across accounts. The requester names
   the subject of the answer, and must not make the sidecar publish where only the sidecar may.
 - An answer that the server would close the connection over is not sent; the requester gets the error 500.
@@ -31,7 +31,7 @@ from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-# What one instance asks another, on an inbox that is for nothing else.
+# A question of one instance to another, on an inbox that is for nothing else.
 #
 # The rule: a requester names the subject of an answer, and so can make a sidecar send an answer to any inbox. The
 # inboxes of acknowledgements and of requests to the server are known to all who see a fire, so the service sends
@@ -93,7 +93,7 @@ MAX_ERROR_CHARS = 500
 """Longest sentence of an error; it may contain what the requester sent."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]+")
-"""What ADR-32 allows as the name of a service or an endpoint."""
+"""The characters that ADR-32 allows in the name of a service or an endpoint."""
 
 _OWN_INBOX = re.compile(rb"\.%b[^.]*\.(?!%b\.)" % (SIDECAR_INBOX.encode(), INBOX.encode()))
 """The inboxes of sidecars, but for the one on which they take answers of the service."""
@@ -110,7 +110,7 @@ class ServiceError(Exception):
         self.code = code
         self.sentence = sentence if len(sentence) <= MAX_ERROR_CHARS else f"{sentence[:MAX_ERROR_CHARS]}…"
         self.headers = headers
-        """What the answer contains beside code and sentence."""
+        """The headers of the answer beside code and sentence."""
 
 
 Responder = Callable[[bytes], Awaitable[bytes]]
@@ -119,7 +119,7 @@ Responder = Callable[[bytes], Awaitable[bytes]]
 
 @dataclass(slots=True)
 class Places:
-    """How many requests may be in work at once, of the endpoints that share these places."""
+    """The places for requests in work, which some endpoints share."""
 
     most: int
     taken: int = 0
@@ -136,7 +136,7 @@ class Served:
     answer_alone: Responder | None = None
     """Answers a request for exactly this instance, on `<subject>.<id>`; None if there is no such subject."""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    """What discovery shows of it."""
+    """The metadata that discovery shows of it."""
     requests: int = field(default=0, init=False)
     errors: int = field(default=0, init=False)
     last_error: str = field(default="", init=False)

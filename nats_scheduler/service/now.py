@@ -108,11 +108,11 @@ MinuteDocument = TypedDict(
         "lateness_max_nanoseconds": Count,
     },
 )
-"""What happened in one minute: `lateness` counts the fires by `bounds_seconds`, with one more for what is above."""
+"""The fires of one minute: `lateness` counts them by `bounds_seconds`, with one more for what is above."""
 
 
 class ActivityAnswer(Answer):
-    """What was fired in the last minutes, oldest first; the last one is the present one."""
+    """The fires of the last minutes, oldest first; the last one is the present one."""
 
     unanswered: Rows[str]
     """The instances that did not answer: what they fired is missing."""
@@ -130,7 +130,7 @@ class RecentFiresAnswer(Answer):
 
 
 MinuteAheadDocument = TypedDict("MinuteAheadDocument", {"from": Time, "fires": Count})
-"""How many fires come due in one minute."""
+"""The number of fires that come due in one minute."""
 
 
 class TimelineAnswer(Answer):
@@ -138,7 +138,7 @@ class TimelineAnswer(Answer):
 
     minutes: Rows[MinuteAheadDocument]
     complete: bool
-    """Whether all schedules were counted: their streams are read, and their patterns were not too many."""
+    """True if all schedules were counted: their streams are read, and their patterns were not too many."""
     soonest: Rows[ScheduleDocument]
     """The schedules that fire next."""
 

@@ -72,9 +72,9 @@ class FiresDocument(TypedDict):
     searched: str
     """The subject that was searched."""
     complete: bool
-    """Whether all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
+    """True if all fires up to the limit are here: they fit into the answer, and not too many messages were read."""
     oldest_read: Time | None
-    """When the oldest message that was read was stored; null if none was."""
+    """The time at which the oldest message that was read was stored; null if none was."""
     fires: Rows[PastFireDocument]
 
 
@@ -83,7 +83,7 @@ class FiresAnswer(Answer, FiresDocument):
 
 
 class FailuresAnswer(Answer, FailuresDocument):
-    """What went wrong, newest first."""
+    """Failures, newest first."""
 
 
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:

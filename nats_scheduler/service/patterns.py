@@ -118,24 +118,24 @@ class NextAnswer(Answer):
     after: Time
     """The instant after which the fires lie; for a pattern, when it is stored."""
     ends: bool
-    """Whether nothing fires after those."""
+    """True if nothing fires after those."""
     error: ErrorDocument | None
     """Why the server would refuse the pattern; null as well if it is none, and the message an ordinary one."""
     excepted: Rows[ExceptedDocument]
-    """What `X-Except` leaves out before the last of the fires; of a schedule only."""
+    """The days that `X-Except` leaves out before the last of the fires; of a schedule only."""
     fires: Rows[FireDocument]
 
 
 class CheckAnswer(Answer, CheckedDocument):
-    """What a message means, as `nats-scheduler check --json` prints it."""
+    """The meaning of a message, as `nats-scheduler check --json` prints it."""
 
     valid: bool
-    """Whether it is a schedule or a cancel."""
+    """True if it is a schedule or a cancel."""
     warnings: Rows[str]
 
 
 class ExplainAnswer(Answer, ExplanationDocument):
-    """What a pattern means, as `nats-scheduler explain --json` prints it."""
+    """The meaning of a pattern, as `nats-scheduler explain --json` prints it."""
 
 
 EXCEPTED_PART = 4

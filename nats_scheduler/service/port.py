@@ -1,4 +1,4 @@
-"""What the micro service is given by the runtime, and what it keeps of it: it imports nothing of the runtime."""
+"""The port through which the micro service reads the runtime, and what it keeps; it imports nothing of the runtime."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -27,10 +27,10 @@ from nats_scheduler.service.schemas import HoldsDocument
 # Cost: nothing before the first request.
 
 KEPT_NS = 5 * MINUTE
-"""How long (ns) an examination is answered before another one is made."""
+"""An examination is answered for this time (ns) before another one is made."""
 
 RETRY_NS = 10 * SECOND
-"""How long (ns) it is kept that one failed, or what one found that could not see everything."""
+"""A failed examination, or one that could not see everything, is kept for this time (ns)."""
 
 LIMIT_SECONDS = 60.0
 """Longest time for one examination."""
@@ -38,14 +38,14 @@ LIMIT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found at a moment."""
+    """The findings of an examination at a moment."""
 
     at: int
     """By the server's clock, in ns since the Unix epoch."""
     report: ReportDocument
     unexamined: Sequence[UnexaminedDocument]
     is_whole: bool = True
-    """Whether all streams were read to their ends by then."""
+    """True if all streams were read to their ends by then."""
 
 
 class Examinations:
@@ -106,7 +106,7 @@ class AskedStream(Protocol):
 
     @property
     def state(self) -> StreamState:
-        """What the server said of it last."""
+        """The state of the stream in the last answer of the server."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class AskedStream(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is contact with the stream and all that is stored has been read."""
+        """True if there is contact with the stream and all that is stored has been read."""
         ...
 
     @property
@@ -126,16 +126,16 @@ class AskedStream(Protocol):
 
     @property
     def view(self) -> EngineView:
-        """What this instance holds of the stream, to fire it: not what the server itself fires."""
+        """The schedules of the stream that this instance holds to fire them, without those that the server fires."""
         ...
 
     @property
     def failing_count(self) -> int:
-        """How many schedules have a fire that the server refuses at the moment, as far as this instance fires them."""
+        """The number of schedules that this instance fires and whose fires the server refuses at the moment."""
         ...
 
     def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
-        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        """Return at most `most` of them by sequence, those that fail longest first, and why."""
         ...
 
 
@@ -148,7 +148,7 @@ class Instance:
     heartbeat_at: int | None
     serves: Sequence[str] | None
     parts: Sequence[HoldsDocument]
-    """What it holds of each stream."""
+    """The shards that it holds, by stream."""
     unable: Mapping[str, str] = field(default_factory=dict)
     """The streams that it cannot serve, by mode and name, and why."""
 

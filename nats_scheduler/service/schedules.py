@@ -46,12 +46,12 @@ MAX_NAMED = 1_000
 
 @dataclass
 class Failures:
-    """What the other holders know."""
+    """The failing schedules of the other holders."""
 
     schedules: dict[str, dict[int, Failing]] = field(default_factory=dict)
     """By stream and sequence."""
     totals: dict[str, int] = field(default_factory=dict)
-    """How many fail, by stream."""
+    """The number of schedules that fail, by stream."""
     unanswered: list[str] = field(default_factory=list)
     """The holders that did not answer."""
 

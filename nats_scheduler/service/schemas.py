@@ -159,7 +159,7 @@ class OptionalStreamRequest(Request):
 
 
 class Answer(TypedDict):
-    """What begins every answer."""
+    """The keys with which every answer begins."""
 
     at: Time
     """The time of the answer, by the server's clock."""
@@ -168,23 +168,23 @@ class Answer(TypedDict):
 
 
 class HealthAnswer(Answer):
-    """Whether the sidecar that answers is ready, and why not."""
+    """The readiness of the sidecar that answers, with the reasons if it is not ready."""
 
     ready: bool
     reasons: Rows[str]
     notes: NotRequired[list[str]]
-    """What an operator should know although it is ready; a sidecar of version 0.1 says nothing of it."""
+    """Notes for an operator although it is ready; a sidecar of version 0.1 sends none."""
 
 
 class FlightDocument(TypedDict):
-    """What is in progress for a schedule."""
+    """The work in progress for a schedule."""
 
     stage: str
     """A stage of `engine/holding/flight.py`, such as `in flight` or `backing off`."""
     attempts: Number
-    """How often publishing or reading failed so far."""
+    """The number of attempts to publish or read that failed so far."""
     may_be_stored: bool
-    """Whether the fire was sent, and its outcome is not known."""
+    """True if the fire was sent, and its outcome is not known."""
 
 
 class ScheduleAnswer(Answer):
@@ -193,7 +193,7 @@ class ScheduleAnswer(Answer):
     holder: str | None
     """The instance that fires the schedule; null if none does, or if the server itself does."""
     holder_answered: bool
-    """Whether the answer is that of the holder, if there is to be one.
+    """True if this is the answer of the holder, or if no sidecar fires the schedule.
 
     Without it, `flight` and a failing state are not known.
     """
@@ -212,12 +212,12 @@ class StreamDocument(TypedDict):
     mode: str
     """`emulated`, `portable`, `native` or `dormant`."""
     ready: bool
-    """Whether the instance that answers has read it to its end; all that follows is null or 0 if not."""
+    """True if the instance that answers has read it to its end; all that follows is null or 0 if not."""
     unread: str | None
     """Why what the server itself fires was not read for this answer, so that `schedules` and `next` are null."""
     schedules: CountsDocument | None
     failing: Number
-    """How many schedules fail, those included that no holder names."""
+    """The number of schedules that fail, those included that no holder names."""
     rejected: Number
     misnamed: Number
     next: ScheduleDocument | None
@@ -291,12 +291,12 @@ class FailingAnswer(Answer):
     """The schedules that fail, by stream, as far as the instance that answers fires them."""
 
     complete: bool
-    """Whether all of them are named: at most 1,000 are, those that fail longest, and as many as the answer can hold."""
+    """True if all of them are named: at most 1,000 are, those that fail longest, and as many as the answer can hold."""
     streams: dict[str, StreamFailingDocument]
 
 
 class HoldsDocument(TypedDict):
-    """What an instance holds of a stream."""
+    """The shards of a stream that an instance holds."""
 
     stream: str
     mode: str
@@ -327,7 +327,7 @@ class InstancesDocument(TypedDict):
     """Instances, by id."""
 
     at: Time
-    """When they were read, by the server's clock."""
+    """The time at which they were read, by the server's clock."""
     instances: Rows[InstanceDocument]
 
 
@@ -338,9 +338,9 @@ class InstancesAnswer(Answer, InstancesDocument):
 
 
 class FindingsAnswer(Answer, ReportDocument):
-    """What is wrong, worst first, as `nats-scheduler doctor --json` prints it; `at` is when it was examined."""
+    """The findings, worst first, as `nats-scheduler doctor --json` prints them; `at` is the time of the examination."""
 
     unexamined: Rows[UnexaminedDocument]
-    """What a running sidecar does not examine, or could not."""
+    """The parts that a running sidecar does not examine, or could not."""
     omitted: Number
-    """How many findings are left out because the answer would be too long."""
+    """The number of findings that are left out because the answer would be too long."""

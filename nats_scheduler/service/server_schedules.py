@@ -64,7 +64,7 @@ MAX_LISTED_DELETED = 10_000
 """If the stream has more deleted messages between stored ones, their list is too long to be read at once (100 KB)."""
 
 READ_COST_FACTOR = 6
-"""To look up a message costs so many times as much as to read it with its neighbours."""
+"""To look up a message costs this many times as much as to read it with its neighbours."""
 
 MESSAGES_PER_UNIT = 8
 """Messages that are interpreted in one unit of work, which takes a tenth of a millisecond."""
@@ -78,7 +78,7 @@ VIEW_LIMIT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class ReadAccess:
-    """What streams are read through."""
+    """The means to read streams."""
 
     connection: Connection
     api: JetStreamApi
@@ -89,7 +89,7 @@ class ReadAccess:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """How much a stream holds."""
+    """The sequences of a stream, and the number of its messages."""
 
     first: int
     last: int
@@ -99,7 +99,7 @@ class Numbers:
 
     @property
     def removed(self) -> int:
-        """How many sequences are not stored (any more): if it stays the same, nothing was removed."""
+        """The number of sequences that are not stored (any more): if it stays the same, nothing was removed."""
         return self.last - self.messages
 
     @classmethod
@@ -110,7 +110,7 @@ class Numbers:
 
 
 class StreamReading:
-    """What was read of one stream."""
+    """The schedules that were read from one stream."""
 
     def __init__(self, access: ReadAccess, state: StreamState, fired_by: FiredBy, numbers: Numbers) -> None:
         """Begin with nothing."""
@@ -131,12 +131,12 @@ class StreamReading:
 
     @property
     def count(self) -> int:
-        """How many schedules are held."""
+        """The number of schedules that are held."""
         return self._stored.count
 
     @property
     def view(self) -> EngineView:
-        """What was read, for one request."""
+        """A view of what was read, for one request."""
         view = self._stored.view
         self._views.add(view)
         self._viewed_at = self._loop.time()
@@ -144,7 +144,7 @@ class StreamReading:
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a request still has a view of it."""
+        """True if a request still has a view of it."""
         return bool(self._views) and self._loop.time() - self._viewed_at < VIEW_LIMIT_SECONDS
 
     def is_of(self, state: StreamState, fired_by: FiredBy) -> bool:
@@ -271,18 +271,18 @@ READ_WAIT_SECONDS = 1.5
 """Longest wait of a request until a stream is read: requesters wait 2 s by default."""
 
 LATEST_LIMIT_SECONDS = 30.0
-"""If reading what is new takes longer than a request waits, it is answered with what was read so long ago at most."""
+"""If reading what is new takes longer than a request waits, the answer is what was read at most this time ago."""
 
 IDLE_LIMIT_SECONDS = 300.0
-"""After so long without a request the schedules of a stream are released."""
+"""After this time without a request the schedules of a stream are released."""
 
 IDLE_CHECK_INTERVAL_SECONDS = 30.0
 
 AGE_LIMIT_SECONDS = 3600.0
-"""After so long a stream is read anew: what is held of replaced versions is released only with the rest."""
+"""After this time a stream is read anew: what is held of replaced versions is released only with the rest."""
 
 REFUSED_SECONDS = 60.0
-"""A stream with too many schedules is read again after so long, and refused at once before."""
+"""A stream with too many schedules is read again after this time, and refused at once before."""
 
 
 class KeptStream:
@@ -290,13 +290,13 @@ class KeptStream:
 
     def __init__(self) -> None:
         self.read: StreamReading | None = None
-        """What was read last to its end."""
+        """The last reading that reached its end."""
         self.begun: StreamReading | None = None
-        """What is being read from the beginning; after an error it is continued."""
+        """The reading that is in progress from the beginning of the stream; after an error it is continued."""
         self.fresh_at = float("-inf")
-        """When (by the loop's clock) `read` was begun to be brought up to date: what was stored until then is in it."""
+        """The start (by the loop's clock) of the last update of `read`: what was stored until then is in it."""
         self.asked_at = float("-inf")
-        """When it was asked about last."""
+        """The time of the last question about it."""
         self.reading: asyncio.Task[Exception | None] | None = None
         self.progress = (0, 0)
         """The sequence that was reached, and the one that is to be reached."""
@@ -305,17 +305,17 @@ class KeptStream:
 
     @property
     def is_being_read(self) -> bool:
-        """Whether a task reads it now."""
+        """True if a task reads it now."""
         return self.reading is not None and not self.reading.done()
 
     @property
     def held(self) -> int:
-        """How many schedules are held."""
+        """The number of schedules that are held."""
         return sum(read.count for read in (self.read, self.begun) if read is not None)
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it is being read, or a request has a view of it."""
+        """True if it is being read, or a request has a view of it."""
         return self.is_being_read or (self.read is not None and self.read.is_in_use)
 
     def released(self) -> list[StreamReading]:
@@ -336,7 +336,7 @@ class ServerSchedules:
         self._access = ReadAccess(connection, api, now, turns)
         self._kept: dict[str, KeptStream] = {}
         self._released: list[StreamReading] = []
-        """What is to be emptied."""
+        """The readings that are to be emptied."""
         self._tasks: TaskGroup | None = None
         self._loop = asyncio.get_running_loop()
 

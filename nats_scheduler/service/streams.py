@@ -176,7 +176,7 @@ async def list_findings(asked: Asked, _request: NoKeys) -> Document:
 
 
 def _fitting(rows: Sequence[T], room: int) -> Sequence[T]:
-    """Return the first rows that fit into so many bytes as JSON: there may be some for each of a thousand streams."""
+    """Return the first rows that fit into `room` bytes as JSON: there may be some for each of a thousand streams."""
     for number, row in enumerate(rows):
         room -= len(json.dumps(row)) + 2
         if room < 0:

@@ -27,19 +27,19 @@ from nats_scheduler.service.micro import UNAVAILABLE, ServiceError
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.0005
-"""How long a slice takes about; its last unit of work may exceed it, by a fraction of a millisecond."""
+"""The approximate length of a slice; its last unit of work may exceed it, by a fraction of a millisecond."""
 
 SPARE_SECONDS = 2 * SLICE_SECONDS
 """No slice begins if something is due within this time."""
 
 FIRES_CHECK_INTERVAL_SECONDS = 0.0005
-"""How often it is checked whether fires are still due or in flight."""
+"""The interval at which it is checked whether fires are still due or in flight."""
 
 FIRES_PAUSE_LIMIT_SECONDS = 0.003
 """Longest wait for a moment without fires before one slice."""
 
 BURST_CHECK_INTERVAL_SECONDS = 0.01
-"""How often it is checked whether a burst is over."""
+"""The interval at which it is checked whether a burst is over."""
 
 BURST_PAUSE_LIMIT_SECONDS = 2.0
 """Longest wait for the end of a burst before one slice."""
@@ -52,7 +52,7 @@ WORK_LIMIT_SECONDS = 30.0
 
 
 class Fires(Protocol):
-    """What long work has to give way to."""
+    """The fires to which long work has to give way."""
 
     def is_burst(self) -> bool:
         """Return whether a burst of fires lasts on any stream."""
@@ -135,7 +135,7 @@ MAX_RESULTS = 64
 
 
 class _Result(Generic[T]):
-    """What is known of one request."""
+    """The result of one request, once there is one."""
 
     __slots__ = ("lock", "until", "value")
 
