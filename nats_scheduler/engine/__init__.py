@@ -1,1 +1,1 @@
-"""What to do next: one synchronous step, inputs in, actions out. Pure."""
+"""The engine of one stream: one synchronous step, inputs in, actions out. Pure."""

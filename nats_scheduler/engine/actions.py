@@ -1,4 +1,4 @@
-"""What the engine wants done: imperatives. The shell carries them out in order and answers each with an input."""
+"""The actions of the engine: imperatives. The shell carries them out in order and answers each with an input."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol

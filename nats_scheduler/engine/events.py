@@ -1,4 +1,4 @@
-"""What is reported: each event is counted, most are logged, some become advisories (`nats_scheduler.observe`)."""
+"""The events that are reported: each is counted, most are logged, some become advisories (`nats_scheduler.observe`)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -113,7 +113,7 @@ class FireReadBack(NamedTuple):
     """It came due before this instance could fire it: before its schedule was stored, before it held its shard, or
     before the fire before it was finished."""
     schedule_stored_at: int = 0
-    """When (ns) its schedule was stored, 0 if that is not known."""
+    """The instant (ns) at which its schedule was stored, 0 if that is not known."""
     waited: bool = False
     """It waited until the fire before it was finished."""
 
@@ -177,9 +177,9 @@ class FiresMissed:
     first: int
     made_up: int | None
     while_running: bool = False
-    """Whether this process served the stream already when the first of them came due."""
+    """True if this process served the stream already when the first of them came due."""
     dropped: int = 0
-    """How many fires that were; 0 if they were not counted, because the schedule has no policy that drops them."""
+    """The number of these fires; 0 if they were not counted, because the schedule has no policy that drops them."""
     policy: str = ""
     """The policy that dropped them, such as `X-Missed: skip`; "" if the schedule has none."""
 
@@ -205,7 +205,7 @@ class FireTimedOut:
     unfinished: int
     """The stream sequence of the unfinished fire, or of a later message if it is not known."""
     stored_at: int
-    """When (ns) it was stored; its fire time if that is not known."""
+    """The instant (ns) at which it was stored; its fire time if that is not known."""
     due: int
     """The fire time (ns) of the fire that waited."""
     reason: str = ""
@@ -242,7 +242,7 @@ class StillRefused:
     code: int
     description: str
     since: int
-    """When (ns) the fire of `schedule` was first refused."""
+    """The instant (ns) at which the fire of `schedule` was first refused."""
     count: int
 
 

@@ -14,32 +14,32 @@ class Fire:
     fire_time: int
     """Nanoseconds since the Unix epoch."""
     next_fire: int | None
-    """When the schedule fires next, None if it ends with this fire."""
+    """The next fire time (ns) of the schedule, None if it ends with this fire."""
     target: str
     block: bytes
     """The complete header block, identity and guard included; empty, as is the body, once it is known to be stored."""
     body: bytes
     schedule_stored_at: int = 0
-    """When (ns) the schedule message was stored."""
+    """The instant (ns) at which the schedule message was stored."""
     is_elsewhere: bool = False
-    """Whether its target is in another stream than its schedule: what it is stored as is a sequence of that stream."""
+    """True if its target is in another stream than its schedule: `stored_as` is a sequence of that stream."""
     last: int = 0
     """Sequence of the last message on the schedule's subject when it was built: its own, or what landed."""
     stored_as: int = 0
     """Stream sequence under which it is stored, once that is known."""
     stored_at: int = 0
-    """When (ns) it was stored: the time in the stream, or the instant of the acknowledgement if that is all we know."""
+    """The instant (ns) at which it was stored, as in the stream; that of its acknowledgement if no other is known."""
     delay: int = 0
-    """How long (ns) after its fire time it is sent."""
+    """The time (ns) from its fire time until it is sent."""
     taken: int = 0
     """The number in its identity, 0 for the first one (`message.identity`)."""
     is_to_roll_up: bool = False
-    """Whether the messages before it on its target are to be purged once it is stored."""
+    """True if the messages before it on its target are to be purged once it is stored."""
     was_stored_before: bool = False
-    """Whether the acknowledgement called it a duplicate: the server had stored it before."""
+    """True if the acknowledgement called it a duplicate: the server had stored it before."""
 
 
-# What is asked about a fire: actions of the engine. Each is answered by an input of its own, or by `Unanswered`.
+# The questions about a fire: actions of the engine. Each is answered by an input of its own, or by `Unanswered`.
 
 
 class ReadContent(NamedTuple):
@@ -91,7 +91,7 @@ class LookForFire(NamedTuple):
     first: int
     """The answer may contain older fires too, from this fire time (ns) on, as far as they are found without effort."""
     was_sent: bool = False
-    """Whether this instance sent the fire before. If not, the answer may be what the stream held a second ago."""
+    """True if this instance sent the fire before. If not, the answer may be what the stream held a second ago."""
 
 
 class CheckFinished(NamedTuple):
@@ -113,12 +113,12 @@ class CheckFinished(NamedTuple):
 
     @property
     def names_one(self) -> bool:
-        """Whether one fire is in question, and its sequence is known."""
+        """True if one fire is in question, and its sequence is known."""
         return self.through == self.after + 1
 
 
 Question = ReadContent | ReadDuplicate | AwaitProposals | LookForFire | CheckFinished
-"""What is asked about one fire."""
+"""A question about one fire."""
 
 
 def consumer_missing(stream: str, consumer: str) -> str:

@@ -1,4 +1,4 @@
-"""What the engine receives: what happened, in the past tense, each with everything that is needed to judge it.
+"""The inputs of the engine: what happened, in the past tense, each with everything that is needed to judge it.
 
 Messages come in batches, because a million of them are read at a start, and an object for each batch costs less than
 one for each message.
@@ -33,7 +33,7 @@ class Refused:
 
 
 NO_STREAM = Refused(404, 10059, "no stream has the target as one of its subjects, or that stream has no leader")
-"""What becomes of a fire whose target is in no stream; the code is the server's for a stream that does not exist."""
+"""The refusal of a fire whose target is in no stream; the code is the server's for a stream that does not exist."""
 
 NOT_PERMITTED = 403
 """The code if the account refuses a publish before JetStream receives it; no code of the server is so small."""
@@ -104,7 +104,8 @@ class CheckpointLoaded:
     unsettled: frozenset[int] = frozenset()
     shards: frozenset[int] = ALL_SHARDS
     stored_by: int | None = None
-    """When (ns) the last message was stored that its writer had read; a later one is of another stream. None: unknown.
+    """The storage time (ns) of the last message that its writer had read; None if unknown. A later one is of another
+    stream.
 
     It is set only if the stream may be another one than its writer's.
     """
@@ -130,7 +131,7 @@ class ShardsHeld:
 
 
 class ContentRead(NamedTuple):
-    """What was stored on the schedule's subject, and on its source if it has one, when it was read."""
+    """The messages that were stored on the schedule's subject, and on its source if it has one, when it was read."""
 
     schedule: str
     sequence: int
@@ -173,14 +174,14 @@ class FireLookedFor:
 
 @dataclass(frozen=True, slots=True)
 class FinishChecked:
-    """Whether a fire in question is unfinished."""
+    """The answer to whether a fire in question is unfinished."""
 
     request: CheckFinished
     unfinished: int = 0
     """The sequence of the first one that is unfinished, 0 if all are finished; if it cannot be said which one of
     several it is, `through` of the request."""
     stored_at: int = 0
-    """When (ns) that one was stored, 0 if that is not known."""
+    """The instant (ns) at which that one was stored, 0 if that is not known."""
     fault: str = ""
     """Why no acknowledgement can finish it: the consumer does not exist, or does not receive the target."""
 
@@ -254,7 +255,7 @@ class ExpiryConcluded:
     subject: str | None = None
     """The subject of the message that was removed; None if none was."""
     expires: int | None = None
-    """When the message that was found expires (ns), if it has not expired yet."""
+    """The instant (ns) at which the message that was found expires, if it has not expired yet."""
     failure: str | None = None
     refused: bool = False
     """The server will never do it, for any message of the stream."""
@@ -285,7 +286,7 @@ class CalendarsRead:
 
     calendars: KnownCalendars
     is_followed: bool = True
-    """Whether their next edit will be received; if not, they may be others already."""
+    """True if their next edit will be received; if not, they may be others already."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_WAKES_PER_STEP = 128
-"""How many schedules one step looks at: answers are received between two, and the server does not wait for a burst."""
+"""The most schedules that one step looks at: answers are received between two steps, also during a burst."""
 
 MIN_CLOCK_STEP_NS = 1 * SECOND
 """If a wall clock goes back by less, nothing is done about it: no back-off grows by more than that."""
@@ -156,7 +156,7 @@ class StreamEngine:
         )
         self._read_through = self._now = 0
         self.steps = 0
-        """How many steps were made: nothing that is known of the stream changes between two."""
+        """The number of steps that were made: nothing that is known of the stream changes between two."""
 
     # -- for the shell -------------------------------------------------------------------------------------------
 
@@ -185,28 +185,28 @@ class StreamEngine:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no fire, no purge and no removal awaits its conclusion."""
+        """True if no fire, no purge and no removal awaits its conclusion."""
         return not self._outstanding and self._outcomes.is_idle and not (self._expiry and self._expiry.in_flight)
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a fire was sent of which nobody knows the outcome."""
+        """True if a fire was sent of which nobody knows the outcome."""
         return self._outcomes.has_unknown
 
     @property
     def is_live(self) -> bool:
-        """Whether everything stored has been read, so that what is due fires."""
+        """True if everything stored has been read, so that what is due fires."""
         return self._progress.is_live
 
     @property
     def is_troubled(self) -> bool:
-        """Whether the server denied or refuses us anything, or a shard of another holder is neglected."""
+        """True if the server denied or refuses us anything, or a shard of another holder is neglected."""
         ownership = self.ownership
         return ownership.denied is not None or bool(self._lifecycle.refusals.held) or bool(ownership.neglected)
 
     @property
     def urgency(self) -> tuple[int, int]:
-        """What orders streams by their next fires: the smallest is the most urgent. Checks all that is in progress."""
+        """The rank of the stream by its next fire: the smallest is the most urgent. Checks all that is in progress."""
         send_time = self._lifecycle.earliest_to_send()
         if send_time is not None:
             return 0, send_time  # within the look-ahead, or overdue
@@ -215,16 +215,16 @@ class StreamEngine:
 
     @property
     def failing_count(self) -> int:
-        """How many schedules have a fire that the server refuses at the moment."""
+        """The number of schedules with a fire that the server refuses at the moment."""
         return len(self._lifecycle.refusals.held)
 
     def failing(self, most: int) -> list[tuple[int, Failing]]:
-        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        """Return at most `most` of them by sequence, those that fail longest first, and why."""
         return self._lifecycle.refusals.reasons(most)
 
     @property
     def fires_stored(self) -> int:
-        """How many fires were acknowledged as stored."""
+        """The number of fires that were acknowledged as stored."""
         return self._outcomes.stored
 
     @property

@@ -57,18 +57,18 @@ UNSAFE = b""
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What the server supports and accepts."""
+    """The features and limits of the server."""
 
     guard: bool
     """It checks `Nats-Expected-Last-Subject-Sequence-Subject` (2.11 and later)."""
     max_payload: int = 1_048_576
     """Bytes of headers and body together."""
     look_ahead: int = 10 * SECOND
-    """How long (ns) before its due time the content of a fire is read."""
+    """The time (ns) before its due time at which the content of a fire is read."""
     blocks_refused: bool = False
-    """What its guard refuses stays "in process" until the duplicate window ends (2.11, streams with replicas)."""
+    """True if a fire that its guard refuses stays "in process" until the duplicate window ends (2.11, replicas)."""
     replicated: bool = False
-    """What the leader has accepted may not be applied yet, and another leader does not know of it."""
+    """True if what the leader has accepted may not be applied yet: another leader does not know of it."""
     silent: bool = False
     """It acknowledges nothing (`no_ack`), and what it stored may be consumed before it is read back."""
 

@@ -38,13 +38,13 @@ from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 
 MAX_APPLIED_PER_STEP = 64
-"""To so many schedules an edit is applied in one step, some milliseconds of work."""
+"""The most schedules to which an edit is applied in one step, some milliseconds of work."""
 
 MAX_UNNOTICED_NS = 3 * SECOND
-"""For so long nothing may be received before that is noticed: an edit that was made in this time may be missing too."""
+"""The longest time (ns) until it is noticed that nothing is received: an edit made in this time may be missing too."""
 
 UNFOLLOWED_CHECK_INTERVAL_NS = 1 * SECOND
-"""How often a schedule is looked at that is to end as soon as edits are received again."""
+"""The interval (ns) at which a schedule is looked at that is to end as soon as edits are received again."""
 
 MIN_ENTRIES = 1_024
 """Entries of schedules that ended are not looked for among fewer."""
@@ -85,22 +85,22 @@ class Calendars(Part):
         self._news: set[str] = set()
         """The calendars of which something is to be reported."""
         self.has_work = False
-        """Whether `work` has something to do."""
+        """True if `work` has something to do."""
         self._notify_named = notify_named
 
     @property
     def are_named(self) -> bool:
-        """Whether a schedule named a calendar since the beginning."""
+        """True if a schedule has named a calendar since the beginning."""
         return bool(self._named)
 
     @property
     def are_read(self) -> bool:
-        """Whether it is known which calendars exist."""
+        """True if it is known which calendars exist."""
         return self._known.is_read
 
     @property
     def are_followed(self) -> bool:
-        """Whether edits are received."""
+        """True if edits are received."""
         return self.are_read and self._followed_until is None
 
     # -- what changes --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How many bytes of contents a process has in memory, and which read waits for room.
+"""The bytes of contents that a process has in memory, and the reads that wait for room.
 
 A content is counted from the moment at which it is asked for until its fire is stored, or until it is dropped: while it
 is read, kept for the next fire, built into a fire, and in flight. All streams of a process share one `ContentMemory`.
@@ -33,16 +33,16 @@ MAX_SMALL_BYTES = 8 * 1024
 """Largest content, headers included, that is small; in a memory of less than 512 KiB a 64th of it."""
 
 LARGE_AHEAD_NS = 250 * MILLISECOND
-"""How long before its fire a large content is read.
+"""The time (ns) before its fire at which a large content is read.
 
 A sample is read when it is due, and waits no longer than this for the room of a content that is due after it.
 """
 
 LOOK_FOR_ROOM_INTERVAL_NS = 10 * MILLISECOND
-"""How often a stream looks whether others have made room."""
+"""The interval (ns) at which a stream checks whether others have made room."""
 
 CLAIM_NS = 1 * SECOND
-"""A claim that is not renewed for so long is void: its stream may be gone."""
+"""A claim that is not renewed for this time (ns) is void: its stream may be gone."""
 
 _MESSAGE_SIZE = b"\r\nNats-Msg-Size: "
 
@@ -62,7 +62,7 @@ class ContentMemory:
 
     @property
     def most_small(self) -> int:
-        """How many bytes are left for what is small, however much of the rest is in use."""
+        """The number of bytes that are left for what is small, however much of the rest is in use."""
         return self.limit // 4
 
     def claim(self, by: object, now: int) -> None:
@@ -76,13 +76,13 @@ class ContentMemory:
             self._claimed_by = None
 
     def has_room_for_small(self, size: int, used: int, *, is_urgent: bool, now: int) -> bool:
-        """Return whether a stream that uses so many bytes for what is small may use `size` more."""
+        """Return whether a stream that uses `used` bytes for what is small may use `size` more."""
         least = max(self.most_small - self.small, 0)
         left = least if self._is_claimed(now) else max(self.limit - self.large - self.small, least)
         return size <= left and (used == 0 or (used if is_urgent else 2 * used) + size <= left)
 
     def has_room_for_large(self, size: int, used: int, by: object, now: int) -> bool:
-        """Return whether a stream that uses so many bytes for what is large may use `size` more."""
+        """Return whether a stream that uses `used` bytes for what is large may use `size` more."""
         if self._is_claimed(now, besides=by):
             return False
         if self.large == 0:
@@ -135,7 +135,7 @@ class Contents:
     # -- what is in use ------------------------------------------------------------------------------------------
 
     def use(self, flight: Flight, size: int) -> None:
-        """Count so many bytes for a flight from now on."""
+        """Count `size` bytes for a flight from now on."""
         if self._has_ended:
             return
         before, flight.content_size = flight.content_size, size

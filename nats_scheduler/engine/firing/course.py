@@ -59,7 +59,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 # Cost: one read for each shard of another holder in which a schedule seems to be neglected.
 
 NEGLECT_LIMIT_NS = 3 * SECOND
-"""A schedule of another holder whose fire is not read back so long after its due time is read."""
+"""A schedule of another holder is read if its fire is not read back within this time (ns) after its due time."""
 
 OTHER_ELSEWHERE_LIMIT_NS = 10 * OTHER_HOLDER_LIMIT_NS
 """The same as `OTHER_HOLDER_LIMIT_NS` for repeating schedules whose fires are in other streams.
@@ -125,16 +125,18 @@ UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 """Content that was read longer ago is read again before it is published where no guard checks it."""
 
 READ_GROUP_NS = 100 * MILLISECOND
-"""What is due within so long is read together, in one write, unless the look-ahead is less than a second."""
+"""Contents that are due within this time (ns) are read together, in one write, unless the look-ahead is less than a
+second."""
 
 CONTENT_KEPT_NS = 10 * SECOND
 """A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
 
 HELD_BACK_LOOK_INTERVAL_NS = 300 * SECOND
-"""How often a due schedule of another holder is read if that holder may hold back or skip its fires for any time."""
+"""The interval (ns) at which a due schedule of another holder is read if that holder may hold back or skip its fires
+for any time."""
 
 ATTEMPTS_PER_READ = 7
-"""After so many attempts without an answer the content is read again, guard or not."""
+"""After this number of attempts without an answer the content is read again, guard or not."""
 
 
 class Course(Part):
@@ -157,7 +159,7 @@ class Course(Part):
         self.firing = Firing(lifecycle, limits, rolls_up_by_purge=rules.rolls_up_by_purge)
         """Builds and sends the fires of what this has brought so far."""
         self.running_since: int | None = None
-        """When (ns) everything stored had been read for the first time."""
+        """The instant (ns) at which everything stored had been read for the first time."""
 
     # -- time ----------------------------------------------------------------------------------------------------
 
@@ -223,7 +225,7 @@ class Course(Part):
         elif now < held.send_time:
             self.firing.make_ready(held, flight)
         elif not self.firing.is_guarded(held) and now - flight.read_at > UNGUARDED_CONTENT_AGE_LIMIT_NS:
-            self._recheck((held,))  # no guard checks it, and the process stood still: it may be gone
+            self._recheck((held,))  # no guard checks it, and the process did not run for a time: it may be gone
         else:
             self._publish(held, flight, now)
 
@@ -608,7 +610,7 @@ class Course(Part):
 
 
 def _read_at(send_time: int, ahead: int) -> int:
-    """Return when (ns) to read what is sent at `send_time` (ns): so long `ahead`, together with what is due near it."""
+    """Return when (ns) to read for a fire at `send_time` (ns): `ahead` before it, together with what is due near it."""
     instant = send_time - ahead
     return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 

@@ -1,4 +1,4 @@
-"""What follows from the outcome of a fire, whether it was acknowledged or read back from the stream.
+"""The consequences of the outcome of a fire, whether it was acknowledged or read back from the stream.
 
 The rules:
 
@@ -43,7 +43,7 @@ from nats_scheduler.message.reading import Generated, read_generated
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
-# What follows after a stored fire of a schedule with calendars: their days may have changed since it was built.
+# The fire after a stored one of a schedule with calendars: their days may have changed since it was built.
 #
 # The rule: what a stored fire says of the end of its schedule counts, and otherwise the days as they are now.
 # Cost: nothing for other schedules.
@@ -67,7 +67,7 @@ def is_named_last(held: Held, fire_time: int, block: bytes) -> bool:
 
 
 SILENT_ATTEMPTS = 2
-"""So often a fire is repeated if nothing can show that it was stored; then it is taken for stored.
+"""The attempts at a fire of which nothing can show that it was stored; after them it is taken for stored.
 
 To go on would be to store it again, once the duplicate window is over.
 """
@@ -76,7 +76,7 @@ ADVANCE_AT_ONCE_NS = 2 * BURST_LIMIT_NS
 """A schedule that fires again within this time advances at once: no burst that it is part of may delay that."""
 
 MAX_REPORTS_PER_STEP = 256
-"""So many stored fires are reported in one step after a burst, so that what is due does not have to wait."""
+"""The most stored fires that are reported in one step after a burst, so that what is due does not have to wait."""
 
 
 class Outcomes(Part):
@@ -104,7 +104,7 @@ class Outcomes(Part):
         self._limits = limits
         self._moved = moved
         self._unreported: deque[Fire] = deque()
-        """What was stored and is to be reported."""
+        """The fires that were stored and are to be reported."""
         self.stored = 0
         """Fires that were acknowledged as stored."""
 
@@ -380,12 +380,12 @@ class Outcomes(Part):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing that was stored is still to be reported."""
+        """True if nothing that was stored is still to be reported."""
         return not self._unreported
 
     @property
     def has_unknown(self) -> bool:
-        """Whether a fire was sent that may be stored, and no answer says so; checks everything in progress."""
+        """True if a fire was sent that may be stored, and no answer says so; checks everything in progress."""
         flights = [held.flight for held in self._lifecycle.all_active() if held.flight is not None]
         return any(one.stage is Stage.BACKING_OFF and one.fire is not None and one.may_be_stored for one in flights)
 

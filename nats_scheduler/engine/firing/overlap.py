@@ -1,4 +1,4 @@
-"""What happens to a fire that is due while the fire before it is unfinished: `X-Overlap` and `X-Timeout`.
+"""The policies for a fire that is due while the fire before it is unfinished: `X-Overlap` and `X-Timeout`.
 
 A schedule with `X-Overlap` asks, when it is due, whether its fire before is finished (`engine.fire`). If it is, the
 fire is sent. If it is not, `skip` drops everything that is due, and `queue` waits: the question is asked again from
@@ -9,7 +9,7 @@ The rules:
 - No fire is sent before it is known that the one before is finished or timed out. If that cannot be found out, the
   fire waits, whatever the policy is, and it is reported.
 - The question is asked before it is decided what was missed: a fire that waits is not missed.
-- A fire counts as finished so long after it was stored as `X-Timeout` says; that is reported.
+- A fire counts as finished once the time of `X-Timeout` has passed since it was stored; that is reported.
 - What is finished stays finished: once that is known, nothing is asked again for the fire that waits for it.
 - Of a fire that was removed nothing is left to finish. So if every message of the stream is read, and no stored fire
   of the schedule was found, there is none before. Otherwise the stream is searched, up to what was stored when the
@@ -49,11 +49,11 @@ PAUSE_FRACTION = 8
 """The next question is asked after this part of the time that a fire has waited."""
 
 MAX_SILENT_FAILURES = 3
-"""So many questions in a row may fail before it is reported that a fire waits for an answer."""
+"""After this number of failed questions in a row it is reported that a fire waits for an answer."""
 
 
 class Verdict(Enum):
-    """What becomes of a fire that was held back, once something was found out about the fire before."""
+    """The decision on a fire that was held back, once something was found out about the fire before."""
 
     WAIT = "wait"
     GO_AHEAD = "go ahead"
@@ -69,7 +69,7 @@ class Overlaps(Part):
         super().__init__(lifecycle)
         self._rules = rules
         self._next_turn = 0
-        """When (ns) the next question about an unfinished fire may be asked."""
+        """The instant (ns) from which on the next question about an unfinished fire may be asked."""
         self._read_at_start: int | None = None
         """The last sequence that was stored when everything had been read for the first time."""
 

@@ -86,13 +86,13 @@ class Proposals(Part):
         super().__init__(lifecycle)
         self._is_replicated = is_replicated
         self.begun = 0
-        """How many questions were asked."""
+        """The number of questions that were asked."""
         self._confirmed = 0
         """The number of the last one that was confirmed."""
         self._begun_at = self._confirmed_at = 0
-        """When (ns) the last one was asked, and the last one that was confirmed."""
+        """The instants (ns) at which the last one was asked, and the last one of those that were confirmed."""
         self._able_since = [0] * SHARDS
-        """How many had been asked when this instance became able to fire for each shard."""
+        """For each shard, the number of questions that had been asked when this instance became able to fire for it."""
         self._is_impossible = False
         self._failures = 0
         self._asked: list[InProcess] = []
@@ -103,7 +103,7 @@ class Proposals(Part):
         self._waiting: dict[int, tuple[Held, Fire]] = {}
         """Those for which it is asked next: what they have sent was concluded after the last question."""
         self._is_open = False
-        """Whether a question is not answered."""
+        """True if a question is not answered."""
 
     def caught_up(self) -> None:
         """Note that all that is stored has been read: what was due before may be in flight, from another instance."""
@@ -207,13 +207,14 @@ LOOK_AGE_LIMIT_NS = 3 * SECOND
 # fire with another identity stores it again then. So it may if it sends the first identity at the end of the window.
 
 IN_PROCESS_NS = 250 * MILLISECOND
-"""For so long the first identity of a fire may be in process before the leader is asked: replicas agree sooner."""
+"""The time (ns) for which the first identity of a fire may be in process before the leader is asked: replicas agree
+sooner."""
 
 IN_PROCESS_LIMIT_NS = 2 * SECOND
 """The longest such time; it doubles with each refusal. *Live* promises that fires resume within 3 s."""
 
 MAX_GIVEN_UP_AT_ONCE = 8
-"""After so many identities of a fire in a row the leader is asked as late as for the first one."""
+"""After this number of identities of a fire in a row the leader is asked as late as for the first one."""
 
 
 class Firing(Part):
@@ -231,11 +232,11 @@ class Firing(Part):
         self._limits = limits
         self._handed_out: list[Fire] = []
         self.proposals = Proposals(lifecycle, is_replicated=limits.replicated)
-        """What may be in flight at the leader."""
+        """The proposals that may be in flight at the leader."""
 
     @property
     def may_publish(self) -> bool:
-        """Whether a fire may begin now."""
+        """True if a fire may begin now."""
         return self._progress.is_open and self._in_flight.room > 0
 
     def is_guarded(self, held: Held) -> bool:

@@ -1,1 +1,1 @@
-"""What is held: the schedules, near and far from their next fire, their stages and their ends."""
+"""The schedules that are held: near and far from their next fire, their stages and their ends."""

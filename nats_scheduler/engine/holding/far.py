@@ -39,7 +39,7 @@ from nats_scheduler.schedule.patterns import At, Pattern
 # Cost: about nine bytes for each of a million, and half a microsecond to find one; a bucket has some kilobytes then.
 
 BUCKETS = 1 << 13
-"""How many buckets there are at most; some are made when they are needed."""
+"""The most buckets that there are; some are made when they are needed."""
 
 BUCKETS_PER_UNIT = 512
 """Buckets that are removed in one unit of work."""
@@ -129,7 +129,7 @@ def _place(bucket: bytes | bytearray, at: int) -> int:
     return int.from_bytes(bucket[at : at + _ENTRY_BYTES], sys.byteorder) & _PLACE
 
 
-# When the far schedules of one stream become near: their places, in spans by the instants of their wakes.
+# The agenda of one stream's far schedules: their places, in spans by the instants of their wakes.
 #
 # The rule: a place is entered in the span of its wake, and stays there if its schedule is fetched and woken at
 # another time, or removed. Such an entry is stale, and is skipped when its span comes. Whenever an entry becomes
@@ -144,7 +144,7 @@ LOOKED_AT = 4
 """Entries that are looked at when one becomes stale."""
 
 MIN_ORDER_LENGTH = 1024
-"""Numbers of spans that are gone are kept up to so many."""
+"""Numbers of spans that are gone are not removed while there are no more than this."""
 
 _NO_SPAN = -1
 
@@ -202,7 +202,7 @@ class FarAgenda:
             self.order[:] = sorted(self.spans.keys() | self._rows.keys())
 
     def became_stale(self, wake: int, wake_of: Callable[[int], int | None]) -> None:
-        """Note that an entry with this wake (ns) is stale; `wake_of` tells the wake of the far schedule in a place."""
+        """Note that an entry with this wake (ns) is stale; `wake_of` returns that of the far schedule in a place."""
         number = wake >> self._bits
         places = self.spans.get(number)
         if places is None:
@@ -304,12 +304,12 @@ class Texts:
         self._ends[place] = len(self.data)
 
     def grow(self, more: int) -> None:
-        """Have so many more places, with empty texts."""
+        """Add `more` places, with empty texts."""
         for column in (self._starts, self._ends):
             column.frombytes(bytes(more * column.itemsize))
 
     def trim(self, places: int) -> None:
-        """Have so many places, and no room to grow."""
+        """Keep the first `places` places only, without room to grow."""
         self._starts, self._ends, self.data = self._starts[:places], self._ends[:places], bytearray(self.data)
 
     def ends_of_first(self, places: int) -> array[int] | None:
@@ -340,11 +340,11 @@ class Texts:
 # Cost: a fraction of a microsecond for each schedule. Limit: what exceeds `MAX_KINDS` gets no number.
 
 MAX_KINDS = 65_535
-"""So many kinds of schedules of one stream are packed; a number of a kind takes two bytes."""
+"""The most kinds of schedules of one stream that are packed; a number of a kind takes two bytes."""
 
 
 class FarKind(NamedTuple):
-    """What the schedules of a fleet have in common."""
+    """The values that the schedules of a fleet have in common."""
 
     pattern: Pattern | None
     """None for an `@at`: its instant is the fire time."""
@@ -384,7 +384,7 @@ class Kinds:
         return number
 
     def take_more(self, number: int, count: int) -> None:
-        """Count so many more schedules of a kind that some schedule has."""
+        """Count `count` more schedules of a kind that some schedule has."""
         self._counts[number] += count
 
     def release(self, number: int) -> None:
@@ -411,7 +411,7 @@ class Kinds:
 
 
 MAX_ROW_BYTES = 65_535
-"""The texts of a row take at most so many bytes; a position in them takes two."""
+"""The most bytes that the texts of a row take; a position in them takes two."""
 
 NO_FIRE_TIME = (1 << 63) - 1
 """The fire time of a place without a far schedule."""
@@ -419,7 +419,7 @@ NO_FIRE_TIME = (1 << 63) - 1
 _NO_KIND = 65_535
 _SEPARATOR = b"\0"
 _GROWTH = 16
-"""A row grows by so many places."""
+"""The number of places by which a row grows."""
 
 
 @dataclass(slots=True)
@@ -494,7 +494,7 @@ class FarRow:
         self._numbers = array("H")
         self._texts = Texts()
         self._used = 0
-        """How many bytes of the texts are those of schedules; the others are what was taken out."""
+        """The number of bytes of the texts that belong to schedules; the others are left of what was taken out."""
         self._stored = array("q")
         self._shards = array("B")
         self._expiries: dict[int, int] = {}
@@ -506,7 +506,7 @@ class FarRow:
         self.wakes = array("q")
         """By place, the instant (ns) of the valid agenda entry."""
         self.count = 0
-        """How many far schedules there are."""
+        """The number of far schedules."""
 
     def pack(self, place: int, held: Held) -> bool:
         """Put a schedule into a place; returns whether that was possible."""

@@ -42,12 +42,12 @@ REFUSED_BACK_OFF_LIMIT_NS = 30 * SECOND
 
 
 def wait_after(failures: int, limit: int) -> int:
-    """Return how long to wait (ns) after so many failures in a row, at most `limit`."""
+    """Return how long to wait (ns) after `failures` failures in a row, at most `limit`."""
     return min(FIRST_BACK_OFF_NS << min(failures - 1, 20), limit)
 
 
 MAX_LANDINGS_RETRIED = 16
-"""So often a fire that the guard refused because something had landed is retried at once; then it backs off."""
+"""The most immediate retries of a fire that the guard refused because something had landed; then it backs off."""
 
 
 class Stage(Enum):
@@ -79,7 +79,7 @@ DONE = (Stage.PURGING, Stage.DONE_ELSEWHERE, Stage.UNPURGEABLE)
 
 
 class Turn(Enum):
-    """What happens to a schedule, the stage that follows, and the stages in which it may happen."""
+    """A change of a schedule: what happens to it, the stage that follows, and the stages in which it may happen."""
 
     ASKED = "its content is asked for", Stage.READING, (Stage.WAITING, *IN_PROGRESS)
     UNREAD = "its content could not be read", Stage.BACKING_OFF, (Stage.READING,)
@@ -127,89 +127,88 @@ class FireBefore:
     """The fire before the one that is due, if it has to be finished first (`engine.firing.overlap`)."""
 
     since: int
-    """When (ns) the fire that is due was first held back."""
+    """The instant (ns) at which the fire that is due was first held back."""
     after: int
     through: int
     """It is stored above sequence `after`, up to `through`; if several may be, the first that is unfinished counts."""
     stored_at: int
-    """When (ns) it was stored; `X-Timeout` counts from then."""
+    """The instant (ns) at which it was stored; `X-Timeout` counts from then."""
     question: CheckFinished | None = None
-    """What was asked and is not answered."""
+    """The question that was asked and is not answered."""
     has_turn: bool = False
-    """Whether the next question has a time of its own."""
+    """True if the next question has a time of its own."""
     waited: bool = False
-    """Whether the fire that is due had to wait: then it may stand for later ones, and none of them was missed."""
+    """True if the fire that is due had to wait: then it may stand for later ones, and none of them was missed."""
     asked_at: int = 0
-    """When (ns) it was asked last."""
+    """The instant (ns) of the last question."""
     failures: int = 0
-    """How many questions in a row were not answered."""
+    """The number of questions in a row that were not answered."""
     is_over: bool = False
-    """Whether it is finished, or counts as finished."""
+    """True if it is finished, or counts as finished."""
 
 
 @dataclass(slots=True)
 class InProcess:
-    """What is known of an identity of which the server answers that it is in process (`engine.firing.sending`)."""
+    """An identity that is in process according to the server, and what is known of it (`engine.firing.sending`)."""
 
     fire: Fire
     """The fire with this identity."""
     since: int
-    """When (ns) that was answered first."""
+    """The instant (ns) of the first such answer."""
     is_asked: bool = False
-    """Whether the leader was asked to apply what it has accepted, and has not answered."""
+    """True if the leader was asked to apply what it has accepted, and has not answered."""
     asked_at: int = 0
-    """When (ns) it was asked last."""
+    """The instant (ns) at which it was asked last."""
     is_applied: bool = False
-    """Whether all is applied that was accepted before the attempt that comes next."""
+    """True if all is applied that was accepted before the attempt that comes next."""
 
 
 @dataclass(slots=True)
 class Flight:
-    """What is in progress for one held schedule."""
+    """The work in progress for one held schedule."""
 
     stage: Stage = Stage.WAITING
     """Changed by `Lifecycle.move` only."""
     content: StoredMessage | None = None
     source: StoredMessage | None = None
     read_at: int = 0
-    """When (ns) the content was read."""
+    """The instant (ns) at which the content was read."""
     content_size: int = 0
     """Bytes that count for it (`engine.firing.contents`)."""
     waits_for_room: bool = False
-    """Whether the content is asked for once there is room for it."""
+    """True if the content is asked for once there is room for it."""
     fire: Fire | None = None
     refusal: Refused | None = None
     """Why `fire` is not sent at all, None if it may be."""
     ending: Ending = Ending.FIRED
-    """What is reported of the schedule once it is purged."""
+    """The ending that is reported of the schedule once it is purged."""
     reads: int = 0
     """Reads whose answers are outstanding; only the last one counts, because it was asked for after the re-check."""
     by_sequence: bool = False
-    """Whether the last read was for what lies under the sequence, and not for the last message on the subject."""
+    """True if the last read was for what lies under the sequence, and not for the last message on the subject."""
     may_wait: bool = False
-    """Whether the last read may wait for others that follow."""
+    """True if the last read may wait for others that follow."""
     above: int = 0
     """Up to where what lies on the subject was known to the last read; 0 where it was not for a covered schedule."""
     was_rechecked: bool = False
-    """Whether the content was read again because the guard refused the fire."""
+    """True if the content was read again because the guard refused the fire."""
     blocked: tuple[int, int] | None = None
     """The fire time whose first identity the server keeps for nothing, and the number of the one to use; None: none."""
     in_process: InProcess | None = None
-    """What is known of an identity that is in process (`engine.firing.sending`)."""
+    """An identity of the fire that is in process, and what is known of it (`engine.firing.sending`); None: none."""
     forgery: int = 0
     """Sequence of the message that has an identity of `fire` and is not this fire, once it was reported; 0: none."""
     landings: int = 0
-    """How often a re-check found that something else was the last message on the subject, and the schedule alive."""
+    """The number of re-checks that found another last message on the subject, and the schedule alive."""
     attempts: int = 0
     given_up: int = 0
-    """How many identities of the fire in a row were given up because they were in process."""
+    """The number of identities of the fire in a row that were given up because they were in process."""
     refusals: int = 0
-    """How often the server refused the fire for another reason than its guard."""
+    """The number of times that the server refused the fire for another reason than its guard."""
     may_be_stored: bool = False
-    """Whether `fire` may be stored although no answer said so."""
+    """True if `fire` may be stored although no answer said so."""
     unconcluded: int | None = None
-    """How many questions had been asked (`engine.firing.sending`) when an attempt ended of which the outcome is
-    unknown."""
+    """The number of questions asked (`engine.firing.sending`) when an attempt ended of which the outcome is unknown."""
     failing: Failing | None = None
     """The refusal that lasts, since its code was first seen: each is reported once and not at every retry."""
     before: FireBefore | None = None
@@ -219,12 +218,12 @@ class Flight:
 
     @property
     def has_waited(self) -> bool:
-        """Whether the fire that is due had to wait until the one before was finished, or still has to."""
+        """True if the fire that is due had to wait until the one before was finished, or still has to."""
         return self.before is not None and self.before.waited
 
     @property
     def is_held_back(self) -> bool:
-        """Whether the fire that is due waits until the one before is finished."""
+        """True if the fire that is due waits until the one before is finished."""
         return self.before is not None and self.before.waited and not self.before.is_over
 
     def block(self, fire: Fire) -> None:

@@ -5,7 +5,7 @@ The rules of `X-Missed` and `X-Grace`, which say which of the fires that are due
 - A fire is missed when it is later than the grace; its lateness is the time since its send time.
 - `once` sends the latest fire that is due. `skip` sends it too, unless it is missed: then all of them are dropped.
 - `all` sends each, oldest first, and each is stored before the next one is sent. With a number it drops what is missed
-  and is not among so many of the latest fires that are due. So fires that are late and not missed are all sent.
+  and is not among that number of the latest fires that are due. So fires that are late and not missed are all sent.
 - A backlog is never invented. If it is not known which fires of a schedule are stored (`Held.is_known`), `all` sends
   the latest fire that is due, as `once` does.
 
@@ -75,11 +75,11 @@ class Held(Timetable):
         "wake",
     )
     has_history: bool = False
-    """Whether its policies need more than its definition."""
+    """True if its policies need more than its definition."""
     is_elsewhere: bool = False
-    """Whether its target is in another stream: its fires are not read back."""
+    """True if its target is in another stream: its fires are not read back."""
     fires_each_time: bool = True
-    """Whether a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
+    """True if a fire is stored soon after each of its fire times, if its holder is able; another one may wait."""
     calendars: Sequence[str] = ()
     """The names of its calendars."""
     no_fire: NoFire | None = None
@@ -92,13 +92,14 @@ class Held(Timetable):
     previous_sequence: int = 0
     """The stream sequence of that fire, 0 if it is not known."""
     previous_stored_at: int = 0
-    """When (ns) that fire was stored: by the server's clock if it was read back, or else when it was acknowledged."""
+    """The instant (ns) at which that fire was stored, by the server's clock, if it was read back; else that of its
+    acknowledgement."""
     dropped: int = 0
-    """How many fires were dropped by a policy since then."""
+    """The number of fires that a policy dropped since then."""
     unreported: int | None = None
     """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
     is_known: bool = True
-    """Whether no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
+    """True if no fire from `fire_time` on is stored, as far as the stream and checkpoints can show."""
     last_unfinished: int = 0
     """The sequence of a fire of it that was unfinished when it was asked about last, 0 if none was."""
     overlap_fault: str = ""
@@ -124,9 +125,9 @@ class Held(Timetable):
         self.fire_time = first
         """The time (ns) that its next fire stands for, or that of its last one if it is done."""
         self.expires = NO_EXPIRY
-        """When its TTL runs out (ns): it has no fires from that time on."""
+        """The instant (ns) at which its TTL runs out: it has no fires from that time on."""
         self.flight: Flight | None = None
-        """What is in progress, None while it only waits."""
+        """The work in progress, None while it only waits."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
         self.place = NO_PLACE
@@ -141,7 +142,7 @@ class Held(Timetable):
 
     @property
     def send_time(self) -> int:
-        """When (ns) its next fire is published: it is due from then on."""
+        """The instant (ns) at which its next fire is published: it is due from then on."""
         return self.send_time_of(self.fire_time)
 
     def send_time_of(self, fire_time: int) -> int:
@@ -160,14 +161,14 @@ class Held(Timetable):
 
     @property
     def only_expires(self) -> bool:
-        """Whether its TTL runs out before its next fire is sent."""
+        """True if its TTL runs out before its next fire is sent."""
         return self.no_fire is not None or self.expires <= self.send_time
 
     # -- calendars -----------------------------------------------------------------------------------------------
 
     @property
     def may_fire(self) -> bool:
-        """Whether its calendars, if it names any, leave its next fire."""
+        """True if its calendars, if it names any, leave its next fire."""
         return self.no_fire is None and (not self.calendars or self.is_left(self.fire_time))
 
     @property
@@ -178,7 +179,7 @@ class Held(Timetable):
 
     @property
     def over_at(self) -> int:
-        """When (ns) the last fire time has passed that an edit of a calendar may leave.
+        """The instant (ns) at which the last fire time has passed that an edit of a calendar may leave.
 
         `NO_EXPIRY` if that is not known, or never, or if the schedule waits for its next fire.
         """

@@ -70,7 +70,7 @@ class Ownership:
         self.shards = ALL_SHARDS
         """The shards whose schedules are ours to fire; set by `engine.sharing.holdings`."""
         self.denied: Denied | None = None
-        """What was denied to our user last, of what is ours to do."""
+        """The last denial to our user of something that is ours to do."""
         self.neglected: dict[int, int] = {}
         """Of shards of other holders, the send time (ns) of a schedule that came due and was not read back."""
         self.last_fired = [0] * SHARDS
@@ -163,13 +163,13 @@ class _Reason:
 
     reported_at: int
     is_shared: bool
-    """Whether one schedule retries for all; else each retries on its own."""
+    """True if one schedule retries for all; else each retries on its own."""
     members: dict[int, Held] = field(default_factory=dict)
     """By sequence; the one that waits longest is first."""
     probe: int = 0
     """The sequence of the schedule that retries for all."""
     tries_at: int = 0
-    """When (ns) the probe retries, or did."""
+    """The instant (ns) at which the probe retries, or did."""
     attempts: int = 0
 
 
@@ -180,7 +180,7 @@ class Refusals:
         self._roster = roster
         self._emit = emit
         self._reported = 0
-        """How many schedules were failing when that was reported last."""
+        """The number of failing schedules that was reported last."""
         self.held: dict[int, Held] = {}
         """The schedules whose fires are refused, by sequence."""
         self._codes: dict[int, int] = {}
@@ -261,7 +261,7 @@ class Refusals:
                 self._emit(Report(StillRefused(held.subject, held.sequence, *told)))
 
     def reasons(self, most: int) -> list[tuple[int, Failing]]:
-        """Return at most so many schedules by sequence, those that are refused longest first, and why."""
+        """Return at most `most` schedules by sequence, those that are refused longest first, and why."""
         flights = ((sequence, held.flight) for sequence, held in islice(self.held.items(), most))
         return [(sequence, flight.failing) for sequence, flight in flights if flight is not None and flight.failing]
 
@@ -272,7 +272,7 @@ class Refusals:
             self._roster.wake(reason.members[reason.probe], at)
 
 
-# How many fires are in flight, how many more may be, and whether there is a burst.
+# The number of fires in flight, the number that may follow, and whether there is a burst.
 #
 # The rule: no fire is published beyond the cap, whatever made it due: its time, an answer that arrived late, a retry.
 # While a burst lasts, what can wait does: reports of what was stored, purges, removals.
@@ -290,7 +290,7 @@ BURST_IN_FLIGHT = 64
 """More fires in flight than this are a burst."""
 
 BURST_LIMIT_NS = 30 * SECOND
-"""What lasts longer is no burst but the usual load: fires to a distant server, many each second."""
+"""A burst that lasts longer than this (ns) is the usual load: fires to a distant server, many each second."""
 
 MAX_WAITING_IN_BURST = 200_000
 """If more than this waits, some of it is done although a burst lasts."""
@@ -305,11 +305,11 @@ class InFlight:
 
     @property
     def room(self) -> int:
-        """How many more fires may be published; no more than 0 if the next have to wait for outcomes."""
+        """The number of further fires that may be published; no more than 0 if the next have to wait for outcomes."""
         return MAX_IN_FLIGHT - self.count
 
     def is_burst(self, waiting: int, now: int) -> bool:
-        """Return whether a burst keeps what waits, so much of it, from being done."""
+        """Return whether a burst keeps what waits, `waiting` pieces of it, from being done."""
         if self.count <= BURST_IN_FLIGHT:
             self._burst_since = None
             return False
@@ -340,15 +340,15 @@ class Lifecycle:
         self.roster = roster
         self.ownership = ownership
         self.lifetimes = lifetimes
-        """When the stream removes its schedules by itself."""
+        """The ends of schedules that the stream removes by itself."""
         self.landed = landed
-        """What landed on the subjects of schedules, which is forgotten with them."""
+        """The messages that landed on the subjects of schedules; discarded with their schedules."""
         self.contents = contents
         """The bytes of what was read for fires, and what waits for room."""
         self.progress = progress
-        """How far the stream has been read."""
+        """The progress in reading the stream."""
         self.in_flight = InFlight()
-        """How many fires are in flight."""
+        """The fires in flight, by their number."""
         self.emit = emit
         """Has something done, or reports it."""
         self.refusals = Refusals(roster, emit)

@@ -1,4 +1,4 @@
-"""When a stream removes its schedules by itself, and why a schedule that was held is gone.
+"""The ends of schedules that a stream removes by itself, and the reasons why a schedule that was held is gone.
 
 A stream removes messages without a request: by `max_age`, by a message's own TTL, and by its limits of messages and
 bytes. A schedule that is removed that way before its fire is a mistake that is easily missed, so it is reported.
@@ -31,7 +31,7 @@ from nats_scheduler.message.subjects import is_literal_subject, subject_matches
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import Pattern
 
-# What is kept of a paused schedule while its message is the last one on its subject.
+# The record of a paused schedule, kept while its message is the last one on its subject.
 #
 # The rule: what is kept is what its message would be if it was resumed. One that would be rejected then is kept as
 # rejected (`engine.reading.inactive`), because it has no pattern that could be shown.
@@ -43,15 +43,16 @@ class PausedSchedule(NamedTuple):
     subject: str
     sequence: int
     stored_at: int
-    """When (ns) the message was stored, which is when it was paused."""
+    """The instant (ns) at which the message was stored, which is when it was paused."""
     expires: int
-    """When (ns) its TTL runs out, `NO_EXPIRY` if it has none."""
+    """The instant (ns) at which its TTL runs out, `NO_EXPIRY` if it has none."""
     pattern: Pattern
     terms: Terms
 
 
 MAX_AGE_SLACK_NS = 2 * SECOND
-"""How long (ns) after `max_age` is over a schedule is re-checked: servers remove aged messages about once a second."""
+"""The time (ns) after the end of `max_age` at which a schedule is re-checked: servers remove aged messages about once a
+second."""
 
 MAX_REQUESTS_NOTED = 10_000
 """Most requests to remove one message that are noted; beyond that the oldest is discarded."""
@@ -87,9 +88,9 @@ class Lifetimes:
         A schedule that already waits is re-checked at the instant of the old limits; from then on the new ones count.
         """
         self.max_age = rules.max_age
-        """How long (ns) the stream keeps a message; 0 if it sets no limit."""
+        """The time (ns) for which the stream keeps a message; 0 if it sets no limit."""
         self.duplicate_window = rules.duplicate_window
-        """How long (ns) the stream keeps an identity."""
+        """The time (ns) for which the stream keeps an identity."""
         self._evicts = rules.evicts and self._keeps_all
 
     def expiry(self, message: StoredMessage, known: int | None) -> int:

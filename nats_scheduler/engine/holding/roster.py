@@ -160,11 +160,11 @@ class Row:
         self.free: list[int] = []
         """Places that became free."""
         self.used = 0
-        """How many places were ever used: the first ones."""
+        """The number of places that were ever used: the first ones."""
 
     @property
     def has_room(self) -> bool:
-        """Whether a place is free."""
+        """True if a place is free."""
         return bool(self.free) or self.used < ROW_LENGTH
 
     def visit(self, first: int = 0, end: int = ROW_LENGTH, window: Window | None = None) -> list[Held]:
@@ -199,7 +199,7 @@ class Rows:
         self._with_room: list[int] = []
         self._kinds = Kinds()
         self.far_count = 0
-        """How many schedules are far."""
+        """The number of far schedules."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -360,14 +360,14 @@ class _Span:
         """No entry has an earlier instant (ns)."""
         self.held: list[Held] = []
         self.stale = 0
-        """How many of them, at most, are stale."""
+        """The most of them that can be stale."""
 
 
 class Roster:
     """The held schedules by subject, and the agenda."""
 
     far_bits: ClassVar[int] = 37
-    """What is to be woken in the next 2 to this power of nanoseconds (137 s) is near, and up to twice as much later."""
+    """Schedules to be woken in the next 2 to this power of ns (137 s) are near, and some in up to twice that time."""
 
     def __init__(self) -> None:
         self._near: dict[str, Held] = {}
@@ -388,7 +388,7 @@ class Roster:
         self._order: list[int] = []
         """The numbers of the spans, as a heap; some may be gone."""
         self._in_spans = 0
-        """How many entries are in spans."""
+        """The number of entries in spans."""
         self._ordered_through = 0
         """The number of the last span whose new entries are put in order at once."""
 

@@ -1,1 +1,1 @@
-"""What the messages of a stream mean: which are schedules, which are held, and which are only listed."""
+"""The meaning of a stream's messages: which are schedules, which are held, and which are only listed."""

@@ -53,7 +53,7 @@ class Places:
         self._restrictions = restrictions
         self._most = restrictions.max_schedules
         self.is_limited = self._most is not None
-        """Whether the operator set a limit."""
+        """True if the operator set a limit."""
         self._waiting: dict[str, Held] = {}
         self._oldest: list[tuple[int, str]] = []
         """Schedules that wait, as a heap; stale entries are skipped."""
@@ -129,7 +129,7 @@ def _is(held: Held | None, sequence: int) -> bool:
     return held is not None and held.sequence == sequence
 
 
-# What a stream has removed without a word to us, and the end of what was held, listed or noted of it.
+# The messages that a stream has removed without a report, and the end of what was held, listed or noted of it.
 #
 # A schedule is read before each of its fires, so one that was removed never fires. But until then it would be listed,
 # and take memory and a place; and a rejected message is never read again.
@@ -321,7 +321,7 @@ class Admission(Part):
 
     @property
     def knows_any(self) -> bool:
-        """Whether there is anything that could be removed."""
+        """True if there is anything that could be removed."""
         return bool(len(self._roster) or self._inactive or self._inactive.misnamed)
 
     def find_gone(self, first: int, gone: AbstractSet[int]) -> Iterator[Found]:

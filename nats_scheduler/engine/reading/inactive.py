@@ -29,12 +29,12 @@ from nats_scheduler.message.reading import Misnamed, paused_pattern
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, Rejection
 from nats_scheduler.message.stored import StoredMessage
 
-# What is kept of a message that is rejected as a schedule, active or paused.
+# The record of a message that is rejected as a schedule, active or paused.
 #
 # The rule: its texts are cut, since a stream may hold a million of them.
 
 IF_RESUMED = "; it is paused, and would be rejected if it was resumed"
-"""What follows the reason for which a paused schedule is rejected."""
+"""The text after the reason for which a paused schedule is rejected."""
 
 
 class Rejected(NamedTuple):
@@ -44,12 +44,12 @@ class Rejected(NamedTuple):
     sequence: int
     rejection: Rejection
     stored_at: int
-    """When (ns) the message was stored."""
+    """The instant (ns) at which the message was stored."""
     dialect: Dialect
     pattern: str
     target: str
     is_paused: bool = False
-    """Whether it is paused: it is rejected for what it would be if it was resumed."""
+    """True if it is paused: it is rejected for what it would be if it was resumed."""
 
 
 def rejected_message(message: StoredMessage, rejection: Rejection, dialects: Sequence[Dialect]) -> Rejected:

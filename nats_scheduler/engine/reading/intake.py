@@ -1,4 +1,4 @@
-"""What a message that was read means for the schedules of its stream.
+"""The consequences that a message that was read has for the schedules of its stream.
 
 The path of a message: `read` → `_take` → what its headers say (`message.reading`) → `_accept`, `_pause`, `_reject`,
 `_cancel`, `_overwritten`, or `Outcomes.read_back` for a generated message.
@@ -29,7 +29,7 @@ from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_READ_BACK_PER_STEP = 256
-"""So many fires that were read back are taken in one step after a burst, so that what is due does not have to wait."""
+"""The most fires read back that are taken in one step after a burst, so that what is due does not have to wait."""
 
 
 class Intake(Part):

@@ -1,4 +1,4 @@
-"""What landed on the subjects of schedules that are held, and leaves them alive: fires of other schedules, and cancels.
+"""The messages that landed on the subjects of held schedules and leave them alive: other schedules' fires, and cancels.
 
 As the server does: a message that another schedule generated, or that cancels one, ends no schedule on whose subject it
 lands (`test_a_schedule_lives_on_under_what_landed`).
@@ -6,9 +6,9 @@ What lies on it then is the last message on its subject: that is what the guard 
 own message is found by its sequence alone.
 
 The rule: nothing is taken for the last message on a subject before all below it is known, since what lies between may
-have replaced the schedule. The follower tells it where it reads all; else one message after the other is looked at.
+have replaced the schedule. The follower reports it where it reads all; else one message after the other is looked at.
 
-Such a guard tells whether anything else came onto the subject, and not whether the schedule itself is still stored.
+Such a guard shows whether anything else came onto the subject, and not whether the schedule itself is still stored.
 A server of 2.11 keeps the identity of what its guard refused for the whole duplicate window where the stream has
 replicas: there a covered schedule fires without a guard, and one that was covered just now with another identity.
 So a schedule that is covered is looked at as where there is no guard: at most 50 ms before its fire, at each retry, and
@@ -49,7 +49,7 @@ misses a fire because it waits for the one before.
 """
 
 KEPT_LONGER_NS = SECOND // 2
-"""So long after the end of the duplicate window an identity may still be taken.
+"""The time (ns) after the end of the duplicate window for which an identity may still be taken.
 
 As the server does: it deletes identities at most every 50 ms. Clocks may differ too. After its restart it may keep them
 for another window: nothing waits for that.
@@ -142,9 +142,9 @@ class Landed:
         self._last: dict[int, int] = {}
 
     def may_be(self, reading: Reading | None, message: StoredMessage) -> bool:
-        """Tell whether a message leaves a schedule alive on whose subject it lies: a fire of another one, or a cancel.
+        """Return whether a message leaves a schedule alive on whose subject it lies: another one's fire, or a cancel.
 
-        Of a fire whose schedule is not held any more nobody can tell where it belongs; it is believed if it can be one.
+        Of a fire whose schedule is not held any more it is not known where it belongs; it is believed if it can be one.
         """
         if reading is None:
             return False
@@ -177,7 +177,7 @@ class Landed:
         return not is_of_another and not is_too_early(message.stored_at, generated.fire_time)
 
     def covers(self, held: Held) -> bool:
-        """Tell whether something lies on a schedule that left it alive."""
+        """Return whether something lies on a schedule that left it alive."""
         return held.sequence in self._last
 
     def last_on(self, held: Held) -> int:

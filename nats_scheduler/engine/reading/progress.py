@@ -1,4 +1,4 @@
-"""How far one stream has been read, whether what is due may fire, and which of our fires are still to be read back.
+"""The progress in reading one stream, whether what is due may fire, and our fires that are still to be read back.
 
 What is stored under an acknowledged sequence is known, so its headers need not be read again; and what follows from it
 can wait until a burst is over. Of a large burst nothing is read back at all: the follower says that what is stored up
@@ -26,27 +26,27 @@ MAX_EXPECTED = 10_000
 
 
 class Progress:
-    """How far one stream has been read."""
+    """The progress in reading one stream."""
 
     def __init__(self, *, reads_all: bool) -> None:
         """Begin with nothing; `reads_all` is False if messages may be gone, or under others, before they are read."""
         self.reads_all = reads_all
         self.is_live = False
-        """Whether everything stored has been read."""
+        """True if everything stored has been read."""
         self.is_draining = False
-        """Whether no fire is to begin any more."""
+        """True if no fire is to begin any more."""
         self.last_read = 0
         """The highest stream sequence read so far."""
         self.last_message: StoredMessage | None = None
         """The message with the highest sequence that was read."""
         self.expected: dict[int, Fire] = {}
-        """What is to be read back, by sequence."""
+        """The fires that are to be read back, by sequence."""
         self.matched: deque[Fire] = deque()
-        """What was read back, in the order of the stream."""
+        """The fires that were read back, in the order of the stream."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a fire may begin."""
+        """True if a fire may begin."""
         return self.is_live and not self.is_draining
 
     def contact_lost(self) -> None:

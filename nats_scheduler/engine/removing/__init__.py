@@ -1,1 +1,1 @@
-"""What is removed from the stream: schedules that are done, older versions, and what has expired."""
+"""The removals from the stream: schedules that are done, older versions, and what has expired."""

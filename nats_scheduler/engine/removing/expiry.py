@@ -40,7 +40,7 @@ MAX_REMOVALS_IN_FLIGHT = 512
 """Removals that are in flight at once; the rest wait here, where a message costs 8 bytes."""
 
 OTHER_HOLDER_REMOVAL_LIMIT_NS = 60 * SECOND
-"""How long (ns) a message in a shard of another holder stays noted after it expired."""
+"""The time (ns) for which a message in a shard of another holder stays noted after it expired."""
 
 
 class ExpiryAgenda:
@@ -87,7 +87,7 @@ class ExpiryAgenda:
 
 
 class Expiry(Part):
-    """What expires on one stream."""
+    """The messages that expire on one stream."""
 
     def __init__(self, dialects: Sequence[Dialect], lifecycle: Lifecycle) -> None:
         super().__init__(lifecycle)
@@ -99,7 +99,7 @@ class Expiry(Part):
         self._paused_until = 0
         self._removed = 0
         self.in_flight = 0
-        """How many removals are in flight."""
+        """The number of removals in flight."""
 
     def take(self, message: StoredMessage) -> int | None:
         """Note a message that was read; returns when it expires (ns), None if it does not."""

@@ -28,10 +28,11 @@ from nats_scheduler.engine.inputs import PurgeConcluded, SchedulesPurged, Versio
 from nats_scheduler.schedule.instants import SECOND
 
 OTHER_HOLDER_LIMIT_NS = 30 * SECOND
-"""A schedule of another holder that was due so long ago is taken for gone, and is read; one that is done is purged."""
+"""A schedule of another holder that has been due for this time (ns) is taken for gone, and is read; one that is done is
+purged."""
 
 MAX_PURGES_PER_STEP = 256
-"""So many purges are ordered in one step, so that what is due does not have to wait."""
+"""The most purges that are ordered in one step, so that what is due does not have to wait."""
 
 MAX_REQUESTED_BY_OTHERS = 1_000
 """Purges requested by other holders that are kept: the request may be lost if its sender is gone."""
@@ -40,7 +41,7 @@ MAX_PURGED_KEPT = 10_000
 """Purges that are kept at most if the server may undo them."""
 
 PURGED_KEPT_NS = 300 * SECOND
-"""How long a purge is kept: a server of 2.10 writes its state to disk every two minutes."""
+"""The time (ns) for which a purge is kept: a server of 2.10 writes its state to disk every two minutes."""
 
 OLD_VERSIONS_RETRY_NS = 5 * SECOND
 """Wait before old versions that could not be purged are tried again, all together."""
@@ -55,9 +56,9 @@ class RollUp:
     shard: int
     """That of the schedule."""
     is_ordered: bool = False
-    """Whether the purge waits, or was sent and has not succeeded."""
+    """True if the purge waits, or was sent and has not succeeded."""
     behind: list[PurgeSchedule] = field(default_factory=list)
-    """What is purged after it: the schedules that are done."""
+    """The purges that follow it: of the schedules that are done."""
 
 
 class Purges(Part):
@@ -73,18 +74,18 @@ class Purges(Part):
         """Purge what is done; it `may_return` if a server that is killed undoes its last purges (2.10)."""
         super().__init__(lifecycle)
         self.rolls_up = rolls_up
-        """Whether fires roll up their targets by purges."""
+        """True if fires roll up their targets by purges."""
         self._may_return = may_return
         self._queue: deque[PurgeSchedule] = deque()
         self._purged: dict[tuple[str, int], tuple[int, int]] = {}
-        """What was purged, by subject and sequence: when it was stored, and when it was purged (ns)."""
+        """The schedules that were purged, by subject and sequence: the instants (ns) of storage and of the purge."""
         self.old_versions: dict[tuple[str, Version | None], int] = {}
         """Old versions that could not be purged: the highest sequence by subject, and by the one that is known."""
         self._old_versions_retry_at = 0
         self._roll_ups: dict[str, RollUp] = {}
         """By target, ours and those of other holders."""
         self.requested_by_others: deque[tuple[str, int, Version]] = deque(maxlen=MAX_REQUESTED_BY_OTHERS)
-        """What other holders requested to purge last: subject, sequence, and the schedule."""
+        """The last purges that other holders requested: subject, sequence, and the schedule."""
         self.outstanding = 0
         """Purges that wait, or were ordered and are not concluded."""
 

@@ -1,1 +1,1 @@
-"""How the schedules of a stream are divided among instances, and what changes hands."""
+"""The division of a stream's schedules among instances, and what changes hands."""

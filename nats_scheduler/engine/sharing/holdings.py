@@ -1,4 +1,4 @@
-"""What this instance holds of a stream: its shards, and what earlier holders of them had settled.
+"""The part of a stream that this instance holds: its shards, and what earlier holders of them had settled.
 
 Every instance reads the whole stream and keeps all of its schedules, so that a shard changes hands without reading.
 Schedules of other shards only wait: they advance with the generated messages that are read back, and fire nothing.
@@ -56,7 +56,7 @@ rejected when they were due; those of both for which there is no room count as s
 """
 
 OWED_NUMBERS = 2
-"""A schedule of which the checkpoint names a fire time as well takes the room of so many more exceptions."""
+"""A schedule of which the checkpoint names a fire time as well takes the room of this number of further exceptions."""
 
 MAX_CALENDARS_NAMED = 16
 """Most unknown calendars that a checkpoint names; the schedules of others count as settled."""
@@ -108,7 +108,7 @@ class Holdings(Part):
         self._superseded_at: dict[int, str] = {}
         """The subjects of those, by the sequences of the versions that are known."""
         self._left: Iterator[None] | None = None
-        """What is left to report and to purge; None if there is nothing."""
+        """The work of reports and purges that is left; None if there is none."""
 
     def load(self, checkpoint: CheckpointLoaded) -> None:
         """Note what an earlier holder settled of some shards."""
@@ -141,7 +141,7 @@ class Holdings(Part):
         if not held.repeats:
             self._purges.purge(held)
         else:
-            if held.is_elsewhere:  # nothing tells which of those fires are stored
+            if held.is_elsewhere:  # nothing shows which of those fires are stored
                 held.previous_fire, held.previous_sequence, held.previous_stored_at, held.dropped = None, 0, 0, 0
             self._course.advance(held, held.next_to_send(through))
         return True

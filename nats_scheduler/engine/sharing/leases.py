@@ -62,13 +62,13 @@ TRIAL_WAIT_LIMIT_NS = 600 * SECOND
 """Longest wait (ns) before a trial."""
 
 TRIAL_DURATION_NS = 10 * SECOND
-"""How long (ns) a trial lasts: an instance is able again if nothing is denied during it."""
+"""The length (ns) of a trial: an instance is able again if nothing is denied during it."""
 
 IDLE_CONFIRMED_AFTER_NS = 1_500 * MILLISECOND
-"""How long (ns) a holder has to seem idle before it is relieved: by then we have read what it stored."""
+"""The time (ns) for which a holder has to seem idle before it is relieved: by then we have read what it stored."""
 
 FIRST_RELIEF_NS = 30 * SECOND
-"""How long (ns) an idle holder gets no shards the first time; each further time is twice as long."""
+"""The time (ns) for which an idle holder gets no shards at first; each further time is twice as long."""
 
 RELIEF_LIMIT_NS = 3_600 * SECOND
 """Longest time (ns) for which an idle holder gets no shards."""
@@ -82,7 +82,7 @@ class _Unable:
     shard: int
     wait: int
     until: int
-    """When (ns) our trial begins."""
+    """The instant (ns) at which our trial begins."""
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class _Idle:
 
 @dataclass(slots=True)
 class Ability:
-    """What one instance has noted about itself and others; instants are of its own monotonic clock."""
+    """The notes of one instance about itself and others; instants are of its own monotonic clock."""
 
     _unable: dict[str, _Unable] = field(default_factory=dict)
     _waits: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -221,7 +221,7 @@ class Ability:
 
     @property
     def is_flawless(self) -> bool:
-        """Whether every instance is able and no holder is suspected."""
+        """True if every instance is able and no holder is suspected."""
         return not (self._unable or self._others or self._idle)
 
     # -- what follows --------------------------------------------------------------------------------------------
@@ -236,23 +236,23 @@ class Ability:
 
 
 LEASE_DURATION_NS = 1750 * MILLISECOND
-"""How long (ns) after an instance's last heartbeat its shards are claimed by others: *Live* promises 3 s in all."""
+"""The time (ns) after an instance's last heartbeat at which others claim its shards: *Live* promises 3 s in all."""
 
 OWN_HEARTBEAT_LIMIT_NS = 1_000 * MILLISECOND
-"""An instance that has not received its own heartbeat for so long (ns) may be cut off, even if others receive it."""
+"""An instance that has not received its own heartbeat for this time (ns) may be cut off, even if others receive it."""
 
 SERVING_KEPT_NS = 1_000 * MILLISECOND
-"""How long (ns) a stream still counts as served after it cannot be served: a reconnect moves no shards."""
+"""The time (ns) for which a stream still counts as served after it cannot be served: a reconnect moves no shards."""
 
 RETURN_GRACE_NS = 1_250 * MILLISECOND
-"""How long (ns) after our return we expect the instances that were alive before: they may connect half a second after
-us, and *Live* allows 3 s from the end of the outage."""
+"""The time (ns) after our return in which we expect the instances that were alive before: they may connect half a
+second after us, and *Live* allows 3 s from the end of the outage."""
 
 NO_HOLDER = ""
 """Stands in a record for a shard without a holder."""
 
 STALE_HEARTBEAT_NS = OWN_HEARTBEAT_LIMIT_NS + SERVING_KEPT_NS
-"""How long (ns) after the last message that its sender had received a heartbeat is stored if it is stale.
+"""A stale heartbeat is stored at least this time (ns) after the last message that its sender had received.
 
 Both instants are of the server's clock. It is the age at which the sender itself would no longer claim to serve."""
 
@@ -264,12 +264,12 @@ UNHELD: Holders = (NO_HOLDER,) * SHARDS
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What the record of a stream says, and its revision: 0 if there is none."""
+    """The content of the record of a stream, and its revision: 0 if there is none."""
 
     holders: Holders = UNHELD
     revision: int = 0
     is_foreign: bool = False
-    """Whether it was written in a format that we do not know: nobody is known to hold, and we do not replace it."""
+    """True if it was written in a format that we do not know: nobody is known to hold, and we do not replace it."""
 
 
 @dataclass(slots=True)
@@ -291,29 +291,29 @@ class Leases:
     serves: frozenset[str] = frozenset()
     """The streams that we serve."""
     since: int = 0
-    """When (ns) our first heartbeat was sent; 0 before that."""
+    """The instant (ns) at which our first heartbeat was sent; 0 before that."""
     is_leaving: bool = False
-    """Whether we give up everything."""
+    """True if we give up everything."""
     ability: Ability = field(default_factory=Ability)
     """Which instances are able to serve which streams."""
     _now: int = 0
-    """When (ns) we last checked which instances are alive."""
+    """The instant (ns) at which we last checked which instances are alive."""
     _others: dict[str, _Other] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _served_at: dict[str, int] = field(default_factory=dict)
-    """When (ns) each stream could last be served."""
+    """The instant (ns) at which each stream could last be served."""
     _wanted: dict[str, tuple[tuple[str, ...], Holders]] = field(default_factory=dict)
     _own_received_at: int | None = None
     _own_fresh_at: int | None = None
-    """When (ns) we last received a heartbeat of our own that was not stale."""
+    """The instant (ns) at which we last received a heartbeat of our own that was not stale."""
     _own_stored_at: int | None = None
-    """When our last heartbeat that we received was stored, by the server's clock."""
+    """The instant at which our last heartbeat that we received was stored, by the server's clock."""
     _newest: int = 0
-    """When the newest heartbeat of any instance was stored, by the server's clock."""
+    """The instant at which the newest heartbeat of any instance was stored, by the server's clock."""
     _served: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    """What each instance served, we included, while we received our own heartbeats."""
+    """The streams that each instance served, we included, while we received our own heartbeats."""
     _expected: dict[str, frozenset[str] | None] = field(default_factory=dict)
-    """What each instance is expected to serve again, we included."""
+    """The streams that each instance is expected to serve again, we included."""
     _expected_until: int = 0
 
     # -- what is received ---------------------------------------------------------------------------------------
@@ -399,12 +399,12 @@ class Leases:
 
     @property
     def count(self) -> int:
-        """How many instances are known, we included; for a moment also gone ones, by their stored heartbeats."""
+        """The number of known instances, we included; for a moment also gone ones, by their stored heartbeats."""
         return len(self._others) + 1
 
     @property
     def alive(self) -> int:
-        """How many instances are alive, we included: those with a recently stored heartbeat."""
+        """The number of alive instances, we included: those with a recently stored heartbeat."""
         return 1 + sum(self._newest - other.stored_at < LEASE_DURATION_NS for other in self._others.values())
 
     @property

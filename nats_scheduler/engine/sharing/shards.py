@@ -10,10 +10,10 @@ Cost: a fraction of a microsecond. Limit: no more than 64 instances have work on
 import zlib
 
 SHARDS = 64
-"""How many shards a stream has."""
+"""The number of shards of a stream."""
 
 ALL_SHARDS = frozenset(range(SHARDS))
-"""What a single instance holds."""
+"""The shards that a single instance holds."""
 
 subject_hash = zlib.crc32
 """The hash of a subject, as UTF-8: its last bits are its shard."""

@@ -1,1 +1,1 @@
-"""What an engine gives into a snapshot of itself, and how another one begins with it."""
+"""The snapshots of an engine: what it gives into one of itself, and how another engine begins with it."""

@@ -75,7 +75,7 @@ def _turned(column: array[int]) -> array[int]:
     return column
 
 
-# What a schedule with policies knows of its fires, as a snapshot has it: columns of numbers, least byte first.
+# The history of the fires of a schedule with policies, as a snapshot has it: columns of numbers, least byte first.
 #
 # The rule: what a schedule is given back is true at any later time, if all messages since are read. So what is in
 # progress is left out, and what only messages of this stream show of fires in another one: nobody would read the
@@ -93,7 +93,7 @@ _NONE = -1
 
 
 class History(NamedTuple):
-    """What is kept of the fires of one schedule: the attributes of `Held` with these names."""
+    """The history of the fires of one schedule: the attributes of `Held` with these names."""
 
     previous_fire: int | None = None
     previous_sequence: int = 0
@@ -164,7 +164,7 @@ def _instant(number: int) -> int | None:
 
 
 CHUNK_BYTES = 48 * 1024
-"""A chunk has no further block once it has so many bytes; it has at most twice as many."""
+"""A chunk has no further block once it has this number of bytes; it has at most twice as many."""
 
 _HEAD = struct.Struct("<4sII")
 """The first bytes of a chunk: its mark, the bytes of the kinds, and the number of blocks."""
@@ -195,14 +195,14 @@ class Block(NamedTuple):
     hashes: array[int]
     """Of the subjects, as the index has them (`engine.holding.far`)."""
     histories: Sequence[History] = ()
-    """What is known of the fires of each, in a chunk of schedules with policies."""
+    """The history of each schedule, in a chunk of schedules with policies."""
 
 
 class Chunk(NamedTuple):
     """A chunk, as far as it was read; to take its kinds or its blocks raises `SnapshotError`."""
 
     has_histories: bool
-    """Whether it is one of schedules whose policies need more than their definitions."""
+    """True if it is one of schedules whose policies need more than their definitions."""
     kinds: Iterator[FarKind]
     blocks: Iterator[Block]
 
@@ -442,7 +442,7 @@ def _known_expiry(stored: int) -> int:
     return NEVER_EXPIRES if stored == _NEVER else stored
 
 
-# What a snapshot holds besides its schedules: what else an engine knows and would not read after its sequence.
+# The content of a snapshot besides its schedules: all else that an engine would not read after its sequence.
 #
 # The rule: the document that is written reads to an equal value. Anything else raises `SnapshotError`.
 # Limit: `MAX_EXCEPTIONS` entries; a stream with more of them gets no snapshot.
@@ -467,7 +467,7 @@ class OldVersion(NamedTuple):
     """Everything on the subject up to this sequence is to be purged."""
     sequence: int
     stored_at: int
-    """When (ns) it was stored."""
+    """The instant (ns) at which it was stored."""
 
 
 class LastRead(NamedTuple):
@@ -481,7 +481,7 @@ class LastRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What is known up to one sequence, besides the schedules that wait."""
+    """All that is known up to one sequence, besides the schedules that wait."""
 
     through: int
     """All messages up to this sequence have been read."""
@@ -499,7 +499,7 @@ class Rest:
 
     @property
     def exceptions(self) -> int:
-        """How many messages and schedules are named one by one."""
+        """The number of messages and schedules that are named one by one."""
         return sum(map(len, (self.landed, self.old_versions, self.done, self.to_read, self.roll_ups)))
 
     def document(self) -> dict[str, Any]:

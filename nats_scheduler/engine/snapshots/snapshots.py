@@ -1,4 +1,4 @@
-"""What an engine gives into a snapshot of itself, and how another one begins with it.
+"""The snapshots of an engine: what it gives into one of itself, and how another engine begins with it.
 
 A snapshot says what the engine knows of everything up to one sequence. Its schedules are visited some at a time while
 the engine goes on, so that some are newer than that sequence: reading the messages after it again changes nothing
@@ -75,7 +75,7 @@ class Restoring:
         self.roster = Roster()
         """Those that were taken."""
         self.objects = 0
-        """How many of them are objects."""
+        """The number of them that are objects."""
         self._expected = self._left = count
         self._read = read
         self._now = now
@@ -164,7 +164,7 @@ MAX_KINDS_PER_UNIT = 8
 
 
 class Snapshots(Part):
-    """What one stream's engine gives and takes."""
+    """The snapshots that one stream's engine gives and takes."""
 
     def __init__(
         self,
@@ -191,12 +191,12 @@ class Snapshots(Part):
 
     @property
     def is_possible(self) -> bool:
-        """Whether there can be a snapshot of the stream, as far as no schedule prevents it."""
+        """True if there can be a snapshot of the stream, as far as no schedule prevents it."""
         return self._can_be and not self._lifetimes.max_age
 
     @property
     def far_count(self) -> int:
-        """How many schedules are far: they cost a snapshot much less than the others."""
+        """The number of far schedules: they cost a snapshot much less than the others."""
         return self._roster.rows.far_count
 
     def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
@@ -209,14 +209,14 @@ class Snapshots(Part):
 
     @property
     def may_begin(self) -> bool:
-        """Whether nothing is left to be taken of what was read and acknowledged."""
+        """True if nothing is left to be taken of what was read and acknowledged."""
         progress = self._progress
         is_idle = not (self._in_flight.count or self._purges.outstanding) and self._outcomes.is_idle
         return progress.is_live and progress.last_message is not None and is_idle and not progress.matched
 
     @property
     def may_end(self) -> bool:
-        """Whether all fires that were acknowledged have been read back."""
+        """True if all fires that were acknowledged have been read back."""
         return self.may_begin and not self._progress.expected
 
     def begin(self) -> Taking:
@@ -257,7 +257,7 @@ class Taking(Part):
         assert last is not None, "something was read"
         self._last = LastRead(last.subject, last.sequence, last.stored_at)
         self.count = 0
-        """How many schedules it has so far."""
+        """The number of schedules that it has so far."""
         self._done: list[Done] = []
         self._rows = ChunkWriter()
         """Those of whole rows."""

@@ -1,1 +1,1 @@
-"""What can be asked of an engine without changing it: pages, figures, the next minutes, a graduation."""
+"""The views of an engine, which change nothing in it: pages, figures, the next minutes, a graduation."""

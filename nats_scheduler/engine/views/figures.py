@@ -35,7 +35,7 @@ from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import At, Cron, Every, Pattern
 
-# What becomes of a held schedule next: its state, and when it fires.
+# The outlook of a held schedule: its state, and its next fire.
 #
 # The rule: both follow from what the engine holds and from the time, and nothing is changed.
 #
@@ -79,10 +79,10 @@ class ScheduleKind(StrEnum):
 
 
 class Outlook(NamedTuple):
-    """What becomes of a schedule next."""
+    """The next fire and the state of a schedule."""
 
     next_fire: int | None
-    """When it fires next (ns since the Unix epoch), None if it does not."""
+    """The next fire time (ns since the Unix epoch), None if there is none."""
     state: State
 
 
@@ -294,7 +294,7 @@ def _awaits_purge_order(held: Held) -> bool:
     return flight.stage is Stage.UNPURGEABLE or held.wake != NO_WAKE
 
 
-# How many fires come due in each of the next minutes, and which schedules fire next, over any number of streams.
+# The number of fires in each of the next minutes, and the schedules that fire next, over any number of streams.
 #
 # The rules:
 #
@@ -339,7 +339,7 @@ class Timeline:
     """The counts of one request."""
 
     def __init__(self, now: int, minutes: int, soonest: int) -> None:
-        """Count the fires after `now` (ns) in so many minutes of UTC, what is left of the present one included."""
+        """Count the fires after `now` (ns) in `minutes` minutes of UTC, what is left of the present one included."""
         self.now = now
         self.start = now - now % MINUTE
         self.end = self.start + minutes * MINUTE

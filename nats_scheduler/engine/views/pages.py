@@ -101,7 +101,7 @@ class SubjectPage(Generic[T]):
 
     messages: list[T]
     is_last: bool
-    """Whether nothing lies after them."""
+    """True if nothing lies after them."""
 
 
 def by_subject(

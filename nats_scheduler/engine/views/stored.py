@@ -43,7 +43,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 
 class StoredSchedules:
-    """What one stream holds in some dialects."""
+    """The schedules that one stream holds in some dialects."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StoredSchedules:
 
     @property
     def names_calendars(self) -> bool:
-        """Whether a schedule names a calendar, or did."""
+        """True if a schedule names a calendar, or did."""
         return self._engine.calendars.are_named
 
     def know(self, calendars: KnownCalendars, now: int) -> None:
@@ -119,12 +119,12 @@ class StoredSchedules:
 
     @property
     def count(self) -> int:
-        """How many schedules are held, rejected or paused."""
+        """The number of schedules that are held, rejected or paused."""
         return len(self._engine.held) + len(self._engine.inactive.rejected) + len(self._engine.inactive.paused)
 
     @property
     def view(self) -> EngineView:
-        """What was read so far."""
+        """A view of what was read so far."""
         return self._engine.view(self._fired_by)
 
     @property
@@ -144,7 +144,7 @@ class StoredSchedules:
 
     @property
     def landed(self) -> Landed:
-        """What landed on the subjects of schedules and leaves them alive."""
+        """The messages that landed on the subjects of schedules and leave them alive."""
         return self._engine.landed
 
 
@@ -156,7 +156,7 @@ def is_fire_of_the_server(message: StoredMessage) -> bool:
     return header_value(block, ADR51.next) not in (None, b"", b"purge")
 
 
-# What happens when a stream's schedules are handed over to the scheduler inside the server, found out beforehand.
+# The effects of handing a stream's schedules over to the scheduler inside the server, found out beforehand.
 #
 # Two views of the same messages are compared. One is ours: what all messages and the checkpoint of the sidecar that
 # fired until now say (`StoredSchedules`). The other is the server's: of each subject it adopts the last message with a
@@ -169,7 +169,7 @@ def is_fire_of_the_server(message: StoredMessage) -> bool:
 
 
 class Cause(StrEnum):
-    """What is found; `BLOCKING_KINDS` says which of them stop a graduation."""
+    """The cause of a finding; `BLOCKING_KINDS` says which of them stop a graduation."""
 
     REFUSED = "refused"
     COPIED = "copied"
@@ -242,7 +242,7 @@ class HandedOver:
 
     held: Held
     next_fire: int | None
-    """When the server fires it first (ns); a time that has passed means at once."""
+    """The instant (ns) of the first fire by the server; one that has passed means at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +281,7 @@ class Handover:
 
     @property
     def names_calendars(self) -> bool:
-        """Whether a schedule names a calendar."""
+        """True if a schedule names a calendar."""
         return self._stored.names_calendars
 
     def know(self, calendars: KnownCalendars, now: int) -> None:

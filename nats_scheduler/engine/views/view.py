@@ -123,9 +123,9 @@ class ListedSchedule:
     state: State
     fired_by: FiredBy
     ends: int | None
-    """When its stream removes it (ns), None where it keeps it."""
+    """The instant (ns) at which its stream removes it, None where it keeps it."""
     ended_by: Ending | None
-    """What does that."""
+    """The cause of that removal, None where it keeps it."""
     failing: Failing | None = None
     """Why the server refuses its fires, None if it does not, or if only its holder knows."""
 
@@ -147,12 +147,12 @@ class ListedSchedule:
 
     @property
     def timetable(self) -> Timetable:
-        """When it fires."""
+        """The timetable of its fires."""
         return stored_timetable(self.pattern, self.terms.policies, self.stored_at, self.subject, self.sequence)
 
     @property
     def sent(self) -> int | None:
-        """When its next fire is sent (ns) if a jitter delays it, else None."""
+        """The instant (ns) at which its next fire is sent if a jitter delays it, else None."""
         return None if self.next_fire is None else self.timetable.delayed_to(self.next_fire)
 
 
@@ -199,7 +199,7 @@ class Page:
 
 @dataclass(slots=True)
 class Counts:
-    """How many schedules are held, by state and by kind; what is not held is not named."""
+    """The numbers of held schedules, by state and by kind; what is not held is not named."""
 
     total: int = 0
     states: dict[State, int] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Counts:
 
 
 class EngineView:
-    """What one engine holds; each call sees it as it is then."""
+    """A view of what one engine holds; each call sees it as it is then."""
 
     def __init__(
         self,
@@ -302,12 +302,12 @@ class EngineView:
 
     @property
     def rejected_count(self) -> int:
-        """How many rejected schedules there are."""
+        """The number of rejected schedules."""
         return sum(len(view._inactive.rejected) for view in self._views)
 
     @property
     def misnamed_count(self) -> int:
-        """How many messages there are whose headers are misnamed, at most 10,000."""
+        """The number of messages whose headers are misnamed, at most 10,000."""
         return len(self._inactive.misnamed)
 
     # -- visits --------------------------------------------------------------------------------------------------
@@ -459,12 +459,12 @@ COUNTED = frozenset({State.EXPIRING, State.FAILING, State.NO_CALENDAR})
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What was found."""
+    """The findings of a survey."""
 
     schedules: Sequence[ListedSchedule]
     """The oldest one; one for each target and time zone; one for each filter; the first ones that are wrong."""
     counts: Mapping[State, int]
-    """How many are in each state that is wrong, those that are not listed too."""
+    """The number of schedules in each state that is wrong, those that are not listed too."""
     names_all_targets: bool
 
 
