@@ -1,4 +1,4 @@
-"""What the micro service and the doctor are given of this sidecar.
+"""The values and functions of this sidecar that the micro service and the doctor are given.
 
 The rule: nothing here changes anything, but for the store, whose schedules requests may change if the operator allows
 it. The service imports nothing of the runtime, so it gets values and functions.
@@ -63,7 +63,7 @@ def asked_sidecar(
     )
 
 
-# What the sidecar gives to the doctor, so that it can examine the account with what the sidecar holds already.
+# The parts of the sidecar that the doctor gets, so that it can examine the account with what is held already.
 #
 # The rule: `runtime` does not import `doctor`. Who starts a sidecar gives it the function that examines.
 

@@ -50,7 +50,7 @@ CANARY_STREAM = "nats_scheduler_canary"
 CANARY_SUBJECTS = "nats_scheduler.canary.>"
 
 MAX_LEAD_NS = 500 * MILLISECOND
-"""How long (ns) before it is due a canary is published, at most: longer than a server takes to store it."""
+"""The longest time (ns) before its due time at which a canary is published: more than a server takes to store it."""
 
 RETRY_WAIT_SECONDS = 0.25
 """Wait after a failure; *Live* allows 3 s from the end of a fault, and the grace of a canary not much more."""
@@ -94,7 +94,7 @@ class Canary:
         self._service: StreamService | None = None
         self._reported_setback = ""
         self._next_due = 0
-        """When (ns) the next canary is due."""
+        """The instant (ns) at which the next canary is due."""
 
     # -- on one connection ---------------------------------------------------------------------------------------
 

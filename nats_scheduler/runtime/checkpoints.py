@@ -1,4 +1,4 @@
-"""How far the fires of a stream are settled, as its holders write it for each other into the registry.
+"""The checkpoints of a stream: how far its fires are settled, as its holders write it for each other into the registry.
 
 One value for each stream and mode, with an entry for each holder: its shards, and how far they are settled.
 It is merged by compare-and-set, so that no instance writes for the shards of another one.
@@ -52,20 +52,20 @@ In a cluster a node may have delivered what the leader applies some hundred mill
 """
 
 MAX_UNSETTLED_NUMBERS = 3_500
-"""How many exceptions all entries together may name: the registry accepts 64 KiB.
+"""The most exceptions that all entries together may name: the registry accepts 64 KiB.
 
 The holders of all shards name fewer; there may be more for a moment while shards change hands.
 """
 
 MAX_CHECKPOINT_WRITE_ATTEMPTS = 8
-"""How often a write is tried while others write; the next checkpoint contains the same and more."""
+"""The most attempts at a write while others write; the next checkpoint contains the same and more."""
 
 CREATED = "created"
-"""When the stream was created, as the server reported it to the writer of a value, or of an entry in it."""
+"""The key of the stream's creation time, as the server reported it to the writer of a value, or of an entry in it."""
 
 
 class Entry(BaseModel):
-    """What one holder wrote; keys that a newer version added stay."""
+    """The entry of one holder; keys that a newer version added stay."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -77,7 +77,7 @@ class Entry(BaseModel):
     owed: list[Annotated[list[int], Len(2, 2)]] = []
     """Of the exceptions those that send each missed fire, each with the fire time (ns) of the first."""
     stored_by: int | None = None
-    """When (ns) the last message was stored that the writer had read."""
+    """The instant (ns) at which the last message was stored that the writer had read."""
     calendars: dict[str, int] = {}
     """Calendars that the writer did not know, and up to when (ns) the schedules that name them are settled."""
     created: str | None = None
@@ -85,7 +85,7 @@ class Entry(BaseModel):
 
     @property
     def size(self) -> int:
-        """How many numbers its exceptions take."""
+        """The room that its exceptions take, counted in numbers."""
         return len(self.unsettled) + OWED_NUMBERS * len(self.owed)
 
     @property
@@ -247,13 +247,13 @@ def _merged(entries: Sequence[Entry], settled: CheckpointLoaded) -> list[Entry]:
 # Cost: a check of each stream twice a second.
 
 TURN_CHECK_INTERVAL_SECONDS = 0.5
-"""How often it is checked which streams are next."""
+"""The interval at which it is checked which streams are next."""
 
 CHECKPOINT_INTERVAL_SECONDS = 1.0
 """Shortest time between two checkpoints of a stream: well inside the shortest useful duplicate window."""
 
 MAX_TURNS_PER_CHECK = 25
-"""How many streams get their turn at each check: some 50 in a second."""
+"""The most streams that get their turn at each check: some 50 in a second."""
 
 
 class Pace:
@@ -316,7 +316,7 @@ MAX_SHARE_OF_WINDOW = 0.25
 """And it waits no longer than this part of its duplicate window, or of its `max_age`."""
 
 CHECKPOINT_DELAY_AFTER_FIRE_SECONDS = 0.05
-"""How soon after a fire its checkpoint is written if nobody can read the fire back: it may be consumed already.
+"""The time from a fire to the write of its checkpoint if nobody can read the fire back: it may be consumed already.
 
 A server that is killed loses the identity of the fire too, and then the checkpoint alone shows that it happened.
 """
@@ -351,13 +351,13 @@ class CheckpointWriter:
         self._keeps_fires = reads_all(state.config)
         self._written: tuple[int, int] | None = None
         self._steps_without_news = -1
-        """How many steps the engine had made when nothing had happened since the last checkpoint."""
+        """The number of steps that the engine had made when nothing had happened since the last checkpoint."""
         self._may_write = asyncio.Event()
         """Set when a checkpoint is to be written."""
         self._has_fired = False
-        """Whether that is because of a fire that is stored and may be gone already."""
+        """True if that is because of a fire that is stored and may be gone already."""
         self._last_duration_seconds = 0.0
-        """How long the engine took for the last checkpoint."""
+        """The time that the engine took for the last checkpoint."""
         self._keeper: tuple[Bucket, CheckpointKeeper] | None = None
         self._was_denied = was_denied
         self.denied: Denied | None = None
@@ -387,7 +387,7 @@ class CheckpointWriter:
 
     @property
     def has_news(self) -> bool:
-        """Whether anything happened since the last checkpoint, and it is ours to write."""
+        """True if anything happened since the last checkpoint, and it is ours to write."""
         steps = self._engine.steps
         if steps == self._steps_without_news:
             return False  # the usual answer: each stream is asked twice a second

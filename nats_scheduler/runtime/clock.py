@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time in integer nanoseconds."""
+    """A source of the time in integer nanoseconds."""
 
     def now(self) -> int:
         """Return the wall clock: nanoseconds since the Unix epoch. It may step either way."""

@@ -39,7 +39,7 @@ LAG_LIMIT_SECONDS = 1.0
 """If a leader is behind for longer than this, it does not lag: its stream went back. *Live* leaves 3 s."""
 
 LAG_CHECK_INTERVAL_SECONDS = 0.1
-"""How often a leader that may lag is checked."""
+"""The interval at which a leader that may lag is checked."""
 
 
 class StreamWentBackError(JetStreamError):
@@ -106,7 +106,7 @@ async def watch_for_a_step_back(api: StreamContents, stream: str, driver: Stream
             caught_up.set()
 
 
-# What the engine of a stream is built for. If any of it changes, the stream needs a new engine.
+# The conditions that the engine of a stream is built for. If any of them changes, the stream needs a new engine.
 #
 # The rule: what an engine is given once, and cannot be notified of, is compared here and nowhere else.
 
@@ -125,16 +125,16 @@ class EngineBasis:
     rules: StreamRules
     retention: object
     reads_all: bool
-    """Whether every message can be read, so that fires are read back."""
+    """True if every message can be read, so that fires are read back."""
     is_silent: bool
-    """Whether the stream acknowledges nothing, and what it stored may be gone before it is read."""
+    """True if the stream acknowledges nothing, and what it stored may be gone before it is read."""
     is_replicated: bool
     removes_expired: bool
-    """Whether we have to remove what has expired."""
+    """True if we have to remove what has expired."""
 
     @property
     def has_buried(self) -> bool:
-        """Whether expired messages may be stored that following does not deliver."""
+        """True if expired messages may be stored that following does not deliver."""
         return self.removes_expired and not self.reads_all
 
     def digest(self, settings: SidecarSettings) -> str:

@@ -53,7 +53,7 @@ from nats_scheduler.runtime.work import Background
 # request of another sidecar is not noted here: it is a hint to check the stream, and not what a user wants.
 
 MAX_REQUEST_OVERLAP_SECONDS = 1.0
-"""A request that was seen up to so long after the answer to our update may have reached the server before it."""
+"""A request that was seen up to this time after the answer to our update may have reached the server before it."""
 
 
 class LastRequests:
@@ -113,16 +113,16 @@ class LastRequests:
 
 
 ROUNDS_PER_FULL_CHECK = 10
-"""In so many rounds over the list each stream is checked once, whatever the list shows: it does not show everything."""
+"""The rounds over the list in which each stream is checked once, whatever it shows: it does not show everything."""
 
 LIST_INTERVAL_SECONDS = 30.0
-"""How often all streams are listed, in case a request was missed."""
+"""The interval at which all streams are listed, in case a request was missed."""
 
 MAX_STRICT_CHECKS = 3
-"""At so many checks an update has to show completely; after that, a missing field is one that the server ignores."""
+"""The checks at which an update has to show completely; after them, a missing field is one that the server ignores."""
 
 MAX_REQUESTS_FOLLOWED = 256
-"""How many requests of others are followed at once."""
+"""The most requests of others that are followed at once."""
 
 TOO_MANY = f"more than {MAX_REQUESTS_FOLLOWED} requests to configure streams at once"
 NOT_IN_FORCE = "allow_msg_schedules was asked for with a configuration that is not in force: refused, or replaced since"
@@ -160,7 +160,7 @@ class Discovery:
         self._hinted: set[str] = set()
         """Streams that another sidecar configured, and that are about to be checked."""
         self._is_waiting = False
-        """Whether streams are being checked whose leaders did not answer."""
+        """True while streams are being checked whose leaders did not answer."""
 
     # -- by listing ----------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Discovery:
             self._is_looking = False
 
     def _begin_waiting(self, unanswered: list[str]) -> None:
-        """Check streams whose leaders do not answer until they do, beside all others; nobody tells that one is back."""
+        """Check streams whose leaders do not answer until they do, beside all others; nothing reports that one does."""
         if unanswered and not self._is_waiting:
             self._is_waiting = True
             self._background.begin(self._wait_for(unanswered))

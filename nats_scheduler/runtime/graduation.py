@@ -60,13 +60,13 @@ NOT_ECHOED = "the server took the update and does not say that it schedules"
 
 @dataclass(frozen=True, slots=True)
 class Graduated:
-    """What a graduation did."""
+    """The result of a graduation."""
 
     removed: int
     made_up: int
     handed_over: Sequence[HandedOver]
     doubtful: bool
-    """The switch took so long that a fire due in that second may have been skipped."""
+    """The switch was so slow that a fire due in that second may have been skipped."""
 
 
 class Graduation:
@@ -90,7 +90,7 @@ class Graduation:
         self._ahead = 0
         self._handover: Handover | None = None
         self.findings: list[Finding] = []
-        """What was found, the gravest first."""
+        """The findings, the gravest first."""
 
     # -- look ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class Graduation:
 
     @property
     def handed_over(self) -> list[HandedOver]:
-        """What the server will fire if it takes over now, soonest first."""
+        """The schedules that the server will fire if it takes over now, soonest first."""
         assert self._handover is not None, "nothing is handed over before it was read"
         return self._handover.handed_over(self._now())
 

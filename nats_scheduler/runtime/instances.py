@@ -52,7 +52,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 # them.
 
 ALL_REFUSED_LIMIT_NS = 2 * SECOND
-"""A stream that refuses fires of ours, and has stored none for so long (ns), may refuse those of others as well."""
+"""A stream that refuses fires of ours, and has stored none for this time (ns), may refuse those of others as well."""
 
 STREAM_INFO_LIMIT_SECONDS = 1.5
 """Longest wait for the information about a stream; it is requested again at the next check."""
@@ -62,7 +62,7 @@ Relieve = Callable[[str, Mapping[int, int], Sequence[int], int], list[str]]
 
 
 class Judgement:
-    """What one instance has noted about the ability of itself and of others."""
+    """The notes of one instance about the ability of itself and of others."""
 
     def __init__(
         self, ability: Ability, relieve: Relieve, api: StreamInformation, clock: Clock, reporter: Reporter
@@ -74,9 +74,9 @@ class Judgement:
         self._reporter = reporter
         self._denied: dict[str, Denied] = {}
         self._stored: dict[str, tuple[int, int]] = {}
-        """How many fires of a stream that refuses some were stored, and when (ns) that number changed."""
+        """By stream that refuses some fires, the number of fires stored, and the instant (ns) at which it changed."""
         self._to_read: dict[str, int] = {}
-        """How far a stream has to be read before its holders are judged."""
+        """The sequence up to which a stream has to be read before its holders are judged."""
         self._concerning: dict[str, None] = {}
         """The streams about which something is noted, here or by their engines, in the order in which it was found."""
 
@@ -234,18 +234,18 @@ class ServicesByKey:
 
 
 HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
-"""How often (ns) a heartbeat is sent."""
+"""The interval (ns) between two heartbeats."""
 
 DIVISION_CHECK_INTERVAL_SECONDS = 0.25
-"""How often it is checked which instances are gone, if nothing was received that calls for a check."""
+"""The interval at which it is checked which instances are gone, if nothing was received that calls for a check."""
 
 CHECKS_PER_ROUND = 40
 MIN_STREAMS_PER_CHECK = 32
-"""In so many checks each stream is checked once, whatever happened; if there are few streams, at each check."""
+"""Each stream is checked once in `CHECKS_PER_ROUND` checks, whatever happened; if there are few, at each check."""
 
 OWN_HEARTBEAT_CHECK_INTERVAL_SECONDS = 1.0
 MAX_CHECKS_WITHOUT_HEARTBEAT = 2
-"""If not even our own heartbeat was received at so many checks in a row, the bucket is followed anew."""
+"""If not even our own heartbeat was received at this number of checks in a row, the bucket is followed anew."""
 
 BUCKET_WRITE_LIMIT_SECONDS = 1.5
 """Longest wait for the answer to a write, which is lost while the bucket has no leader: *Live* leaves 3 s.
@@ -254,16 +254,16 @@ A write that was stored all the same is received, like those of others.
 """
 
 MAX_HANDOVER_ATTEMPTS = 8
-"""How often a hand-over at the end is tried while others change the record."""
+"""The most attempts at a hand-over at the end while others change the record."""
 
 MAX_SERVED_NAMES_BYTES = 32 * 1024
 """Room for the names of the streams that are served; an instance with longer names reports that it serves all."""
 
 MAX_UNABLE_STREAMS_SENT = 100
-"""How many streams an instance names that it cannot serve."""
+"""The most streams that an instance names as those that it cannot serve."""
 
 SERVES_NOTHING: Object = {"serves": []}
-"""What a heartbeat says for us that we cannot read."""
+"""The heartbeat that we assume where we cannot read one."""
 
 INSTANCE = "instance."
 LEASE = "lease."
@@ -295,19 +295,19 @@ class Instances:
         """The streams about which something was received."""
         self._concerns_all = True
         self._outlook: Hashable = None
-        """What was known of all instances at the last check of all streams."""
+        """All that was known of the instances at the last check of all streams."""
         self._next_checked = 0
         self._served = ServicesByKey(services)
         self._named = _named(leases.serves)
         """The names of what we serve, as a heartbeat contains them."""
         self._judgement = Judgement(leases.ability, leases.relieve_idle, api, clock, reporter)
         self._reported_count = 0
-        """How many alive instances were reported last."""
+        """The number of alive instances that was reported last."""
         self._sent_at: int | None = None
-        """When (ns, of our monotonic clock) the last heartbeat was sent."""
+        """The instant (ns, of our monotonic clock) at which the last heartbeat was sent."""
         self._sent_unable: dict[str, str] = {}
         self._last_received: int | None = None
-        """When (ns, of the server's clock) what we received last was stored."""
+        """The instant (ns, of the server's clock) at which the last value that we received was stored."""
         self._unreadable: set[str] = set()
         """The keys of values in a format that we do not know; each is reported once."""
 

@@ -103,7 +103,7 @@ class SharedLookup:
         self._turn = asyncio.Lock()
         self._found: list[ServedStream] = []
         self._found_from = self._began_at = -math.inf
-        """When the look-up of `_found`, and the last one, began (seconds, by the clock of the event loop)."""
+        """The instants (s, of the event loop's clock) at which the look-up of `_found`, and the last one, began."""
 
     async def streams(self) -> list[ServedStream]:
         """Return what is stored when this is called or later; raises `JetStreamError`."""

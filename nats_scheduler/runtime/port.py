@@ -1,4 +1,4 @@
-"""What the runtime asks of JetStream to serve a stream, and to divide it among instances: as little as possible.
+"""The requests of the runtime to JetStream, to serve a stream and to divide it among instances: as few as possible.
 
 Two implementations exist of each: those of `jetstream`, and the models of the simulation (`tests/simulation`).
 
@@ -23,7 +23,7 @@ class Bucket(Protocol):
     """
 
     created: str
-    """When the bucket that was opened last was created, as the server reports it; empty before."""
+    """The time at which the bucket that was opened last was created, as the server reports it; empty before."""
 
     broken: Callable[[str, str], None]
     """Is called with the key of a value that no sidecar can have written, and what is wrong with it."""

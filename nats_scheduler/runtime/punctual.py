@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 Result = TypeVar("Result")
 
 LOOK_BEFORE_TIMER_SECONDS = 0.0004
-"""So long before the timer that ends a rest it is looked for what arrived: then only bytes are left to be sent."""
+"""The time before the timer that ends a rest at which arrivals are looked for: then only bytes are left to be sent."""
 
 if sys.platform == "linux":
     FIRST_DESCRIPTOR_TOO_HIGH = 1024
@@ -60,7 +60,7 @@ if sys.platform == "linux":
             super().__init__(self._selector_that_rests)
 
         def rest(self, seconds: float) -> None:
-            """Do not wake for what arrives in so many seconds, unless a timer is due; 0: wake at once.
+            """Do not wake for what arrives in the next `seconds`, unless a timer is due; 0: wake at once.
 
             It is looked for at the end of the rest, or `LOOK_BEFORE_TIMER_SECONDS` before the timer.
             """

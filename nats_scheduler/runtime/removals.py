@@ -42,7 +42,7 @@ MAX_REMOVED_LISTED = 500_000
 """If more messages were removed between those that are stored, nobody asks which: the answer would be too long."""
 
 WAIT_FOR_EACH_LISTED_SECONDS = 0.000_1
-"""And so long for each message of the last list: a thousand times what it costs to read it."""
+"""And this time for each message of the last list: a thousand times what it costs to read it."""
 
 MAX_GONE_AT_ONCE = 128
 """Schedules that are ended in one step, which takes about a millisecond."""
@@ -60,7 +60,7 @@ class Removals:
         self._stream = state.name
         self._receive = receive
         self._known: tuple[int, int] | None = state.removals
-        """What the state was when the engine knew all that was removed; None: it is to be found out in any case."""
+        """The state when the engine knew all that was removed; None: it is to be found out in any case."""
         self._is_wanted = asyncio.Event()
         self._is_urgent = asyncio.Event()
 
@@ -113,7 +113,7 @@ class Removals:
                 await self._rest(wait - SHORTEST_WAIT_SECONDS)
 
     async def _rest(self, seconds: float) -> None:
-        """Wait so long, or until it is urgent."""
+        """Wait `seconds`, or until it is urgent."""
         try:
             async with asyncio.timeout(seconds):
                 await self._is_urgent.wait()

@@ -1,6 +1,6 @@
-"""How the streams of an account are served, for the store of schedules of the command line and of the micro service.
+"""The modes of an account's streams, for the store of schedules of the command line and of the micro service.
 
-The rule: it is found by the same code as in a sidecar (`runtime.access`), each time it is asked for.
+The rule: they are found by the same code as in a sidecar (`runtime.access`), each time they are asked for.
 Cost: one request, two where the flag is in the registry.
 """
 

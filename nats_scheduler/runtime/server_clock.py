@@ -21,10 +21,10 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import MILLISECOND
 
 CLOCK_REQUEST_INTERVAL_SECONDS = 1.0
-"""How often the server's time is requested."""
+"""The interval at which the server's time is requested."""
 
 FIRST_CLOCK_REQUESTS = 3
-"""How many answers are requested at the start; the fastest one counts."""
+"""The number of answers that are requested at the start; the fastest one counts."""
 
 CLOCK_DRIFT_DIVISOR = 2_000
 """Between answers a 2,000th of the time is subtracted: no two clocks drift apart faster."""
@@ -43,7 +43,7 @@ class ServerClock:
 
     @property
     def is_set(self) -> bool:
-        """Whether a server has reported its time."""
+        """True if a server has reported its time."""
         return self._ahead is not None
 
     def now(self) -> int:

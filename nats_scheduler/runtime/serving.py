@@ -37,7 +37,7 @@ CHECK_RETRY_WAIT_SECONDS = 1.0
 CHANGE_CHECK_WAITS_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 """After a request was seen, the stream is checked after each of these waits until the request has taken effect."""
 
-# What is known of the flags of an account's streams, and what of it is reported to the operator.
+# The flags of an account's streams, as far as they are known, and what of it is reported to the operator.
 #
 # The registry keeps a flag under the stream's name; `jetstream.streams` says why.
 # Two more things are kept here: our own copy of each flag, since the registry may be away or may have been lost, and
@@ -48,7 +48,7 @@ CHANGE_CHECK_WAITS_SECONDS = (0.0, 0.02, 0.1, 0.3, 1.0, 3.0)
 # reported.
 
 MAX_DELETIONS_NOTED = 256
-"""How many requests to delete a stream are noted at once; any client can send them, with any names."""
+"""The most requests to delete a stream that are noted at once; any client can send them, with any names."""
 
 REWRITTEN = "the stream was configured anew without allow_msg_schedules, which stays on"
 CHANGED = (

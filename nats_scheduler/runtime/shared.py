@@ -1,4 +1,4 @@
-"""What instances share with tools that read the bucket: which fires the server refuses, and settings.
+"""The values that instances share with tools that read the bucket: which fires the server refuses, and settings.
 
 `nats-scheduler ls` reads the streams itself, and no stream shows that a fire was refused, or which of its schedules a
 sidecar's settings reject. So each instance has an entry of its own in two values of the registry's bucket: `failing`,
@@ -38,7 +38,7 @@ from nats_scheduler.message.rejection import MAX_KEPT_CHARS
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 MAX_ENTRY_WRITE_ATTEMPTS = 8
-"""How often a change is tried while others change the value."""
+"""The most attempts at a change while others change the value."""
 
 MAX_SHARED_HEADER_BYTES = 1_024
 """Room for the headers of the message."""
@@ -46,13 +46,14 @@ MAX_SHARED_HEADER_BYTES = 1_024
 MAX_SHARED_BYTES = MAX_VALUE_BYTES - MAX_SHARED_HEADER_BYTES
 
 ENTRY_FRAME_BYTES = 22
-"""What JSON adds to an entry and its name: two quotes, a colon, a comma, their blanks, and the number of its format."""
+"""The bytes that JSON adds to an entry and its name: two quotes, a colon, a comma, their blanks, and the number of its
+format."""
 
 
 async def write_entry(bucket: Registry, key: str, instance: str, entry_within: Callable[[int], Object | None]) -> bool:
     """Write the entry of an instance, and return whether the value holds it now.
 
-    `entry_within` returns the entry for so many bytes of room, None to have none.
+    `entry_within` returns the entry for a number of bytes of room, None to have none.
     Raises `JetStreamError` if the bucket does not answer, or refuses.
     """
     for _ in range(MAX_ENTRY_WRITE_ATTEMPTS):
@@ -72,7 +73,7 @@ SHARE_INTERVAL_SECONDS = 1.0
 """The time between two collections of what fails."""
 
 ENTRY_CHECK_INTERVAL_SECONDS = 60.0
-"""How often it is checked whether an unchanged entry is still there: the bucket may have been deleted."""
+"""The interval at which it is checked whether an unchanged entry is still there: the bucket may have been deleted."""
 
 ENTRY_REMOVAL_LIMIT_SECONDS = 1.5
 """Longest wait at the end for our entry to be removed."""
@@ -87,7 +88,7 @@ class SharedEntry:
     def __init__(
         self, key: str, instance: str, entry_within: Callable[[int], Object | None], interval_seconds: float
     ) -> None:
-        """Share nothing yet; `entry_within` returns the entry for so many bytes of room, None to have none.
+        """Share nothing yet; `entry_within` returns the entry for a number of bytes of room, None to have none.
 
         After the entry was written, it is compared every `interval_seconds` while there is one; see `changed`.
         """
@@ -165,7 +166,7 @@ ROW_BYTES = 48
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """What the instances share: the schedules that fail by stream (`<mode>.<name>`) and sequence, and how many more."""
+    """The shared failures: schedules that fail, by stream (`<mode>.<name>`) and sequence, and the number of others."""
 
     schedules: Mapping[str, Mapping[int, Failing]] = field(default_factory=dict)
     more: Mapping[str, int] = field(default_factory=dict)
@@ -180,7 +181,7 @@ def shared_failures(instance: str, streams: Callable[[], Mapping[str, StreamEngi
 
 
 def failing_entry(streams: Mapping[str, StreamEngine], room: int) -> Object | None:
-    """Return what is shared of the streams, in so many bytes as JSON or `MAX_ENTRY_BYTES`; None if nothing fails."""
+    """Return what is shared of the streams: up to `room` or `MAX_ENTRY_BYTES` bytes of JSON; None if nothing fails."""
     failing = sorted(
         ((stream.failing_count, key, stream) for key, stream in streams.items() if stream.failing_count),
         key=lambda each: each[:2],

@@ -69,7 +69,7 @@ async def keep_sampling(activity: Activity, clock: Clock) -> None:
         await asyncio.sleep(min(left / SECOND, CLOCK_CHECK_INTERVAL_SECONDS))
 
 
-# How a sidecar ends that was asked to: hand over, finish what is in flight, write how far the fires are settled.
+# The end of a sidecar that was asked to end: hand over, finish what is in flight, write how far the fires are settled.
 #
 # The rules:
 #
@@ -105,10 +105,10 @@ async def leave(
 # fail meanwhile: the log shows that it lasts, and is not flooded.
 
 REPORT_INTERVAL_NS = 30 * SECOND
-"""How often (ns) a reason that lasts is reported."""
+"""The interval (ns) at which a reason that lasts is reported."""
 
 MAX_REASONS_NOTED = 64
-"""How many reported reasons are noted: there may be any number of them."""
+"""The most reported reasons that are noted: there may be any number of them."""
 
 SoFar = dict[str, float | int]
 """For how many `seconds` it has lasted, and how many `attempts` failed; empty if there is nothing to report yet."""
@@ -163,7 +163,7 @@ Other instances may have fired it meanwhile, and after the duplicate window the 
 """
 
 MAX_DENIALS_NOTED = 256
-"""How many missing permissions are noted, so that each is reported once."""
+"""The most missing permissions that are noted, so that each is reported once."""
 
 
 class Sidecar:

@@ -71,7 +71,7 @@ class Witness(NamedTuple):
 
 
 class Manifest(BaseModel):
-    """What a snapshot is of, and what its chunks are."""
+    """The manifest of a snapshot: what it is of, and what its chunks are."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -86,7 +86,7 @@ class Manifest(BaseModel):
     schedules: NonNegativeInt
     witness: Witness
     chunks: PositiveInt
-    """How many there are: the first one is `engine.snapshots.chunks`, the others have the schedules."""
+    """The number of chunks: the first one is `engine.snapshots.chunks`, the others have the schedules."""
     digest: str
     """That of the digests of all chunks: those of ten million schedules would not fit into one value."""
 
@@ -301,16 +301,16 @@ async def _soon(answer: Awaitable[T]) -> T:
 
 
 SNAPSHOT_CHECK_INTERVAL_SECONDS = 15.0
-"""How often it is checked whether a snapshot, or a witness, is to be written."""
+"""The interval at which it is checked whether a snapshot, or a witness, is to be written."""
 
 FIRST_CHECK_SECONDS = 3.0
 """Wait after a stream is live before that is checked for the first time."""
 
 LOAD_CHECK_SECONDS = 1.0
-"""What arrives in so long before the first check shows whether the stream is being loaded."""
+"""The arrivals of this time before the first check show whether the stream is being loaded."""
 
 MIN_MESSAGES_AFTER = 20_000
-"""So many messages a start reads in a fraction of a second: a snapshot would save no more."""
+"""A start reads this number of messages in a fraction of a second: a snapshot would save no more."""
 
 MAX_SHARE_ARRIVING = 0.1
 """While more than this part of what a start would read has come since the last check, a snapshot waits."""
@@ -331,7 +331,7 @@ MIN_PAUSE_NS = MINUTE // 2
 """Shortest time (ns) from one snapshot, or from the attempt to write one, to the next."""
 
 PAUSE_FOR_EACH_NS = 150_000
-"""And so long (ns) for each far schedule of it, a hundred times what it costs: 150 s for 1,000,000."""
+"""And this time (ns) for each far schedule of it, a hundred times what it costs: 150 s for 1,000,000."""
 
 PAUSE_FOR_EACH_OBJECT_NS = 800_000
 """And for each of the others."""
@@ -340,13 +340,13 @@ WITNESS_INTERVAL_NS = 30 * SECOND
 """Shortest time (ns) between two witnesses."""
 
 MAX_WITNESSES = 8
-"""So many messages show that the stream did not go back: any of them that is still stored."""
+"""The most messages that show that the stream did not go back: any of them that is still stored."""
 
 UNIT_PAUSE_SECONDS = 0.002
 """Pause after each unit of work, which takes some 0.2 ms."""
 
 QUIET_WAITS = 600
-"""So many pauses at most it is waited for a moment in which nothing is in flight."""
+"""The most pauses in which a moment is awaited at which nothing is in flight."""
 
 QUIET_WAIT_SECONDS = 0.05
 
@@ -357,7 +357,7 @@ def may_have_snapshot(last_sequence: int) -> bool:
 
 
 def is_loading(arrived: int, tail: int) -> bool:
-    """Return whether a snapshot waits because so many of the `tail` of messages came since the last check."""
+    """Return whether a snapshot waits because `arrived` of the `tail` messages came since the last check."""
     return arrived > (MAX_SHARE_LOADING if arrived > MANY_ARRIVING else MAX_SHARE_ARRIVING) * tail
 
 
@@ -368,7 +368,7 @@ class KeptSnapshots:
     bucket: SnapshotBucket
     reports: Reporter
     are_used: bool = True
-    """Whether an engine may begin with one; new ones are kept in any case."""
+    """True if an engine may begin with one; new ones are kept in any case."""
 
 
 class StreamSnapshots:

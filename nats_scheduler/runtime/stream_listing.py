@@ -1,4 +1,4 @@
-"""What a stream's schedules are at this moment, read as the sidecar reads them; nothing is changed.
+"""The schedules of a stream at this moment, read as the sidecar reads them; nothing is changed.
 
 Rule: the messages go to the same code as in a sidecar (`engine.views.stored`), and are asked for in the same way.
 Where the server itself serves the headers of ADR-51 those are read apart, since a message may carry both spellings and

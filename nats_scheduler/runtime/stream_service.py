@@ -37,8 +37,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 HANDOVER_OVERLAP_SECONDS = 0.5
-"""How long this instance continues to fire for shards that now belong to another one, which has yet to receive that and
-to read our checkpoint. What both fire is stored once; what neither fires is late."""
+"""The time for which this instance continues to fire for shards that now belong to another one, which has yet to
+receive that and to read our checkpoint. What both fire is stored once; what neither fires is late."""
 
 SILENT_ACK_LIMIT_NS = SECOND
 """Longest wait (ns) for an acknowledgement on a stream that sends none: its fires are read back, or not at all."""
@@ -80,7 +80,7 @@ class StreamService:
         `notify_named` is called when a schedule names another calendar.
         """
         self.state = state
-        """What the server said of the stream last."""
+        """The state of the stream as the server reported it last."""
         self.mode = mode
         self._name, self.key = state.name, f"{mode}.{state.name}"
         """The name of the stream in leases and heartbeats."""
@@ -107,7 +107,7 @@ class StreamService:
 
     @property
     def has_contact(self) -> bool:
-        """Whether there is contact with the stream."""
+        """True if there is contact with the stream."""
         return self._driver.has_contact
 
     @property
@@ -122,26 +122,26 @@ class StreamService:
 
     @property
     def view(self) -> EngineView:
-        """What is held, to be asked."""
+        """The view of what is held."""
         return self.engine.view()
 
     @property
     def failing_count(self) -> int:
-        """How many schedules have a fire that the server refuses at the moment."""
+        """The number of schedules with a fire that the server refuses at the moment."""
         return self.engine.failing_count
 
     def failing(self, most: int) -> Sequence[tuple[int, Failing]]:
-        """Return at most so many of them by sequence, those that fail longest first, and why."""
+        """Return at most `most` of them by sequence, those that fail longest first, and why."""
         return self.engine.failing(most)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is contact with the stream and all that is stored has been read."""
+        """True if there is contact with the stream and all that is stored has been read."""
         return self.has_contact and self.engine.is_live
 
     @property
     def denied(self) -> Denied | None:
-        """What the server denied us last that a holder of the stream has to do."""
+        """The last denial by the server of something that a holder of the stream has to do."""
         return max(filter(None, (self._checkpoints.denied, self.engine.ownership.denied)), default=None)
 
     @property
@@ -354,13 +354,13 @@ class StreamServices:
         """Serve nothing yet; `report_lateness` gets how late (s) the event loop ran a timer."""
         self._settings = settings
         self.keeps_snapshots = settings.keep_snapshots
-        """Whether snapshots are kept, and used."""
+        """True if snapshots are kept, and used."""
         self._clock = clock
         self._report = report
         self._report_lateness = report_lateness
         self._services: dict[str, StreamService] = {}
         self.calendars = NOT_READ
-        """What is known of the calendars of the account."""
+        """The calendars of the account, as far as they are known."""
         self._are_calendars_followed = False
         self.calendars_named = asyncio.Event()
         """Set when a schedule of some stream names a calendar, for ever."""
@@ -407,7 +407,7 @@ class StreamServices:
                 service.read_calendars(self.calendars, is_followed=False)
 
     def is_burst(self) -> bool:
-        """Return whether so many fires of one stream are in flight that what can wait should."""
+        """Return whether one stream has a burst of fires in flight: then what can wait should."""
         return self._shared is not None and self._shared[0].most_in_flight > BURST_IN_FLIGHT
 
     def spare_seconds(self) -> float:

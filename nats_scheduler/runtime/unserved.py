@@ -34,20 +34,20 @@ MAX_LOOKED_AT = 2_000
 """Newest messages of a stream that are read in one look."""
 
 LOOK_INTERVAL_SECONDS = 300.0
-"""How long after a look a stream in which something is stored is looked at again."""
+"""The time from a look at a stream in which something is stored to the next look at it."""
 
 LOOK_DEADLINE_SECONDS = 10.0
 """Longest time for one look: a stream without a leader does not answer, and others wait."""
 
 
 class Look(NamedTuple):
-    """What the last look at a stream showed."""
+    """The result of the last look at a stream."""
 
     created: str
     through: int
     """The last sequence of the stream at that time."""
     at: float
-    """When that was, by the event loop's clock."""
+    """The time of that look, by the event loop's clock."""
     subject: str | None
     """The subject of a schedule that nothing fires; None if none was found."""
 

@@ -4,8 +4,8 @@ A driver has no timer of its own: one that waits for tomorrow costs nothing unti
 In a turn of the event loop the drivers whose time has come are stepped first, and then some of those to which something
 happened. So what is due is sent before anything else is done, and what a busy stream receives meanwhile is one step.
 
-Every `TICK_INTERVAL_SECONDS` it is checked whether the wall clock was set, whether the process stood still, and which
-drivers wait for an answer.
+Every `TICK_INTERVAL_SECONDS` it is checked whether the wall clock was set, whether the process did not run for a time,
+and which drivers wait for an answer.
 What a process knew before a standstill (SIGSTOP, a suspended machine) may be out of date, and others may have fired
 meanwhile. So every earlier contact is ended before the next driver is stepped, and what was written in the turn of the
 standstill is not sent.
@@ -54,28 +54,28 @@ MIN_SHARED_RATE = 400.0
 """Fires a second: with fewer each is sent at its own time."""
 
 SHARING = ((MIN_SHARED_RATE, 0.0), (1_000.0, 0.0025), (2_000.0, 0.003), (10_000.0, 0.005))
-"""How long (s) after others fires are sent at the earliest, at some rates of fires a second; linear in between."""
+"""By rate of fires a second, the shortest time (s) after others at which fires are sent; linear in between."""
 
 RATE_SPAN_SECONDS = 0.5
 """The rate is that of the last whole span of this length."""
 
 SOON_SECONDS = 0.002
-"""What arrived waits for a timer that is due within so long."""
+"""Input that arrived waits for a timer that is due within this time."""
 
 
 @runtime_checkable
 class RestingLoop(Protocol):
-    """What `runtime.punctual` adds to an event loop, on Linux."""
+    """An event loop with what `runtime.punctual` adds to it, on Linux."""
 
     def time(self) -> float:
         """Return the time (s) by the loop's clock."""
 
     def rest(self, seconds: float) -> None:
-        """Do not wake for what arrives in so many seconds, unless a timer is due; 0: wake at once."""
+        """Do not wake for what arrives in the next `seconds`, unless a timer is due; 0: wake at once."""
 
 
 class FireRate:
-    """How many fires a second are sent."""
+    """The number of fires that are sent in a second."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -111,7 +111,7 @@ def shared_seconds(rate: float) -> float:
 
 
 class Moderation:
-    """When the drivers of one process are woken by their time, and when for what arrives."""
+    """The rules by which the drivers of one process are woken: by their time, and for what arrives."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
@@ -123,12 +123,12 @@ class Moderation:
         """Fires that were sent in this turn."""
         self._rests_until = 0.0
         self._began_at = 0.0
-        """When (s) the turn began in which drivers are, or were last, stepped."""
+        """The time (s) at which the turn began in which drivers are, or were last, stepped."""
         self.not_before = 0.0
         """Before this time (of the loop's clock) nobody is woken because of its time."""
 
     def sent(self, count: int) -> None:
-        """Note that so many fires were sent in this turn."""
+        """Note that `count` fires were sent in this turn."""
         self._sent += count
 
     def hurry(self, key: int, *, is_urgent: bool) -> None:
@@ -176,7 +176,7 @@ class Moderation:
 
 
 class Standstill:
-    """The time (ns) since the last call, by the clock that shows more: the other one may have stood still too."""
+    """The time (ns) since the last call, by the clock that shows more: the other one may have stopped too."""
 
     def __init__(self, clock: Callable[[], int], other: Callable[[], int]) -> None:
         self._clock, self._other = clock, other
@@ -190,10 +190,10 @@ class Standstill:
 
 
 TICK_INTERVAL_SECONDS = 0.5
-"""How often at least the clocks are checked, so that a step of one, or a standstill, is noticed."""
+"""The longest interval between two checks of the clocks, so that a step of one, or a standstill, is noticed."""
 
 CONTACT_STANDSTILL_LIMIT_NS = 1_500 * MILLISECOND
-"""A process that did not check its clocks for so long (ns) did not run: other instances may have taken over.
+"""A process that did not check its clocks for this time (ns) did not run: other instances may have taken over.
 
 It is less than `engine.sharing.leases.LEASE_DURATION_NS`, after which they do; the check is made every
 `TICK_INTERVAL_SECONDS`.
@@ -204,22 +204,22 @@ MAX_UNNOTICED_STEP_BACK_NS = 1 * SECOND
 """If the wall clock goes back by more than this (ns), every driver is stepped: less does not shift a wait much."""
 
 MIN_WAKES_KEPT = 1_024
-"""How many wakes are kept before those that were replaced are searched and removed."""
+"""The number of wakes that are kept before those that were replaced are searched and removed."""
 
 MAX_DUE_PER_TURN = 64
 MAX_OTHERS_PER_TURN = 32
-"""How many drivers are stepped in one turn: those whose time has come, and others to which something happened."""
+"""The most drivers stepped in one turn: those whose time has come, and others to which something happened."""
 
 
 class Sleeper(Protocol):
     """A driver, as far as it is woken here."""
 
     wake_at: int | None
-    """When (ns since the Unix epoch) it is to be stepped next; None if only an input makes it step."""
+    """The instant (ns since the Unix epoch) at which it is to be stepped next; None if only an input makes it step."""
 
     @property
     def fires_in_flight(self) -> int:
-        """How many fires were published and are not answered."""
+        """The number of fires that were published and are not answered."""
 
     def step(self) -> None:
         """Process what happened, and the time."""
@@ -323,7 +323,7 @@ class Wakes:
             self._turn_soon()
 
     def check_standstill(self) -> None:
-        """End every contact if the process stood still since the last check."""
+        """End every contact if the process did not run for a time since the last check."""
         gap = self._standstill.gap()
         if gap > CONTACT_STANDSTILL_LIMIT_NS:
             reason = f"the process stood still, or the clock was set, for {gap / SECOND:.1f} s"

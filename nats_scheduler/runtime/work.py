@@ -71,7 +71,7 @@ class Setbacks:
         self._shortest = wait_seconds
         self._lacks: Denial | None = None
         self.wait_seconds = wait_seconds
-        """How long to wait before it is tried again."""
+        """The time to wait before it is tried again."""
 
     def failed(self, error: JetStreamError) -> None:
         """Note a failure, and report it if it is news."""
