@@ -62,7 +62,7 @@ class Desk:
     """One engine; `now` only moves when a test moves it."""
 
     memory: ContentMemory | None = None
-    """What the engine shares with others, if it does."""
+    """The memory that the engine shares with others, if it does."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Desk:
 
     @property
     def wake(self) -> float:
-        """When the engine wants to be stepped again, in seconds after the start."""
+        """The instant at which the engine wants to be stepped again, in seconds after the start."""
         return (self.asked(WakeAt)[-1].instant - START) / SECOND
 
     def reported(self, kind: type[Kind]) -> list[Kind]:

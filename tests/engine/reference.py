@@ -1,4 +1,4 @@
-"""What must have been stored, and when, in a life that is simple enough to compute it exactly.
+"""The fires that must have been stored, and when, in a life that is simple enough to compute it exactly.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
 Everything but the fires happens between full seconds, so that the order of events is never ambiguous.
@@ -20,7 +20,7 @@ class Version:
     pattern: Pattern
     ended_at: int | None = None
     was_cancelled: bool = False
-    """Whether it was ended by a message that the sidecar has to read first, and not by the server."""
+    """True if it was ended by a message that the sidecar has to read first, and not by the server."""
 
     def dues(self, until: int) -> list[int]:
         """List the instants at which it is due, up to `until` (ns); all of them for `at`."""

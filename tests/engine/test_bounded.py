@@ -43,7 +43,7 @@ def test_the_last_fire_ends_the_schedule_and_removes_it(headers: dict[str, str],
 @pytest.mark.parametrize("with_checkpoint", [True, False])
 @pytest.mark.parametrize("down", ["1s", "8s", "1m"])
 def test_a_restart_changes_no_count(down: str, with_checkpoint: bool) -> None:
-    """What was missed counts too: the limit is a number of fire times, not of messages."""
+    """A missed fire time counts too: the limit is a number of fire times, not of messages."""
     world = ScheduleWorld()
     world.publish("s.one", LIMITED)
     world.advance("7s")

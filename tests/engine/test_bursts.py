@@ -147,7 +147,7 @@ def test_what_is_overwritten_while_it_waits_is_not_removed() -> None:
 
 
 def test_acknowledgements_that_all_came_too_late_change_nothing() -> None:
-    """What was given up before is concluded once; the other acknowledgements of a chunk may be none."""
+    """A fire that was given up before is concluded once; the other acknowledgements of a chunk may be none."""
     desk, fires = burst(*["@every 5s"] * COUNT)
     assert desk.step(FiresStored((), ())) == desk.step()
     assert desk.engine.in_flight.count == len(fires)

@@ -75,7 +75,7 @@ def test_a_calendar_that_is_deleted_while_a_fire_is_in_flight_stops_the_next_one
 
 @pytest.mark.parametrize("known", [NO_DAY, TODAY, KnownCalendars({})], ids=["left", "excepted", "missing"])
 def test_a_stored_fire_that_names_the_end_ends_the_schedule_whatever_the_calendar_says(known: KnownCalendars) -> None:
-    """The instance that stored it had other days: its consumers were told that no fire follows."""
+    """The instance that stored it had other days: its fire informed consumers that no fire follows."""
     message = named_schedule()
     fire = fired(message)
     desk = desk_of(message, known)

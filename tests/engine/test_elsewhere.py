@@ -28,7 +28,7 @@ NO_CHECKPOINT = CheckpointLoaded(through=-1, sequence=0)
 
 
 class Watched(Perfect):
-    """A network that counts looks, and does with fires and reads what it is told."""
+    """A network that records fires and reads, and gives them the fates that a test has set."""
 
     def __init__(self) -> None:
         self.fires: list[Fire] = []
@@ -351,7 +351,7 @@ def test_fires_of_another_stream_are_not_counted_where_they_land() -> None:
 
 
 def test_all_owes_what_comes_due_after_a_start_that_knew_nothing() -> None:
-    """Which fires of the time before are stored is not known, so the latest of them is made up."""
+    """The stored fires of the time before are not known, so the latest fire of that time is made up."""
     network = Watched()
     world, jobs = world_of(network)
     world.publish("cron.a", {**EVERY_5S, "X-Nats-Schedule-X-Missed": "all"})

@@ -1,4 +1,4 @@
-"""What is unpacked is what was packed, in every place and after any changes of the row."""
+"""The rows of far schedules: what is unpacked is what was packed, in every place and after any changes of the row."""
 
 from collections import Counter
 from random import Random

@@ -1,4 +1,4 @@
-"""What the fires of schedules with `X-Report` say of themselves and of the fire before."""
+"""The reports in fires of schedules with `X-Report`: about themselves and about the fire before."""
 
 import pytest
 

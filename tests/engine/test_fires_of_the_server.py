@@ -1,4 +1,4 @@
-"""What is known of a schedule that the server itself fires: the next fire is the one that the server announced."""
+"""Schedules that the server itself fires: the next fire is the one that the server announced."""
 
 import pytest
 

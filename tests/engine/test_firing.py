@@ -1,4 +1,4 @@
-"""When a schedule fires, and what a fire stores, seen from outside: publish, let time pass, read the stream."""
+"""The times and messages of fires, seen from outside: publish, let time pass, read the stream."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a graduation finds: each case in which the server's view of the stored messages is not ours."""
+"""The findings of a graduation: each case in which the server's view of the stored messages is not ours."""
 
 from typing import Any
 

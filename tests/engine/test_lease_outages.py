@@ -14,7 +14,7 @@ from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.engine.lease_builders import BEAT, KEY, instance, write
 
 BACK = 3 * LEASE_DURATION_NS
-"""When an outage is over that began at 0."""
+"""The end of an outage that began at 0."""
 
 
 def back_from_an_outage(*holders: str, connects_anew: bool = True) -> Leases:

@@ -1,4 +1,4 @@
-"""How many schedules are held: those beyond the limit are rejected, and those that are held stay."""
+"""The limit of held schedules: those beyond it are rejected, and those that are held stay."""
 
 from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits

@@ -180,7 +180,7 @@ def test_a_consumer_that_does_not_receive_the_target_is_reported() -> None:
 
 
 class Unanswering(Perfect):
-    """A network that answers no question about a schedule after its fire was stored, while it is told so."""
+    """A network that, while `refuses` is set, answers no question about a schedule after its fire was stored."""
 
     def __init__(self) -> None:
         self.refuses = False

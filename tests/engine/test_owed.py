@@ -1,4 +1,4 @@
-"""What a schedule with `X-Missed: all` owes after a crash or a take-over, and where little is known of its fires."""
+"""The fires that a schedule with `X-Missed: all` owes after a crash or a take-over, also if little is known of them."""
 
 import pytest
 
@@ -109,7 +109,7 @@ def test_of_a_schedule_that_was_an_exception_for_another_reason_no_backlog_is_ow
 
 
 def test_a_take_over_without_a_checkpoint_owes_nothing_where_fires_are_consumed() -> None:
-    """What the earlier holder fired cannot be seen there."""
+    """The fires of the earlier holder cannot be seen there."""
     message = stored_in("@every 10s", policies("all"))
     shard = shard_of(SCHEDULE)
     desk = Desk(message, reads_all=False)

@@ -192,7 +192,7 @@ def test_of_two_that_are_read_out_of_order_the_older_one_has_the_place() -> None
 
 @dataclass
 class Stream:
-    """What is stored: the messages by sequence."""
+    """The stored messages, by sequence."""
 
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     last: int = 0

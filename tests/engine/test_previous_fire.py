@@ -1,4 +1,4 @@
-"""What is known of the last stored fire of a schedule whose policies need it, however that became known."""
+"""The last stored fire of a schedule whose policies need it, however that became known."""
 
 from collections.abc import Callable
 

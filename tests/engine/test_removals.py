@@ -1,4 +1,4 @@
-"""What the stream has removed without a word is not held, listed or noted any more, and costs no memory."""
+"""Removals by the stream without a notice: what is removed is not held, listed or noted, and uses no memory."""
 
 import sys
 
@@ -95,7 +95,7 @@ def test_with_limited_places_a_request_costs_the_same_whatever_is_held(request_:
 
 
 def calls_of(request: RemovalRequested, count: int) -> int:
-    """Return how many functions are called to take a request while so many schedules are held, and as many wait."""
+    """Return the number of function calls that a request takes while `count` schedules are held, and as many wait."""
     desk = desk_for(count, *(schedule("@every 3h", number, f"s.{number}") for number in range(1, 2 * count + 1)))
     assert len(desk.engine.held) == count
     while desk.asked(WakeAt) == [WakeAt(desk.now)]:

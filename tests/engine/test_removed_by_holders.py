@@ -1,4 +1,4 @@
-"""What another holder has purged, or deleted by its sequence, is over; a deletion of something else changes nothing."""
+"""Removals by another holder: what it purged, or deleted by its sequence, is over; other deletions change nothing."""
 
 import pytest
 

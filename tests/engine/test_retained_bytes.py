@@ -1,4 +1,4 @@
-"""What the engine keeps of stored fires is small, however large they were.
+"""The memory that the engine keeps for stored fires: it is small, however large they were.
 
 Bytes are counted in everything that can be reached from the engine, and not in a process.
 """

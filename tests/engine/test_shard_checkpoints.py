@@ -1,4 +1,4 @@
-"""What a checkpoint claims when shards change hands."""
+"""The claims of a checkpoint when shards change hands."""
 
 from nats_scheduler.engine.inputs import CaughtUp, MessagesRead, Refused
 from nats_scheduler.engine.sharing.holdings import MAX_UNSETTLED_PER_SHARD

@@ -23,7 +23,7 @@ from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, plain, schedule, stored_fire
 
 BEGUN_ANEW = ("place", "flight", "wake", "__dict__", "_send_time")
-"""What is not as it was in an engine that begins with a snapshot."""
+"""The attributes that are not as they were in an engine that begins with a snapshot."""
 POLICIES: list[dict[str, str]] = [
     {"Nats_Schedule_X_Jitter": "5s"},
     {"Nats_Schedule_X_Missed": "skip", "Nats_Schedule_X_Grace": "1m"},

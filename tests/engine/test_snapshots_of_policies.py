@@ -1,4 +1,4 @@
-"""What schedules with policies know of their fires is in a snapshot, and what is not certain later is not."""
+"""Snapshots of schedules with policies: they hold what is known of their fires, but not what is uncertain later."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def treated(pattern: str = "@every 10s", sequence: int = 1, subject: str = SCHED
 
 
 def fired(desk: Desk, one: StoredMessage, seconds: int, sequence: int) -> None:
-    """Have the fire of a schedule that is due after so many seconds stored."""
+    """Have the fire of a schedule that is due after `seconds` stored."""
     fire = desk.in_flight(one, seconds)
     desk.concluded(fire, Stored(sequence))
     desk.read(stored_fire(fire, sequence, desk.now))

@@ -1,4 +1,4 @@
-"""How many fires come due in each of the next minutes: as if each fire of each schedule was counted by itself."""
+"""The number of fires due in each of the next minutes: as if each fire of each schedule was counted by itself."""
 
 from random import Random
 

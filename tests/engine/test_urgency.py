@@ -1,4 +1,4 @@
-"""Which streams an instance takes over first: those with the earliest fires."""
+"""The streams that an instance takes over first: those with the earliest fires."""
 
 from nats_scheduler.engine.inputs import ShardsHeld
 from tests.engine.direct import Desk, schedule

@@ -1,4 +1,4 @@
-"""What an engine holds can be asked for at any time, and asking changes nothing."""
+"""Views of an engine: what it holds can be asked for at any time, and asking changes nothing."""
 
 from collections.abc import Sequence
 from random import Random

@@ -1,1 +1,1 @@
-"""What the tests stand on: real servers, clusters, processes, the nats CLI, and waiting for conditions."""
+"""The foundation of the tests: real servers, clusters, processes, the nats CLI, and waiting for conditions."""

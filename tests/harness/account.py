@@ -32,16 +32,16 @@ from tests.harness.blocks import block_to_send
 from tests.harness.waiting import eventually
 
 WAIT_SECONDS = 90.0
-"""How long a test waits for what should take milliseconds, on a busy machine."""
+"""The longest time that a test waits for what should take milliseconds, on a busy machine."""
 
 NOT_PLACED_YET = frozenset({10005, 10008})
-"""What a cluster refuses with while it has not met all its nodes: no suitable peers, no meta leader."""
+"""The error codes of a cluster that has not met all its nodes: no suitable peers, no meta leader."""
 
 CLOCK = SystemClock()
 
 
 def in_seconds(seconds: float) -> str:
-    """Return the time in so many seconds, as `@at` takes it."""
+    """Return the time `seconds` from now, as `@at` takes it."""
     return format_rfc3339(CLOCK.now() + int(seconds * SECOND))
 
 
@@ -139,24 +139,24 @@ async def account_on(url: str, **settings: Any) -> AsyncIterator[Account]:
 
 
 class OpenReporter(Reporter):
-    """A reporter that also keeps the problems it tells of."""
+    """A reporter that also keeps the problems that it reports."""
 
     def __init__(self, metrics: Metrics) -> None:
         super().__init__(metrics)
         self.problems: list[tuple[str, dict[str, Any]]] = []
 
     def problem(self, action: str, **fields: Any) -> None:
-        """Keep it, and tell of it."""
+        """Keep it, and report it."""
         self.problems.append((action, fields))
         super().problem(action, **fields)
 
     def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
-        """Keep it, and tell of it."""
+        """Keep it, and report it."""
         self.problems.append(("snapshot_written", {"stream": stream, "schedules": schedules, "through": through}))
         super().snapshot_written(stream, schedules, through)
 
     def snapshot_used(self, stream: str, schedules: int, through: int) -> None:
-        """Keep it, and tell of it."""
+        """Keep it, and report it."""
         self.problems.append(("snapshot_used", {"stream": stream, "schedules": schedules, "through": through}))
         super().snapshot_used(stream, schedules, through)
 
@@ -170,18 +170,18 @@ class Running:
     events: list[tuple[str, Event]] = field(default_factory=list)
     problems: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     was_clean: bool = False
-    """Whether it left nothing in flight, once it has ended."""
+    """True if it left nothing in flight, once it has ended."""
 
     def of(self, stream: str, kind: type[Any]) -> list[Any]:
         """Return the events of one kind about one stream."""
         return [event for name, event in self.events if name == stream and isinstance(event, kind)]
 
     def told(self, action: str) -> list[dict[str, Any]]:
-        """Return what was told of one kind of problem."""
+        """Return the fields of each reported problem of one kind."""
         return [fields for kind, fields in self.problems if kind == action]
 
     async def told_of(self, action: str, **wanted: Any) -> dict[str, Any]:
-        """Wait until a problem was told with these fields, and return all of its fields."""
+        """Wait until a problem was reported with these fields, and return all of its fields."""
         return await eventually(
             lambda: next((told for told in self.told(action) if wanted.items() <= told.items()), None),
             within_seconds=WAIT_SECONDS,

@@ -20,7 +20,7 @@ IN_EACH = {"type", "stream"}
 
 
 class HeardAdvisories:
-    """What was published, by kind."""
+    """The advisories that were published, by kind."""
 
     def __init__(self, connection: Connection, stream: str = "*") -> None:
         """Begin to listen to what is said of a stream.

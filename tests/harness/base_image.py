@@ -18,7 +18,7 @@ SUITE = "bookworm"
 PYTHON = "3.11"
 """The version of Python in that Debian."""
 PACKAGES = ("busybox", "ca-certificates", "passwd", "python3", "python3-venv")
-"""What comes on top of Debian's smallest system; busybox has the `wget` of the server's image."""
+"""The packages on top of Debian's smallest system; busybox has the `wget` of the server's image."""
 MAKE_SECONDS = 600.0
 """Longest run of debootstrap."""
 

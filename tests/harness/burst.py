@@ -38,7 +38,7 @@ class Burst:
         ]
 
     def frames(self, asked: Sequence[Asked], parts: int = 1) -> list[bytes]:
-        """Build the frames of a burst, the last request first, in so many parts."""
+        """Build the frames of a burst in `parts` parts, the last request first."""
         numbered = list(enumerate(asked))[::-1]
         built = [frame(subject, f"{self._first}.{number}", block, body) for number, (subject, block, body) in numbered]
         size = -(-len(built) // parts)

@@ -20,11 +20,11 @@ NODES = 3
 ELECTION_SECONDS = 30.0
 """Longest wait for a meta leader, after a start or a kill; two to five seconds on an idle machine."""
 HEARD_SECONDS = 3.0
-"""A peer last heard longer ago is not keeping up; the leader's heartbeat is one second."""
+"""A peer whose last message is older is not keeping up; the leader's heartbeat is one second."""
 MONITOR_SECONDS = 2.0
 """Longest wait for a node's answer about its JetStream state."""
 START_ATTEMPTS = 3
-"""How often a cluster is started when another process takes one of its ports first, or no leader is elected."""
+"""The number of attempts to start a cluster: another process may take one of its ports, or no leader is elected."""
 
 
 class Cluster:
@@ -138,7 +138,7 @@ def _node_config(route: int, routes: Iterable[int], monitor: int, *, advertise: 
 
 
 def _keeping_up(replicas: Iterable[dict[str, Any]]) -> Iterable[str]:
-    """Name the peers that the leader calls current and has heard of late (`active` is in nanoseconds)."""
+    """Name the peers that the leader calls current and had contact with of late (`active` is in nanoseconds)."""
     for replica in replicas:
         if replica.get("current") and replica.get("active", 0) < HEARD_SECONDS * 1e9:
             yield replica["name"]

@@ -25,11 +25,11 @@ ANSWER_SECONDS = 60
 BUILD_SECONDS = 900
 """Longest build of an image, the base fetched over a slow line."""
 CHECK_INTERVAL_NS = 1_000_000_000
-"""How often Docker runs the health check of a container."""
+"""The interval at which Docker runs the health check of a container."""
 
 
 class ContainerEngine(Protocol):
-    """What the tests ask of an engine, beside what its API answers."""
+    """The operations that the tests need of an engine, beside what its API answers."""
 
     @property
     def client(self) -> docker.DockerClient:

@@ -89,7 +89,7 @@ class FlaggedStream:
         return int((await self.account.api.stream(self.name))["state"]["messages"])
 
     async def canary(self, seconds: float) -> None:
-        """Wait until a schedule that is due in so many seconds has fired and is purged."""
+        """Wait until a schedule that is due in `seconds` has fired and is purged."""
         await self.schedule("canary", f"@at {in_seconds(seconds)}", target="canary.out")
         await self.wait_for("canary.out")
 

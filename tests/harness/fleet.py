@@ -53,7 +53,7 @@ class ProcessFleet:
         return self.sidecars[-1]
 
     async def divided(self, count: int) -> None:
-        """Wait until so many instances hold the shards of the stream, and all of them."""
+        """Wait until `count` instances hold the shards of the stream, and all of them."""
 
         async def is_divided() -> bool:
             try:

@@ -1,4 +1,4 @@
-"""An instance that does not exist: somebody who may write into the bucket of the registry tells that it lives."""
+"""An instance that does not exist: somebody who may write into the bucket of the registry reports that it is alive."""
 
 import asyncio
 import json

@@ -29,13 +29,13 @@ class LaggingLeader:
         self.applied: int | None = None
         """The last sequence that it knows; None for all of them."""
         self.not_found = 0
-        """How often it said that it knows no such message although the stream has one."""
+        """The number of its answers that it knows no such message although the stream has one."""
         self.ahead = 0
-        """How many messages it knows that no consumer delivers."""
+        """The number of messages that it knows and that no consumer delivers."""
         self.told_of_more = 0
-        """How often it told of one of them."""
+        """The number of its answers that named one of them."""
         self.knows_the_stream = True
-        """Whether it says that there is such a stream; a node that has just restarted may not."""
+        """True if it says that there is such a stream; a node that has just restarted may not."""
         self._connection: Connection = account.connection
         self._stream = stream
         self._tasks: set[asyncio.Task[None]] = set()

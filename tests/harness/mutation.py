@@ -48,7 +48,7 @@ MAX_MEMORY_BYTES = 2 << 30
 """Address space of the process of one change."""
 
 SURVIVED, FOUND, NOT_MADE = 0, 1, 2
-"""What the process of a change ends with."""
+"""The exit codes of the process of a change."""
 
 
 class EndlessError(BaseException):

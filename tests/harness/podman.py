@@ -64,7 +64,7 @@ podman system service --time 0 "$1" & wait
 """
 """A shell, so that processes whose parents end are reaped."""
 MEMORY_KB = 4_000_000
-"""Where so much memory is free, images are kept there: less than 1 GB, written and removed in no time."""
+"""With this amount of memory free, images are kept there: less than 1 GB, written and removed in no time."""
 
 
 class Podman:

@@ -20,7 +20,7 @@ from nats_scheduler.runtime.embedded import tied_to_this_process
 from tests.harness.waiting import eventually
 
 EXIT_SECONDS = 45.0
-"""Longest wait for a process that was told to end; a drain has its own deadline of 10 s."""
+"""Longest wait for a process that was asked to end; a drain has its own deadline of 10 s."""
 LINE_SECONDS = 45.0
 """Longest wait for a line of output unless a test names another deadline."""
 

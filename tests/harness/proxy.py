@@ -133,7 +133,7 @@ class Link:
                     writer.write(piece[1])
                     await writer.drain()
         except ConnectionError:
-            pass  # the end of one direction, told to the other below
+            pass  # the end of one direction ends the other one below
         finally:
             taking.cancel()
             for each in self._writers:

@@ -44,12 +44,12 @@ class ReplicatedStream(MemoryStream):
     def __init__(self, config: Mapping[str, Any], now: Callable[[], int], *, guard: bool = True) -> None:
         super().__init__(config, now, guard=guard)
         self.behind = 0
-        """How long (ns) after a message was stored the leader applies it."""
+        """The time (ns) from the storage of a message until the leader applies it."""
         self._applied = 0
         self._to_apply: deque[tuple[int, int]] = deque()
-        """When (ns) each message was stored that the leader has not applied, and its sequence."""
+        """The instant (ns) at which each message was stored that the leader has not applied, and its sequence."""
         self._keeps_refused = int(config.get("num_replicas") or 1) > 1
-        """Whether what the guard refuses keeps its identity in process, as on a 2.11."""
+        """True if what the guard refuses keeps its identity in process, as on a 2.11."""
         self._guarded: dict[str, int] = {}
         """The sequence of the last message whose guard names a subject."""
         self._is_proposed = False

@@ -1,4 +1,4 @@
-"""What a person sees on a terminal after a program wrote to it: the few commands of a VT100 that our programs use.
+"""A terminal as a person sees it after a program wrote to it: the few commands of a VT100 that our programs use.
 
 Its rule: a command that is not understood is an error, so that nothing is written that was not meant.
 Its limit: a character is one or two columns wide, as Unicode says.

@@ -1,4 +1,4 @@
-"""What failed in a run of all tests is tried once more, alone, and listed: for `.ci/run`, which asks for it.
+"""A second attempt, alone, of each case that failed in a run of all tests, with a list: `.ci/run` asks for it.
 
 The rule: nothing is tried again in silence, and only what a busy machine can have failed. A case without the mark
 `server` has no such excuse, and neither have more than `MOST_CASES`: then the first run counts as it is.

@@ -28,7 +28,7 @@ class Terminal:
     def __init__(self, process: asyncio.subprocess.Process, controller: int, side: int) -> None:
         self.process = process
         self.text = ""
-        """What was printed so far."""
+        """The text that was printed so far."""
         self._controller = controller
         self._side = side
         asyncio.get_running_loop().add_reader(controller, self._read)

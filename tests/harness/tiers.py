@@ -50,7 +50,7 @@ class ProcessStartedError(RuntimeError):
 
 
 _guards: list[list[str]] = []
-"""What the guard of the running test has refused; empty while no guard is on."""
+"""The calls that the guard of the running test has refused; empty while no guard is on."""
 
 
 def mark_servers(items: list[pytest.Item]) -> None:

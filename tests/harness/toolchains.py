@@ -36,14 +36,14 @@ UNREACHABLE = re.compile(
     r"npm error code (E40[134]|E5\d\d|ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|E(HOST|NET)UNREACH|ERR_SOCKET_TIMEOUT)"
     r"|dial tcp|no such host|i/o timeout|TLS handshake|: (40[134]|5\d\d) [A-Z]"
 )
-"""What npm and go print if the registry does not answer, or does not have the client."""
+"""The output of npm and go if the registry does not answer, or does not have the client."""
 TOO_OLD = re.compile(r"requires go >= |invalid go version")
-"""What a go prints that is older than the program asks for; one before 1.21 cannot read its version."""
+"""The output of a go that is older than the program asks for; one before 1.21 cannot read its version."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """How to start a program: its command, and what its environment has besides the usual."""
+    """A program to start: its command, and what its environment has besides the usual."""
 
     command: list[str]
     env: Mapping[str, str] = field(default_factory=dict)

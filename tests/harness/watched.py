@@ -29,7 +29,7 @@ class Watched:
         return await self.account.create(self.name, **config)
 
     async def update(self, **changes: Any) -> None:
-        """Update the stream as a tool does that rewrites what STREAM.INFO tells it."""
+        """Update the stream as a tool does that rewrites the answer to STREAM.INFO."""
         await self.account.api.call(f"STREAM.UPDATE.{self.name}", {**await self.config(), **changes})
 
     async def rewrite(self, **config: Any) -> None:

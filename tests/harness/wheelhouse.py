@@ -18,7 +18,7 @@ from tests.harness.base_image import kept
 NEWEST_GLIBC = 36
 """The minor version of the C library in Debian 12: wheels that ask for a newer one cannot be used."""
 OFFLINE = re.compile(r"Retrying \(Retry|ConnectionError|ConnectTimeout|ReadTimeout|Name or service not known")
-"""What pip says if it does not reach the index."""
+"""The output of pip if it does not reach the index."""
 FETCH_SECONDS = 600.0
 """Longest run of pip for one lock file."""
 

@@ -43,13 +43,13 @@ class Worker:
         await self._api.call(f"CONSUMER.DURABLE.CREATE.{self._stream}.{self._consumer}", body)
 
     def pull(self, count: int) -> None:
-        """Ask for so many messages, those that are stored or the next ones."""
+        """Ask for `count` messages, those that are stored or the next ones."""
         request = json.dumps({"batch": count, "expires": PULL_EXPIRES_NS}).encode()
         subject = f"{self._api.prefix}.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
         self._connection.write(frame(subject, self._inbox, b"", request))
 
     async def takes(self, count: int) -> list[int]:
-        """Wait until it has received so many messages; returns their sequences."""
+        """Wait until it has received `count` messages; returns their sequences."""
         await eventually(
             lambda: len(self._replies) >= count,
             within_seconds=TAKEN_WITHIN_SECONDS,

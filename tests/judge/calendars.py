@@ -1,4 +1,4 @@
-"""What the calendar of a schedule left at which time, as its editors know it.
+"""The due instants that the calendar of a schedule left at each time, as its editors know it.
 
 Its rule: a calendar leaves every due instant, or none, or is gone; edits reach an instance that is ready soon.
 """
@@ -9,7 +9,7 @@ from tests.judge.history import NEVER, SECOND, FireSeen, History, Leaves
 from tests.judge.versions import Version
 
 REACHES_WITHIN = SECOND
-"""How long (ns) after an edit an instance that is ready acts by it at the latest."""
+"""The time (ns) after an edit within which an instance that is ready acts by it."""
 
 
 class CalendarRecord:

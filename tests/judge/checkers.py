@@ -41,7 +41,7 @@ ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
 
 MOST_HAND_OVERS = 10
-"""How often shards may change hands in the last seconds: a relief of an idle holder may end then."""
+"""The number of times that shards may change hands in the last seconds: a relief of an idle holder may end then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Case:
         self.history = history
         self.terms = history.terms
         self.subjects = {operation.schedule for operation in history.operations}
-        """On which schedules were stored."""
+        """The subjects on which schedules were stored."""
         self.versions = versions_of(history)
         self.readiness = Readiness(history)
         self.identities = Identities(history)

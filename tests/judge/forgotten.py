@@ -1,4 +1,4 @@
-"""What servers lose: identities of messages that were consumed, and what they had acknowledged.
+"""The losses of servers: identities of messages that were consumed, and what they had acknowledged.
 
 Its rule, as in `docs/concepts/promises.md`: where consumers remove generated messages, a fire that was stored just
 before the only server ended may be stored again after that, because nothing shows it any more.
@@ -12,10 +12,10 @@ from tests.judge.history import SECOND, FireKey, FireSeen, History, Verb
 ENDS_A_SERVER = frozenset({"server-kill", "server-restart"})
 
 UNPROCESSED = SECOND // 10
-"""The acknowledgement of a fire that was stored so long (ns) before the end may not have been processed."""
+"""The acknowledgement of a fire that was stored within this time (ns) before the end may not have been processed."""
 
 ENDS_WITHIN = SECOND // 2
-"""So long (ns) after a strike begins, its server stores nothing more."""
+"""From this time (ns) after the beginning of a strike on, its server stores nothing more."""
 
 
 def is_forgotten(history: History, first: FireSeen, second: FireSeen) -> bool:
@@ -29,7 +29,7 @@ def is_forgotten(history: History, first: FireSeen, second: FireSeen) -> bool:
 
 
 class Losses:
-    """What the servers of a history acknowledged and lost."""
+    """The messages and removals that the servers of a history acknowledged and lost."""
 
     def __init__(self, history: History) -> None:
         self._stores = history.stores

@@ -1,10 +1,10 @@
-"""When an instance was ready to fire: the stretches of a history in which nothing excuses a missing or late fire.
+"""The readiness of an instance to fire: the stretches in which nothing excuses a missing or late fire.
 
 Its rule: an instance is ready while it lives and nothing is broken for it or for all, once that has been so for as long
 as the terms allow for recovery.
 Where instances divide the work, one that is ready does its part of it only, and takes over the part of another in the
 same time: so what befalls another counts too.
-One that comes, goes, falls silent or is heard again disturbs at that moment; one that is in trouble and still heard
+One that comes, goes, falls silent or sends again disturbs at that moment; one that is in trouble and not silent
 keeps its part, and disturbs for as long as that lasts.
 """
 

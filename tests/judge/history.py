@@ -17,13 +17,13 @@ NEVER = 1 << 100
 """Later (ns) than any history."""
 
 EVERYTHING = ">"
-"""What a purge without a filter names in the place of a schedule."""
+"""The subject of a purge without a filter, in the place of a schedule."""
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class Verb(StrEnum):
-    """What a publisher can do to a schedule."""
+    """An act of a publisher on a schedule."""
 
     STORE = "store"
     OVERWRITE = "overwrite"
@@ -45,7 +45,7 @@ class Operation:
     schedule: str
     invoked_at: int
     completed_at: int | None = None
-    """When the server acknowledged it; None if the outcome is unknown: it happened at some time since, or never."""
+    """The instant of the server's acknowledgement; None if the outcome is unknown: at some time since, or never."""
     sequence: int | None = None
     """The sequence in the acknowledgement of a message that was stored."""
     names: int | None = None
@@ -59,11 +59,11 @@ class Operation:
     source: str = ""
     """The subject that is sampled."""
     ttl: int = NEVER
-    """How long (ns) the schedule lives."""
+    """The lifetime (ns) of the schedule."""
     fire_ttl: int = 0
-    """How long (s) its fires live; 0: as long as the stream keeps them."""
+    """The lifetime (s) of its fires; 0: as long as the stream keeps them."""
     rolls_up: bool = False
-    """Whether a fire replaces those before it on its target."""
+    """True if a fire replaces those before it on its target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,11 @@ class FireSeen:
     taken: int = 0
     """The sequence of the message that has the first identity of this fire, from its own; 0 if it has the first one."""
     elsewhere: bool = False
-    """Whether it is in another stream than its schedule, where no guard protects it."""
+    """True if it is in another stream than its schedule, where no guard protects it."""
 
 
 class FireKey(NamedTuple):
-    """Which fire: the sequence of its schedule, and its fire time (ns)."""
+    """The key of a fire: the sequence of its schedule, and its fire time (ns)."""
 
     schedule_sequence: int
     fire_time: int
@@ -121,12 +121,12 @@ class FireSent:
     """As in `FireSeen`."""
     sent_at: int
     clock: int
-    """What the clock of the instance showed (ns)."""
+    """The time (ns) by the clock of the instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSeen:
-    """What was stored on a source from some instant (ns) on; without a body, nothing was."""
+    """The message that was stored on a source from some instant (ns) on; without a body, there was none."""
 
     subject: str
     since: int
@@ -135,7 +135,7 @@ class SourceSeen:
 
 
 class Leaves(StrEnum):
-    """What a calendar leaves."""
+    """The due instants that a calendar leaves."""
 
     ALL = "all"
     NOTHING = "nothing"
@@ -145,13 +145,13 @@ class Leaves(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CalendarSeen:
-    """What a calendar leaves from some instant (ns) on."""
+    """The due instants that a calendar leaves from some instant (ns) on."""
 
     name: str
     since: int
     leaves: Leaves
     certain_from: int = 0
-    """From when on (ns) it certainly leaves that, if the edit was acknowledged later than it was requested."""
+    """The instant (ns) from which on it certainly leaves that, if the edit was acknowledged after its request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ class Fault:
     begin: int
     end: int
     silences: bool = False
-    """Whether no heartbeat of the instance arrives meanwhile: if work is divided, others take over."""
+    """True if no heartbeat of the instance arrives meanwhile: if work is divided, others take over."""
     delays_only: bool = False
-    """Whether it stops nothing that works, but delays the recovery from any other fault until it is over."""
+    """True if it stops nothing that works, but delays the recovery from any other fault until it is over."""
     ahead: int = 0
-    """By how much (ns) instances took the server's clock for ahead: until the end, no fire is due later than that."""
+    """The lead (ns) that instances gave the server's clock: until the end, no fire is due later than that."""
 
 
 class FireAnswered(NamedTuple):
@@ -185,7 +185,7 @@ class FireAnswered(NamedTuple):
     fire: FireKey
     sequence: int
     at: int
-    """When it was received (ns)."""
+    """The instant (ns) at which it was received."""
 
 
 class StoredRecord(NamedTuple):
@@ -199,7 +199,7 @@ class StoredRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreSeen:
-    """What the files of one server held of the stream in the end, removed messages included."""
+    """The content of the files of one server for the stream in the end, removed messages included."""
 
     node: str
     records: dict[int, StoredRecord]
@@ -217,30 +217,30 @@ class Terms:
     """Where the promises end in this history (`docs/concepts/promises.md`)."""
 
     guard: bool = True
-    """Whether the server refuses stale fires (2.11)."""
+    """True if the server refuses stale fires (2.11)."""
     lands_unguarded: bool = False
-    """Whether no guard decides for a schedule on which a fire has landed: on streams with replicas of a 2.11."""
+    """True if no guard decides for a schedule on which a fire has landed: on streams with replicas of a 2.11."""
     resumes_within: int = 3 * SECOND
-    """How long (ns) after the last fault an instance may need until it is ready."""
+    """The time (ns) after the last fault that an instance may need until it is ready."""
     slack: int = SECOND // 2
-    """How late (ns) a fire may be while an instance is ready."""
+    """The lateness (ns) that a fire may have while an instance is ready."""
     window: int = SECOND // 20
-    """How long (ns) after the end of a schedule a fire may still be stored if no guard decides: what was read or in
-    flight by then."""
+    """The time (ns) after the end of a schedule in which a fire may still be stored if no guard decides: what was read
+    or in flight by then."""
     held_elsewhere: int = 0
-    """How much longer (ns) that may be for a fire into another stream: a node that pauses holds what it was sent."""
+    """The time (ns) by which that may be longer for a fire elsewhere: a node that pauses holds what it was sent."""
     clock_ahead: int = 0
-    """How far (ns) a clock of an instance was ahead of the server's at most."""
+    """The most (ns) that a clock of an instance was ahead of the server's."""
     clock_behind: int = 0
     consumed: bool = False
-    """Whether consumers remove generated messages, so that they leave no trace after the duplicate window."""
+    """True if consumers remove generated messages, so that they leave no trace after the duplicate window."""
     removed_by_workers: bool = False
-    """Whether it is the acknowledgement of a worker, which is recorded, that removes them."""
+    """True if it is the acknowledgement of a worker, which is recorded, that removes them."""
     duplicate_window: int = 120 * SECOND
     allows_roll_ups: bool = True
-    """Whether the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
+    """True if the stream takes fires with `Nats-Rollup`; if not, a fire is followed by a purge."""
     divided: bool = False
-    """Whether the instances divide the work, so that a fault of one of them concerns all."""
+    """True if the instances divide the work, so that a fault of one of them concerns all."""
 
 
 @dataclass(slots=True)
@@ -258,25 +258,26 @@ class History:
     remaining_fires: set[int] | None = None
     """Sequences of the generated messages that are stored in the end, where that was recorded."""
     finished: dict[int, int] = field(default_factory=dict)
-    """When workers had finished a message on a target and all before it there, by sequence; others are unfinished."""
+    """The instant at which workers had finished a message on a target and all before it there, by sequence; others are
+    unfinished."""
     acknowledged: dict[int, int] = field(default_factory=dict)
-    """When workers had finished a message on a target, by sequence, whatever lay before it."""
+    """The instant at which workers had finished a message on a target, by sequence, whatever lay before it."""
     sources: list[SourceSeen] = field(default_factory=list)
     taken: list[IdentityTaken] = field(default_factory=list)
     """The identities that a forger took."""
     sent: list[FireSent] = field(default_factory=list)
-    """What instances sent of the fires whose identities a forger took, if there is a forger."""
+    """The fires that instances sent of those whose identities a forger took, if there is a forger."""
     lives: list[Life] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     holders: dict[int, list[str]] | None = None
     """The holders of each shard in the end, if that was recorded."""
     found_no_checkpoint: list[int] = field(default_factory=list)
-    """When an instance asked how far fires are settled, and found nothing, where that was recorded."""
+    """The instants at which an instance asked how far fires are settled and found nothing, where that was recorded."""
     calendars: list[CalendarSeen] = field(default_factory=list)
     """The edits of calendars, in order."""
     stores: list[StoreSeen] = field(default_factory=list)
-    """What each node holds of the stream in the end, if all of them could be read."""
+    """The content of the stream on each node in the end, if all of them could be read."""
     answered: list[FireAnswered] = field(default_factory=list)
     """The answers that instances received to fires of the stream, where that was recorded."""
     hand_overs: int = 0
-    """How often shards changed hands in the last seconds, in which nothing was broken."""
+    """The number of times that shards changed hands in the last seconds, in which nothing was broken."""

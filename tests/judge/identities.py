@@ -12,10 +12,10 @@ from tests.judge.health import Stretch
 from tests.judge.history import SECOND, FireKey, FireSeen, FireSent, History, IdentityTaken
 
 FREE_SOON = 3 * SECOND // 4
-"""For so long (ns) at most a fire waits for its own identity."""
+"""The longest time (ns) that a fire waits for its own identity."""
 
 KEPT_LONGER = SECOND // 2
-"""So long (ns) after its own identity should be free, a fire may get another one: clocks differ then."""
+"""From this time (ns) after its own identity should be free on, a fire may get another one: clocks differ then."""
 
 
 class Identities:

@@ -1,7 +1,7 @@
-"""What becomes of fires that are missed: which of them are owed, by the policies of their schedule.
+"""The fate of fires that are missed: which of them are owed, by the policies of their schedule.
 
-Its rule: a due is owed until one that stands for it is sent. That is the next one; with `all` and a number it is the
-one so much later, and with `all` there is none. With `skip` it is owed for as long as the grace lasts, and stored later
+Its rule: a due is owed until one that stands for it is sent. That is the next one; with `all` and a number it is that
+many fires later, and with `all` there is none. With `skip` it is owed for as long as the grace lasts, and stored later
 than that only if an instance lived until then.
 With `all`, if an instance found no checkpoint, only what follows a stored fire of the version is owed as such, and what
 came due once it had read everything: no backlog is invented.
@@ -17,15 +17,15 @@ from tests.judge.overlaps import free_from
 from tests.judge.versions import Version
 
 BACKLOG_TIME = SECOND
-"""How much longer (ns) an instance may need for a fire behind which a backlog waits."""
+"""The additional time (ns) that an instance may need for a fire behind which a backlog waits."""
 
 
 class Evidence(Protocol):
-    """What these rules ask of a case."""
+    """The properties of a case that these rules read."""
 
     @property
     def history(self) -> History:
-        """What was recorded."""
+        """The recorded history."""
 
     @property
     def terms(self) -> Terms:
@@ -33,11 +33,11 @@ class Evidence(Protocol):
 
     @property
     def subjects(self) -> set[str]:
-        """On which schedules were stored."""
+        """The subjects on which schedules were stored."""
 
     @property
     def readiness(self) -> Readiness:
-        """When an instance was ready."""
+        """The stretches in which an instance was ready."""
 
 
 def needed(case: Evidence, version: Version) -> int:

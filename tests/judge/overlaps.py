@@ -1,4 +1,4 @@
-"""What an unfinished fire holds back.
+"""The fires that an unfinished fire holds back.
 
 Its rule: a fire is finished once the worker of its target has finished it and everything before it there, once it is
 gone, or once its timeout has passed. A fire that may have been unfinished excuses that the next one is missing or late;
@@ -17,7 +17,7 @@ SHORTEST_PAUSE, LONGEST_PAUSE = SECOND // 10, 5 * SECOND
 """A question is asked again after an eighth of the time that a fire has waited, within these limits (ns)."""
 
 ASKED_WITHIN = SECOND // 2
-"""A fire that is finished so long (ns) before the next one is due does not hold that one back."""
+"""A fire that is finished more than this time (ns) before the next one is due does not hold that one back."""
 
 
 def holds_back(version: Version) -> bool:
@@ -29,7 +29,7 @@ def free_from(history: History, version: Version, due: int) -> int:
     """Return from when on (ns) the fire of a due instant is not held back; `NEVER` if it may be dropped.
 
     With `queue` it may be held back by a pause that began before it was due, because another one waited already.
-    An instance whose clock is ahead asks about the fire before so much earlier.
+    An instance whose clock is ahead asks about the fire before earlier by that lead.
     """
     if not holds_back(version):
         return 0

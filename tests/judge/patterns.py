@@ -1,4 +1,4 @@
-"""When a schedule is due, found naively: every second is checked.
+"""The due instants of a schedule, found naively: every second is checked.
 
 Its rule: nothing of the package is used, so that a mistake there is not repeated here.
 Limit: patterns that repeat fire on whole seconds, and bounds are whole seconds.
@@ -30,24 +30,24 @@ class Policies:
     start: int | None = None
     end: int | None = None
     limit: int | None = None
-    """How many times it fires."""
+    """The number of times that it fires."""
     anchor: int | None = None
     """The first instant of the grid of `every`."""
     jitter: int | None = None
-    """By how many milliseconds each fire is late at most; for `at` too."""
+    """The most milliseconds by which each fire is late; for `at` too."""
     calendar: str = ""
     """The calendar that it names; for `at` too."""
     missed: str = ""
     """The value of `X-Missed`; for `at` too."""
     grace: int | None = None
-    """How many seconds late a fire is not missed; for `at` too."""
+    """The number of seconds by which a fire may be late and is not missed; for `at` too."""
     report: bool = False
-    """Whether fires say which fire was stored before them; for `at` too."""
+    """True if fires say which fire was stored before them; for `at` too."""
     overlap: str = "allow"
-    """What happens to a fire while the one before is unfinished; the consumer of its target says what is finished."""
+    """The treatment of a fire while the one before is unfinished; the consumer of its target says what is finished."""
     consumer: str = ""
     timeout: int | None = None
-    """After how many milliseconds an unfinished fire counts as finished."""
+    """The number of milliseconds after which an unfinished fire counts as finished."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers as a publisher writes them."""
@@ -65,24 +65,24 @@ class Policies:
 
     @property
     def most(self) -> int | None:
-        """How many of the latest missed fires are made up; None is all of them."""
+        """The number of the latest missed fires that are made up; None is all of them."""
         if not self.missed.startswith("all"):
             return 1
         return int(self.missed[4:]) if self.missed[4:] else None
 
     @property
     def skipped_after(self) -> int | None:
-        """How late (ns) a fire is skipped; None if it never is."""
+        """The lateness (ns) from which on a fire is skipped; None if it never is."""
         return self.grace_time if self.missed == "skip" else None
 
     @property
     def grace_time(self) -> int:
-        """How late (ns) a fire is not missed yet."""
+        """The lateness (ns) up to which a fire is not missed yet."""
         return (DEFAULT_GRACE_SECONDS if self.grace is None else self.grace) * SECOND
 
     @property
     def bounds_something(self) -> bool:
-        """Whether a policy leaves only some of the due instants."""
+        """True if a policy leaves only some of the due instants."""
         return (self.start, self.end, self.limit) != (None, None, None)
 
     def left(self, seconds: Iterable[int]) -> list[int]:
@@ -109,11 +109,11 @@ class Pattern:
     policies: Policies = NO_POLICIES
     """Only for patterns that repeat, but for the jitter."""
     thousandths: int = 0
-    """How many milliseconds after that instant `at` is due."""
+    """The number of milliseconds after that instant at which `at` is due."""
 
     @property
     def repeats(self) -> bool:
-        """Whether it fires more than once."""
+        """True if it fires more than once."""
         return self.kind != "at"
 
     @property

@@ -1,4 +1,4 @@
-"""What servers lose, in histories made by hand: what that excuses, and no more.
+"""The losses of servers, in histories made by hand: what they excuse, and no more.
 
 On a work queue that is a fire that a server forgot; and anywhere what was acknowledged, and is in the files of no node.
 """
@@ -176,7 +176,7 @@ def was_answered_for_another_fire(made: History) -> None:
 
 
 def was_answered_with_the_place_of_another_message(made: History) -> None:
-    """What is stored there was stored before the answer: the answer was not for this fire."""
+    """The message there was stored before the answer, which therefore was not for this fire."""
     made.stores = stores({1: ONE, 18: NEXT})
 
 

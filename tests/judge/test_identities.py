@@ -1,4 +1,4 @@
-"""What a taken identity excuses, in histories made by hand: a wait, and a fire that nothing showed."""
+"""The excuses of a taken identity, in histories made by hand: a wait, and a fire that nothing showed."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the checkers find about schedules and fires that expire, and about sources, in histories made by hand."""
+"""The findings of the checkers about schedules and fires that expire, and about sources, in histories made by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace

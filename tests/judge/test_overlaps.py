@@ -14,7 +14,7 @@ from tests.judge.made_by_hand import at, fire, history
 from tests.judge.patterns import Pattern, Policies
 
 SOON = 0.3
-"""How long (s) the work on a fire takes unless a test says otherwise."""
+"""The time (s) that the work on a fire takes unless a test says otherwise."""
 
 
 def worked(overlap: str, finished: Mapping[int, float | None], *fires: FireSeen, timeout: int | None = None) -> History:
@@ -135,7 +135,7 @@ def test_what_waited_is_not_missed_so_the_latest_stands_for_the_others(missed: s
 
 
 def test_a_fire_that_waited_through_an_outage_is_no_missed_one() -> None:
-    """What is due in an outage waits too, since the one before is unfinished, and is stored after its grace."""
+    """A fire that comes due in an outage waits too, as the one before is unfinished, and is stored after its grace."""
     for finished, is_found in ((9.4, False), (5.0, True)):
         made = with_missed(worked("queue", {4: finished}, *fires(4, 8, 10, 12, late={8: 1.6})), "skip")
         made.lives = [Life("i0", at(0), at(5.5)), Life("i0", at(9.5), at(12))]

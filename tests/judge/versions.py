@@ -33,16 +33,16 @@ class Version:
     fire_ttl: int = 0
     rolls_up: bool = False
     expires: int = NEVER
-    """When its TTL runs out: it fires for no time from then on."""
+    """The instant at which its TTL runs out: it fires for no time from then on."""
     may_end_from: int = NEVER
     must_end_by: int = NEVER
-    """When it had certainly been deleted, purged, overwritten or replaced, by the server's acknowledgement."""
+    """The instant by which it was certainly deleted, purged, overwritten or replaced, as the server acknowledged."""
     cancelled_by: int = NEVER
-    """When the cancel of it was acknowledged, which the sidecar has to read first."""
+    """The instant at which the cancel of it was acknowledged, which the sidecar has to read first."""
     replaced_at_sequence: int = NEVER
     uncovered_from: int = NEVER
-    """When what had replaced it may have been deleted by its sequence, or expired: it may be the last message on its
-    subject again."""
+    """The instant from which on what replaced it may be gone (deleted by its sequence, or expired): it may be the last
+    message on its subject again."""
     ended_by: Operation | None = None
     fires: list[FireSeen] = field(default_factory=list)
 

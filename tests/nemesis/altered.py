@@ -21,7 +21,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.server_clock import ServerClock
 
 AHEAD = struct.Struct("=qqq")
-"""How far (ns) what it takes for the server's clock is ahead, its wall clock, and its monotonic clock."""
+"""The lead (ns) of what it takes for the server's clock, of its wall clock, and of its monotonic clock."""
 
 
 def shift_clocks(file: Path) -> None:

@@ -17,7 +17,7 @@ from tests.nemesis.record import Record, now
 
 NAMES = ("work", "more")
 LONGEST_STRETCH = 3.0
-"""How long (s) all calendars stay as they are."""
+"""The longest time (s) for which all calendars stay as they are."""
 EDITED_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 

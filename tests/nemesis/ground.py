@@ -67,7 +67,7 @@ class Ground:
         self.changed = asyncio.Event()
         """Set when nodes are stopped: who needs answers connects again."""
         self.consumers: dict[str, tuple[str, ...]] = {worker_of(target): (target,) for target in WORKED}
-        """What each consumer of generated messages receives."""
+        """The targets of the generated messages that each consumer receives."""
         if scenario.consumes:
             self.consumers[AT_ONCE] = OTHERS
 

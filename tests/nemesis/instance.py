@@ -143,7 +143,7 @@ class Instance:
 
     @property
     def has_ended_by_itself(self) -> bool:
-        """Whether the process ended without being killed."""
+        """True if the process ended without being killed."""
         return self.process is not None and self.process.exit_code is not None
 
     @property
@@ -220,7 +220,7 @@ class Instance:
 
     @property
     def begun_with_snapshots(self) -> int:
-        """How many of its lives began with a snapshot, by their logs."""
+        """The number of its lives that began with a snapshot, by their logs."""
         return sum(BEGUN_WITH_SNAPSHOT.search(log) is not None for log in self._logs())
 
     def answered(self) -> Iterator[FireAnswered]:

@@ -1,7 +1,7 @@
-"""What the machine gives the processes of a round.
+"""The processor time that the machine gives the processes of a round.
 
-Its rule: a promise of some tenths of a second holds for processes that run. If this process stands still, the others
-may have, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
+Its rule: a promise of some tenths of a second holds for processes that run. If this process is held up, the others
+may be, and that is a fault for all. If one has to wait for a processor, fires may be later by as much: Linux counts
 for each thread how long it was able to run and did not (`/proc/<pid>/task/<tid>/schedstat`). A thread that waited
 nearly all of a second did not run, and that is such a fault too.
 """
@@ -22,25 +22,25 @@ HEARTBEAT_SECONDS = 0.02
 STOOD_STILL = SECOND // 4
 """A timer that is later (ns) shows that the machine was overloaded."""
 MAX_ALLOWED = SECOND // 5
-"""So much later (ns) fires may be: with a second, each fire of `@every 1s` could stand for the one before."""
+"""The most (ns) by which fires may be later: with a second, each fire of `@every 1s` could stand for the one before."""
 STARVED = 0.95
-"""A thread that waits for more of a window stands still: one that computes while many others do waits less."""
+"""A thread that waits for more of a window does not run: one that computes while many others do waits less."""
 LOOKS_SECONDS = 0.25
 WINDOW = SECOND
-"""The waiting of a thread is added up over so long (ns)."""
+"""The time (ns) over which the waiting of a thread is added up."""
 
 
 class Waiting:
-    """How long the threads of some processes waited for a processor."""
+    """The time for which the threads of some processes waited for a processor."""
 
     def __init__(self, processes: Callable[[], Iterable[int]], counted: Path = PROC) -> None:
         """`processes` returns the ids of those that run at the moment; in `counted` is what Linux counts."""
         self._processes = processes
         self._counted = counted
         self._looks: deque[tuple[int, dict[int, int]]] = deque()
-        """When was looked, and how long (ns) each thread had waited by then; the first one a window ago."""
+        """The instant of each look, and the time (ns) for which each thread had waited; the first is a window ago."""
         self.is_starved = False
-        """Whether one thread hardly did anything but wait in the whole window."""
+        """True if one thread hardly did anything but wait in the whole window."""
 
     def look(self) -> int:
         """Return the longest waiting (ns) of one thread in the window, as far as there were looks."""
@@ -70,7 +70,7 @@ class Machine:
         self._record = record
         self._waiting = Waiting(lambda: (os.getpid(), *processes()))
         self.longest_waiting = 0
-        """For so long (ns) at most one thread waited for a processor in a window."""
+        """The longest time (ns) that one thread waited for a processor in a window."""
 
     async def watch(self) -> None:
         """Note when this process did not get to run, and how long the others had to wait, until cancelled."""

@@ -32,9 +32,9 @@ WITH_POLICIES = (
 )
 """Schedules that no publisher changes either, with what each needs of its policies."""
 JITTERS = (None, 700, 950)
-"""By how many milliseconds the fires of a loaded cluster are late at most: some are in flight at any time."""
+"""The most milliseconds by which the fires of a loaded cluster are late: some are in flight at any time."""
 SOON_SECONDS = (0.02, 3.0)
-"""When a schedule is due that fires once, soon."""
+"""The range of times (s) after which a schedule is due that fires once, soon."""
 ANSWER_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
 UNAVAILABLE = 503

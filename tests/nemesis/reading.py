@@ -1,4 +1,4 @@
-"""What was ever stored, read from the streams at the end.
+"""The messages that were ever stored, read from the streams at the end.
 
 Its rule: instants and sequences are the server's own, of the message itself or, for schedules, of the copy that the
 server made for the log when it stored them.
@@ -17,7 +17,7 @@ from tests.nemesis.ground import ELSEWHERE, LOG, OTHER, STREAM
 from tests.nemesis.workers import Workers, finished_through
 
 OTHER_SEQUENCES = 1_000_000
-"""What is added to the sequences of the other stream in the record, so that they are none of the first one."""
+"""The number added to the sequences of the other stream in the record, so that they are none of the first one."""
 
 
 async def read_into(history: History, account: Account, workers: Workers) -> int:

@@ -16,14 +16,14 @@ def now() -> int:
 
 
 class Record:
-    """What is recorded in a round."""
+    """The record of a round."""
 
     def __init__(self, terms: Terms) -> None:
         self.history = History(terms, begin=now())
         self.story: list[str] = []
-        """What happened, line by line, for people."""
+        """The course of the round, line by line, for people."""
         self.stood_still = 0
-        """How often the machine was overloaded."""
+        """The number of times that the machine was overloaded."""
 
     def tell(self, line: str, instant: int | None = None) -> None:
         """Add a line to the report."""
@@ -44,7 +44,7 @@ class Record:
 
     @property
     def last_trouble(self) -> int:
-        """When the last fault ended (ns)."""
+        """The instant (ns) at which the last fault ended."""
         return max((fault.end for fault in self.history.faults), default=self.history.begin)
 
     def lived(self, instance: str, begin: int, end: int) -> None:

@@ -30,16 +30,16 @@ from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
 WATCHES_SECONDS = 2.5
-"""How long the round goes on once *Live* must hold again."""
+"""The time for which the round goes on once *Live* must hold again."""
 WATCHES_CLUSTER_SECONDS = 8.0
-"""How long that of a loaded cluster does."""
+"""The same for the round of a loaded cluster."""
 AMID_SECONDS = 0.1
 STALLS_SECONDS = 30.0
-"""How long the round waits for that at most: each time the machine stalls, *Live* is excused anew."""
+"""The longest time that the round waits for that: each time the machine stalls, *Live* is excused anew."""
 HANDED_OVER_SECONDS = 1.0
 """Time between the connection of the sidecars and the first strike."""
 LAST_LINES = 12
-"""So many lines of each sidecar about a schedule that fails are shown."""
+"""The number of lines of each sidecar about a schedule that fails that are shown."""
 BUSY = (sys.executable, "-c", "while True: pass")
 
 
@@ -55,16 +55,16 @@ class Outcome:
     """The kinds of the strikes that were done."""
     silence: int = 0
     ready: int = 0
-    """How long (ns) a sidecar was ready, so that no fault excused anything."""
+    """The time (ns) for which a sidecar was ready, so that no fault excused anything."""
     stood_still: int = 0
     unseen: int = 0
     story: list[str] = field(default_factory=list)
     begun_with_snapshots: int = 0
-    """How many lives of sidecars began with a snapshot."""
+    """The number of lives of sidecars that began with a snapshot."""
     versions: list[list[str]] = field(default_factory=list)
     """Of each sidecar, the versions of the program that it ran, one after the other."""
     lost: list[str] = field(default_factory=list)
-    """What servers acknowledged and lost, by the files of all nodes."""
+    """The messages that servers acknowledged and lost, by the files of all nodes."""
     log_lines: dict[str, list[str]] = field(default_factory=dict)
     """Of each schedule that a violation names, the last lines about it in the logs of the sidecars."""
 

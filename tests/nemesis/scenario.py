@@ -1,4 +1,4 @@
-"""What a round is: which servers, how many sidecars, and the script of its nemesis, all drawn from one seed.
+"""The scenario of a round: which servers, how many sidecars, and the script of its nemesis, all drawn from one seed.
 
 Its rule: the seed decides what is done and when; what the real world makes of it differs from run to run.
 The kind of a round follows from its seed by counting, so that any stretch of seeds has all kinds in equal parts.
@@ -13,11 +13,11 @@ from tests.judge.history import SECOND, Terms
 MILLISECOND = SECOND // 1000
 
 STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket")
-"""What the nemesis can do."""
+"""The strikes that the nemesis can do."""
 UPDATE = "update"
 """A sidecar is ended, and started again with another version of the program: see `tests.nemesis.updates`."""
 KINDS = (*STRIKES, "mixed")
-"""What a round is about: one kind of strike, or all that its servers allow."""
+"""The subject of a round: one kind of strike, or all that its servers allow."""
 
 CLUSTER_KINDS = (
     "clock",
@@ -29,7 +29,7 @@ CLUSTER_KINDS = (
     "sidecars",
     "mixed",
 )
-"""What a round of a loaded cluster is about: see `in_cluster`."""
+"""The subject of a round of a loaded cluster: see `in_cluster`."""
 
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
 OF_CLUSTERS = ("node-kill", "quorum")
@@ -54,19 +54,19 @@ LONGEST = {
     "two-kills": 4.0,
     "step-down": 0.0,
 }
-"""How long (s) each lasts at most, until it is healed."""
+"""The longest time (s) that each lasts until it is healed."""
 SHORTEST_PAUSE = 0.5
-"""How long (s) nodes of a cluster are stopped at least."""
+"""The shortest time (s) for which nodes of a cluster are stopped."""
 
 PARTITIONS = ("held", "lost", "refused", "held-answers")
 LANES = ("to-server", "to-client", "both")
 SLOWEST = 400
 """The longest delay of a direction (ms)."""
 CLOCKS = ("servers-of-all", "machine-of-one", "machine-of-all", "machine-of-all", "wall-of-all")
-"""Which clocks are ahead, and of which sidecars: the server's, as they know it; all of their machine, the monotonic one
-too; or only the wall clock of their machine."""
+"""The clocks that are ahead, and of which sidecars: the server's, as they know it; all of their machine, the monotonic
+one too; or only the wall clock of their machine."""
 MOST_AHEAD = 4.9
-"""By how many seconds at most: what is promised ends at 5 s."""
+"""The most seconds of that lead: what is promised ends at 5 s."""
 LONGEST_GAP = 4.0
 """Between the kills of two nodes (s)."""
 
@@ -96,14 +96,14 @@ class Strike:
     """Seconds from the beginning."""
     lasts: float
     victim: int
-    """Which sidecar or node, counted round."""
+    """The number of the sidecar or node, counted round."""
     way: str = ""
     delay: float = 0.0
-    """By how many seconds it delays, is ahead, or lets two kills follow each other."""
+    """The seconds by which it delays, is ahead, or lets two kills follow each other."""
 
     @property
     def puts_ahead(self) -> bool:
-        """Whether a sidecar takes the server's clock for ahead: its machine's wall clock does not matter."""
+        """True if a sidecar takes the server's clock for ahead: its machine's wall clock does not matter."""
         return self.kind == "clock" and not self.way.startswith("wall")
 
     def __str__(self) -> str:
@@ -115,7 +115,7 @@ class Strike:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What one seed stands for."""
+    """The scenario that one seed stands for."""
 
     seed: int
     kind: str
@@ -123,10 +123,10 @@ class Scenario:
     nodes: int
     instances: int
     consumes: bool
-    """Whether the stream is a work queue, from which workers remove generated messages."""
+    """True if the stream is a work queue, from which workers remove generated messages."""
     strikes: tuple[Strike, ...]
     snapshots: bool = False
-    """Whether the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
+    """True if the sidecars take a snapshot after each few messages: no schedule has a policy that prevents that."""
     breaks_for: float = BREAKS_FOR
     """Strikes begin within this time (s)."""
     repeating: int = STEADY
@@ -134,13 +134,13 @@ class Scenario:
     soon: int = 0
     """Schedules that are stored while everything breaks, and fire once, soon."""
     durable: bool = False
-    """Whether the servers write everything to the disk at once (`sync_interval: always`)."""
+    """True if the servers write everything to the disk at once (`sync_interval: always`)."""
     busy: int = 0
-    """How many processes compute all the time beside the round."""
+    """The number of processes that compute all the time beside the round."""
 
     @property
     def is_loaded_cluster(self) -> bool:
-        """Whether it is a round of `in_cluster`."""
+        """True if it is a round of `in_cluster`."""
         return self.soon > 0
 
     def __str__(self) -> str:

@@ -17,7 +17,7 @@ PROMISES = ("Complete", "Unique", "Timely", "Faithful", "Latest", "Gone", "Live"
 
 @dataclass(slots=True)
 class Line:
-    """What is counted for one kind of round."""
+    """The counts of one kind of round."""
 
     rounds: int = 0
     schedules: int = 0
@@ -28,9 +28,9 @@ class Line:
     stood_still: int = 0
     unseen: int = 0
     lost: int = 0
-    """What servers had acknowledged and lost, by the files of all nodes."""
+    """The number of messages that servers had acknowledged and lost, by the files of all nodes."""
     broken: Counter[str] = field(default_factory=Counter)
-    """How many rounds broke each promise."""
+    """The number of rounds that broke each promise."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a round."""
@@ -74,7 +74,7 @@ class Tally:
 
     @property
     def failed(self) -> int:
-        """How many promises were broken in how many rounds."""
+        """The number of broken promises, added up over the rounds."""
         return sum(sum(line.broken.values()) for line in self.lines.values())
 
     def written(self) -> str:

@@ -1,4 +1,4 @@
-"""What the machine gives processes: two that share a processor wait for each other, and one that sleeps does not."""
+"""The processor time of processes: two that share a processor wait for each other, and one that sleeps does not."""
 
 import os
 import sys

@@ -87,7 +87,7 @@ def test_no_promise_is_broken_whatever_breaks(outcomes: Outcomes) -> None:
 
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_bug_that_is_planted_in_real_sidecars_is_found(outcomes: Outcomes, bug: str, tmp_path: Path) -> None:
-    """Whether it shows depends on the moment of a strike, so a round that was unlucky is played again."""
+    """A bug shows only at some moments of a strike, so a round that was unlucky is played again."""
     seed, promises = PLANTED[bug]
     outcome = outcomes[seed, bug]
     for number in range(ATTEMPTS):

@@ -20,7 +20,7 @@ from tests.nemesis.ground import AT_ONCE, STREAM, Ground
 from tests.nemesis.record import now
 
 WORK_SECONDS = (0.01, 0.05, 0.3, 0.8, 2.0, 4.0)
-"""How long the work on one message takes."""
+"""The times (s) that the work on one message takes."""
 BATCH = b'{"batch": 100, "expires": 400000000}'
 AGAIN_SECONDS = 0.5
 CONFIRMED_SECONDS = 0.5
@@ -39,7 +39,7 @@ class Workers:
         self.taken: dict[int, StoredMessage] = {}
         """Everything that was ever delivered, by its sequence."""
         self.confirmed: dict[int, int] = {}
-        """When an acknowledgement of a message was confirmed for the last time, by its sequence."""
+        """The instant at which an acknowledgement of a message was confirmed for the last time, by its sequence."""
 
     async def work_now_and_again(self) -> None:
         """Receive messages and work on them, through any connection that can be made."""

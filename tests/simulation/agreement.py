@@ -17,18 +17,18 @@ from tests.simulation.timeline import Timeline
 
 
 class Agreement:
-    """What the replicas of one stream have still to agree on."""
+    """The fires on which the replicas of one stream have still to agree."""
 
     def __init__(self, stream: ReplicatedStream, timeline: Timeline) -> None:
         self._stream = stream
         self._timeline = timeline
         self._applied_at = 0
         self.takes = 0
-        """How long (ns) they need for what is received from now on."""
+        """The time (ns) that they need for what is received from now on."""
 
     @property
     def is_immediate(self) -> bool:
-        """Whether what is received now is applied now."""
+        """True if what is received now is applied now."""
         return not self.takes and self._applied_at <= self._timeline.now
 
     def store(self, target: str, block: bytes, body: bytes, conclude: Callable[[Outcome], None]) -> None:

@@ -47,13 +47,13 @@ class BucketServer:
         self.versions: dict[str, list[bytes]] = {}
         """Everything that was ever written, by key."""
         self.found_nothing_at: list[int] = []
-        """When a checkpoint was asked for and none was found (ns)."""
+        """The instants (ns) at which a checkpoint was asked for and none was found."""
         self.leaderless_until = 0
         """No request is answered before this instant (ns)."""
 
     @property
     def hand_overs(self) -> int:
-        """How often records of holders were written."""
+        """The number of times that records of holders were written."""
         return sum(len(written) for key, written in self.versions.items() if key.startswith(LEASE))
 
     def look(self) -> str | None:

@@ -25,14 +25,14 @@ TEXTS: dict[Leaves, list[str | None]] = {
 """The day of all simulated worlds is the first of January."""
 
 LONGEST_WAY = 300 * MILLISECOND
-"""How long (ns) the notice of an edit is in transit."""
+"""The longest time (ns) that the notice of an edit is in transit."""
 
 LONGEST_STRETCH = 12 * SECOND
-"""How long (ns) a calendar stays as it is."""
+"""The longest time (ns) for which a calendar stays as it is."""
 
 
 class Reader(Protocol):
-    """What receives edits."""
+    """A receiver of edits."""
 
     weather: Weather
     process: Process
@@ -56,7 +56,7 @@ class SimulatedCalendars:
 
     @property
     def known(self) -> KnownCalendars:
-        """What a sidecar reads."""
+        """The calendars that a sidecar reads."""
         found: dict[str, Calendar | InvalidCalendar] = {
             name: read_calendar(name, text.encode()) for name, text in self._texts.items()
         }

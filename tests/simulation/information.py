@@ -1,4 +1,4 @@
-"""What a simulated sidecar asks its server about the stream, through a connection that may end."""
+"""The requests of a simulated sidecar to its server about the stream, through a connection that may end."""
 
 from typing import Any
 

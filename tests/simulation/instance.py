@@ -22,7 +22,7 @@ class SkewedClock:
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
         self.ahead = 0
-        """How far (ns) it is ahead of the server's."""
+        """The lead (ns) of its clock over the server's."""
 
     def now(self) -> int:
         """Return the wall clock."""
@@ -50,14 +50,14 @@ class Instance:
         self._lives = 0
         self._doom: Doom | None = None
         self.is_leaving = False
-        """Whether the process was asked to end."""
+        """True if the process was asked to end."""
         self.process = self._new_process()
         self.process.end()
         self._sidecar: Sidecar | None = None
 
     @property
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """True if there is a process."""
         return self.process.is_alive
 
     @property

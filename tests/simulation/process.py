@@ -62,7 +62,7 @@ class Doom:
     at: Point | None = None
     """At this point; None: at any."""
     after: int = 0
-    """How many of them are passed before."""
+    """The number of them that are passed before."""
 
 
 class Process:

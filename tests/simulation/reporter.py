@@ -1,4 +1,4 @@
-"""What a simulated sidecar reports: a line of the trace each.
+"""The reporter of a simulated sidecar: a line of the trace for each report.
 
 Its rule: nothing is logged, and nothing depends on it.
 """

@@ -1,4 +1,4 @@
-"""What a seed stands for: how many instances, which server, what breaks, and for how long at most.
+"""The scenario of a seed: how many instances, which server, what breaks, and for how long at most.
 
 Its rule: everything is drawn here or later from one seed, and each seed breaks only some of what can break, since
 faults of all kinds at once hide each other.
@@ -33,101 +33,101 @@ LONGEST = {
     "bucket deleted": 0,
     "bucket silent": 4 * SECOND,
 }
-"""How long (ns) each kind of fault lasts at most."""
+"""The longest time (ns) that each kind of fault lasts."""
 
 PARTITION_NOTICED = 2 * SECOND
 """A partition that lasts longer (ns) ends the contact; a shorter one delays everything.
 
-Several that follow on each other count as one: a connection ends when nothing was received on it for so long. Were
+Several that follow on each other count as one: a connection ends when nothing was received on it for that time. Were
 each of them noticed separately, a chain of them could hold back a cancel, and a fire behind it, for any time.
 """
 
 LONGEST_LAG = 300 * MILLISECOND
-"""How long (ns) after a message is followed the leader applies it at most; no publisher is answered before that."""
+"""The longest time (ns) from following a message until the leader applies it; no publisher is answered before that."""
 
 LONGEST_AGREEMENT = 1 * SECOND
-"""How long (ns) the replicas need at most to agree on a fire."""
+"""The longest time (ns) that the replicas need to agree on a fire."""
 
 SLOWEST = 3 * SECOND // 2
 """Longest transit (ns) of a request, of an answer, or of a message to a follower, while it is slow."""
 
 CLOCK_OFF = 2 * SECOND
-"""How far (ns) a clock may be off, either way."""
+"""The most (ns) that a clock may be off, either way."""
 
 ANSWER_DEADLINE = 5 * SECOND
 
 LIVE = 3 * SECOND
 LONGEST_RETRY = {"lossy": ANSWER_DEADLINE + SECOND, "slow": 3 * SLOWEST, "refusing": 7 * SECOND, "clock": CLOCK_OFF}
-"""What comes on top of *Live*: an answer that is lost on a live connection is awaited until its deadline,
+"""The time (ns) on top of *Live*: an answer that is lost on a live connection is awaited until its deadline,
 and refused fires are retried less and less often."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What one seed stands for."""
+    """The scenario that one seed stands for."""
 
     seed: int
     instances: int
     divides: bool
-    """Whether the instances divide the work by leases; if not, each serves everything, the harder case for *Unique*."""
+    """True if the instances divide the work by leases; if not, each serves everything, the harder case for *Unique*."""
     guard: bool
     consumes: bool
     duplicate_window: int
     reads_for: int
-    """How long (ns) a new process needs to read the stream."""
+    """The time (ns) that a new process needs to read the stream."""
     kinds: tuple[str, ...]
     breaks_for: int
-    """How long (ns) things break, before they heal."""
+    """The time (ns) for which things break, before they heal."""
     breaks_every: int
     """Mean time (ns) between two faults."""
     publishes_every: int
     """Mean time (ns) between two requests of the publishers."""
     expires: bool
-    """Whether some schedules, and some of their fires, have a TTL."""
+    """True if some schedules, and some of their fires, have a TTL."""
     samples: bool
-    """Whether some schedules sample a source."""
+    """True if some schedules sample a source."""
     purges: bool
-    """Whether publishers purge the whole stream at times."""
+    """True if publishers purge the whole stream at times."""
     lags: bool
-    """Whether the leader of the stream is behind the followed node at times."""
+    """True if the leader of the stream is behind the followed node at times."""
     disagrees: bool
-    """Whether the replicas of the stream need long at times to agree on a fire."""
+    """True if the replicas of the stream need long at times to agree on a fire."""
     leads_anew: bool
-    """Whether the stream gets another leader at times while its replicas need long to agree.
+    """True if the stream gets another leader at times while its replicas need long to agree.
 
     Only if there is one instance: two that fire at a handover, or by wrong clocks, may send a fire to one leader each.
     And not with a forger: another leader frees the identities that it has blocked (`engine.firing.sending`).
     """
     lands: bool
-    """Whether some schedules fire onto the subjects of others, which stay alive."""
+    """True if some schedules fire onto the subjects of others, which stay alive."""
     forges: bool
-    """Whether a forger stores messages that look like fires at times."""
+    """True if a forger stores messages that look like fires at times."""
     bounds: bool
-    """Whether some schedules have a start, an end, a limit, or another grid."""
+    """True if some schedules have a start, an end, a limit, or another grid."""
     calendars: bool
-    """Whether some schedules name calendars, which are edited."""
+    """True if some schedules name calendars, which are edited."""
     jitters: bool
-    """Whether some schedules have a jitter."""
+    """True if some schedules have a jitter."""
     misses: bool
-    """Whether some schedules say what happens to missed fires, and ask for reports."""
+    """True if some schedules say what happens to missed fires, and ask for reports."""
     elsewhere: bool
-    """Whether some schedules fire into another stream."""
+    """True if some schedules fire into another stream."""
     pauses: bool
-    """Whether publishers pause schedules, and resume them."""
+    """True if publishers pause schedules, and resume them."""
     overlaps: bool
-    """Whether some schedules hold fires back while the one before is unfinished, and workers take their time."""
+    """True if some schedules hold fires back while the one before is unfinished, and workers take their time."""
 
     rolls_up: bool = False
-    """Whether fires of some schedules replace those before them, in a stream that does not take `Nats-Rollup`.
+    """True if fires of some schedules replace those before them, in a stream that does not take `Nats-Rollup`.
 
     No draw either.
     """
     snapshots: bool = False
-    """Whether instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
+    """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
     @property
     def heals_for(self) -> int:
-        """How long (ns) nothing is broken at the end: until all must be ready, and a while to check that they are."""
+        """The time (ns) at the end in which nothing is broken: until all must be ready, and a while to check it."""
         return self.terms.resumes_within + self.reads_for + 12 * SECOND
 
     @property

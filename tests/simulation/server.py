@@ -29,7 +29,7 @@ from tests.simulation.timeline import Timeline
 from tests.simulation.weather import Weather
 
 CONSUMED_AFTER = 50 * MILLISECOND
-"""How long (ns) a message lies on a work queue at most."""
+"""The longest time (ns) that a message lies on a work queue."""
 
 SOURCES = "src."
 """The prefix of the subjects that schedules sample."""
@@ -42,7 +42,7 @@ SHORTEST_WINDOW = 7 * SECOND
 """The duplicate window (ns) of the other stream: most faults last longer."""
 
 OTHER_SEQUENCES = 1_000_000
-"""What is added to its sequences in the record, so that they are none of the first stream."""
+"""The number added to its sequences in the record, so that they are none of the first stream."""
 
 FORGED = "X-Forged"
 """The header that marks a forgery for the record, whatever else the message says."""
@@ -68,14 +68,14 @@ class Server:
         self.bucket = BucketServer(timeline)
         self.snapshots = SnapshotServer(timeline, lambda: self.bucket.leaderless_until)
         self.keeps_snapshots = scenario.snapshots
-        """Whether instances keep snapshots."""
+        """True if instances keep snapshots."""
         self.reads_for = scenario.reads_for
         self.forges = scenario.forges
-        """Whether there is a forger, so that what instances send is recorded."""
+        """True if there is a forger, so that what instances send is recorded."""
         self.divides = scenario.divides
-        """Whether the instances divide the work; if not, each of them serves everything."""
+        """True if the instances divide the work; if not, each of them serves everything."""
         self.created = "2026-01-01T00:00:00Z"
-        """When the stream was made."""
+        """The time at which the stream was made."""
         self.followers: list[Callable[[], None]] = []
         """Callbacks that end the consumers of the stream."""
         self.has_gone_back = False

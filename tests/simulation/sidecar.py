@@ -1,4 +1,4 @@
-"""What one process runs: the real `StreamService`, and the real `Instances` where work is divided.
+"""The parts that one process runs: the real `StreamService`, and the real `Instances` where work is divided.
 
 Its rule: only the few lines around them are modelled here, by the rules of `runtime.sidecar` and `runtime.serving`:
 connections that end and are made again, contacts that end on one that lives, hints about requests of others to remove
@@ -159,7 +159,7 @@ class SimulatedContact(AgreedContact):
 
 
 class Sidecar:
-    """What one process runs, from its start to its end."""
+    """The parts that one process runs, from its start to its end."""
 
     def __init__(
         self, name: str, process: Process, clock: Clock, server: Server, weather: Weather, random: Random, memory: str

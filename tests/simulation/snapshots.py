@@ -21,7 +21,7 @@ from tests.simulation.process import Point
 from tests.simulation.timeline import Timeline
 
 FOUND = ("latest", "latest", "latest", "older", "partial", "damaged", "foreign", "none")
-"""What a process may find of the snapshots that were written."""
+"""The snapshots, of those that were written, that a process may find."""
 
 HASTY = (
     (kept_snapshots, "FIRST_CHECK_SECONDS", 0.2),

@@ -1,4 +1,4 @@
-"""What a stream removes by itself, or on a request that nobody saw, is held no more by any instance.
+"""Removals by the stream itself, or on a request that nobody saw: no instance holds what was removed any more.
 
 The rule: each test fails with the bug planted that it stands for.
 """

@@ -56,14 +56,14 @@ def test_engines_begin_with_snapshots_of_schedules_with_policies(monkeypatch: py
 
 
 class Seen(NamedTuple):
-    """What a process makes of the snapshot of the process before."""
+    """The result of a process that begins with the snapshot of the process before."""
 
     fires: Counter[str]
-    """How often each schedule fired."""
+    """The number of fires of each schedule."""
     previous: str | None
     """The fire before, as the first fire with a report names it."""
     versions: int
-    """How many versions of `s.replaced` are stored some seconds after it was replaced."""
+    """The number of versions of `s.replaced` that are stored some seconds after it was replaced."""
 
 
 def seen_after_a_start(monkeypatch: pytest.MonkeyPatch) -> Seen:

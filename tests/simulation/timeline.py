@@ -88,7 +88,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready: deque[asyncio.Handle] = deque()
         self._turn_is_due = False
         self.is_over = False
-        """Whether the process is dead: its tasks are only unwound."""
+        """True if the process is dead: its tasks are only unwound."""
 
     def time(self) -> float:
         """Return seconds of virtual time."""

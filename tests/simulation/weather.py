@@ -37,7 +37,7 @@ class Weather(Perfect):
         self.cut_until = 0
         """Nothing gets through before this instant (ns)."""
         self.silent_since = 0
-        """When (ns) that began."""
+        """The instant (ns) at which that began."""
 
     def publish(self, fire: Fire) -> Fate:
         """Decide what happens to a fire."""

@@ -10,7 +10,7 @@ from tests.judge.history import SECOND
 from tests.simulation.server import Server
 
 WORK_SECONDS = (0.01, 0.05, 0.3, 0.8, 2, 5, 12, 24)
-"""How long the work on one message takes."""
+"""The times (s) that the work on one message takes."""
 
 TARGETS = 12
 

@@ -35,7 +35,7 @@ SHARED = ("lossy", "slow", "refusing", "cut")
 """Faults of the server, which concern all instances at once."""
 
 BUCKET_MADE_ANEW = 3 * SECOND
-"""How long (ns) after its deletion the bucket exists again, with heartbeats of all instances."""
+"""The time (ns) from its deletion until the bucket exists again, with heartbeats of all instances."""
 
 AT_REST = 10 * SECOND
 """Length (ns) of the end phase, in which shards should no longer change hands."""
@@ -67,7 +67,7 @@ class World:
         self._leaves_since: dict[str, int] = {}
         self._consumed_through = 0
         self.crashes: Counter[Point] = Counter()
-        """How often a process died at each point."""
+        """The number of times that a process died at each point."""
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
         self.forger = Forger(self.server, scenario.seed, written)
