@@ -1,1 +1,1 @@
-"""What both implementations of a contract promise, tested on both."""
+"""The promises of both implementations of a contract, tested on both."""

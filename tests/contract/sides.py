@@ -189,7 +189,7 @@ class PortSide:
         return [message for received in self.received(MessagesRead) for message in received.messages]
 
     async def reads(self, count: int) -> list[StoredMessage]:
-        """Wait until the follower has delivered so many messages."""
+        """Wait until the follower has delivered `count` messages."""
         await eventually(lambda: len(self.read) >= count, within_seconds=ANSWER_SECONDS, describe="messages read")
         return self.read
 

@@ -42,7 +42,7 @@ class Course:
         self.theirs.append(stored.sequence)
 
     async def run(self, each: int) -> None:
-        """Store a burst, and between its fires messages of another client, one for so many fires."""
+        """Store a burst, and between its fires messages of another client, one for each `each` fires."""
         self.side.contact.publish(fires(self.side, BURST))
         for number in range(each, BURST, each):
             await self._until(partial(self.has_concluded, number))

@@ -1,4 +1,4 @@
-"""What `jetstream.wire` and `jetstream.dial` need of nats-py: a version without it fails here, not in production."""
+"""The needs of `jetstream.wire` and `jetstream.dial`: a nats-py without them fails here, not in production."""
 
 import asyncio
 import contextlib

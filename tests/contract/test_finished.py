@@ -1,4 +1,4 @@
-"""What the contract promises about unfinished fires: on streams that keep what is acknowledged, and on others."""
+"""The promises of the contract about unfinished fires: on streams that keep what is acknowledged, and on others."""
 
 import pytest
 

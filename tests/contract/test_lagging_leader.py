@@ -1,4 +1,4 @@
-"""What the contract promises if the leader is behind what was followed: in memory, and with real servers."""
+"""The promises of the contract if the leader is behind what was followed: in memory, and with real servers."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple

@@ -37,10 +37,10 @@ class Nodes:
         self.stored = 0
         """The number of stored messages, with the sequences from 1 on."""
         self.has_stream = True
-        """Whether the stream has a leader, which answers."""
+        """True if the stream has a leader, which answers."""
         self.placed: list[str] = []
         self.asked = 0
-        """How often a consumer was probed."""
+        """The number of times that a consumer was probed."""
         connection.subscribe(f"{prefix}.CONSUMER.CREATE.{STREAM}.*", self._create)
         connection.subscribe(f"{prefix}.STREAM.MSG.GET.{STREAM}", self._get)
         connection.subscribe(f"{prefix}.STREAM.INFO.{STREAM}", self._inform)

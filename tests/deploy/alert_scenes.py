@@ -33,7 +33,7 @@ COUNTERS = {
     'fire_lateness_seconds_bucket|le="60.0"': 20.0,
     'fire_lateness_seconds_bucket|le="+Inf"': 20.0,
 }
-"""By how much the counters of a stream rise in each step; labels follow after the bar."""
+"""The rise of the counters of a stream in each step; labels follow after the bar."""
 
 GAUGES = {
     "stream_ready": 1.0,
@@ -93,13 +93,13 @@ class Sidecar:
                 values[start:end] = [value] * (end - start)
 
     def rise(self, metric: str, start: int, by: float) -> None:
-        """Let a counter be more by so much from a scrape on."""
+        """Let a counter be more by `by` from a scrape on."""
         for name, values in self.values.items():
             if name.partition("|")[0] == metric or name == metric:
                 values[start:] = [None if value is None else value + by for value in values[start:]]
 
     def stops_firing(self, start: int, end: int) -> None:
-        """Let nothing be stored for a while: what is due gets older, and counters stand still."""
+        """Let nothing be stored for a while: what is due gets older, and counters do not rise."""
         for step in range(start, end):
             self.set("oldest_overdue_age_seconds", float(step - start) * STEP_SECONDS, step, step + 1)
             for metric, rise in COUNTERS.items():
@@ -138,7 +138,7 @@ def _notation(values: Values) -> Iterable[str]:
 
 @dataclass(frozen=True)
 class Scene:
-    """What happens to two sidecars, `a` and `b`, and a third one, `c`, that is not there unless something starts it."""
+    """A course of events for two sidecars, `a` and `b`, and a third, `c`, that is absent unless something starts it."""
 
     name: str
     happens: Callable[[Sidecar, Sidecar, Sidecar], None]

@@ -35,7 +35,7 @@ OWN_OF_CONNECTION = {
 """The same, of the connection."""
 
 ANNOTATIONS = ("title", "default", "examples")
-"""What the schema of the program says of a setting and Helm does not need."""
+"""The keys that the schema of the program has for a setting and Helm does not need."""
 
 
 @cache

@@ -26,7 +26,7 @@ LATENESS = f"nats_scheduler_fire_lateness_seconds_bucket{OF}"
 CANARY = f"nats_scheduler_canary_lateness_seconds_bucket{JOB}"
 LOOP = f"nats_scheduler_event_loop_lateness_seconds_bucket{JOB}"
 LONGEST_LEGEND = 15
-"""So many streams are drawn where there may be a thousand: those with the largest values."""
+"""The number of streams that are drawn where there may be a thousand: those with the largest values."""
 
 
 def rate(metric: str, by: str, select: str = OF) -> str:
@@ -35,7 +35,7 @@ def rate(metric: str, by: str, select: str = OF) -> str:
 
 
 def increase(metric: str, by: str, select: str = OF) -> str:
-    """By how much a counter of all instances has risen since the point before, by some labels."""
+    """The rise of a counter of all instances since the point before, by some labels."""
     return f"sum by ({by}) (increase({metric}{select}[$__rate_interval]))"
 
 

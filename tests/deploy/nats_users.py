@@ -17,7 +17,7 @@ SECRETS: Secrets = {
     "nats-shop-user": {"user": "shop", "password": "p4"},
     "nats-scheduler-web-token": {"token": "t" * 48},
 }
-"""What the page has the operator create, by name and key."""
+"""The Secrets that the page has the operator create, by name and key."""
 
 
 def users() -> dict[str, dict[str, Any]]:

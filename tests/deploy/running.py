@@ -1,4 +1,4 @@
-"""What is rendered for a container, run as a process: its arguments, its variables, its files.
+"""A rendered container, run as a process: its arguments, its variables, its files.
 
 Its rule: nothing is added to what is rendered but the folder in which its files lie, so that a variable, a key of a
 Secret or a file that is missing there is missing here. The image's variables are those of the Dockerfile.
@@ -61,7 +61,7 @@ def _here(text: str, files: Path) -> str:
 
 
 class Answer(NamedTuple):
-    """What a page on loopback answers; status 0 while nobody does."""
+    """The answer of a page on loopback; status 0 while nobody answers."""
 
     status: int
     text: str

@@ -24,7 +24,7 @@ FIRES_AT_MINUTES = {
     "NatsSchedulerPurgesFail": 50,
     "NatsSchedulerCanaryMissed": 50,
 }
-"""When an alert fires; all others do after half an hour."""
+"""The minute at which an alert fires; all others do after half an hour."""
 LONGEST_MINUTES = 7 * 60
 
 CASES = [*OF_ALL_SCHEDULES, *POLICIES]

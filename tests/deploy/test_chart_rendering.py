@@ -1,4 +1,4 @@
-"""What the chart renders: objects that Kubernetes knows and that fit each other, pods without rights, no secrets."""
+"""The output of the chart: objects that Kubernetes knows and that fit each other, pods without rights, no secrets."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ from tests.harness.kubernetes import VERSIONS, helm, kubeconform
 pytestmark = pytest.mark.server
 
 HANDOVER_SECONDS = 3
-"""What a sidecar that drains may take besides `drain_timeout`."""
+"""The time that a sidecar that drains may take besides `drain_timeout`."""
 
 each_set = pytest.mark.parametrize("name", SETS)
 

@@ -120,7 +120,7 @@ async def test_a_pod_starts_without_a_server_and_waits_for_it(start_server: Star
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to log in: what the server is told, which values select it, and what is in the Secrets."""
+    """A way to log in: the configuration of the server, which values select it, and what is in the Secrets."""
 
     config: str
     values: Values

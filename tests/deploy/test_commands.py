@@ -1,4 +1,4 @@
-"""What the files under `deploy/` say to the program is what the program understands."""
+"""The instructions to the program in the files under `deploy/` are those that the program understands."""
 
 import json
 import re

@@ -269,7 +269,7 @@ async def test_sigterm_drains_within_the_grace_period(yard: Yard) -> None:
 
 
 async def test_a_sidecar_that_drains_is_alive_not_ready_and_gone_within_the_grace_period(yard: Yard) -> None:
-    """The server stands still, so the fire that is in flight is not acknowledged."""
+    """The server is paused, so the fire that is in flight is not acknowledged."""
     server = await yard.server()
     container = await yard.sidecar()
     await becomes_ready(container)

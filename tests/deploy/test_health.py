@@ -37,7 +37,7 @@ SERVICE_LINKS = {
     "NATS_SCHEDULER_PORT": "tcp://10.96.0.8:80",
     "NATS_SCHEDULER_SERVICE_PORT_HTTP": "80",
 }
-"""What Kubernetes puts into containers beside Services called nats-scheduler-metrics and nats-scheduler."""
+"""The variables that Kubernetes sets beside Services called nats-scheduler-metrics and nats-scheduler."""
 
 
 async def check(folder: Path, *arguments: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
@@ -102,7 +102,7 @@ async def test_a_sidecar_that_is_connected_is_healthy(shared_server: SharedServe
 
 
 async def test_the_answer_of_the_page_decides(tmp_path: Path) -> None:
-    """Somebody else's listener stands in for a sidecar whose event loop stands still."""
+    """Somebody else's listener stands in for a sidecar whose event loop does not run."""
     code = (
         "import http.server as h\n"
         "class Answer(h.BaseHTTPRequestHandler):\n"
@@ -119,7 +119,7 @@ async def test_the_answer_of_the_page_decides(tmp_path: Path) -> None:
 
 
 def can_make_namespaces() -> bool:
-    """Tell whether this machine lets us stand in for a container."""
+    """Return whether this machine lets us stand in for a container."""
     if shutil.which("unshare") is None or shutil.which("nsenter") is None:
         return False
     return subprocess.run(["unshare", "-rpf", "--mount-proc", "true"], capture_output=True).returncode == 0

@@ -85,7 +85,7 @@ def test_every_panel_that_a_runbook_names_exists() -> None:
 
 
 def commands(document: Path) -> list[str]:
-    """List the commands of ours that a page tells its reader to type, in a block or in a sentence."""
+    """List the commands of ours that a page asks its reader to type, in a block or in a sentence."""
     lines = [line for block in shell_blocks(document) for line in block.splitlines()]
     inline = re.findall(r"`(nats-scheduler [a-z][^`]*)`", document.read_text("utf-8"))
     return [line for line in (*lines, *inline) if line.startswith("nats-scheduler ")]

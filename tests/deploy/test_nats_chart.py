@@ -37,11 +37,11 @@ OWN_STREAMS = {
 }
 INBOX = "_INBOX_nats_scheduler"
 FOR_FILES = {"$JS.API.STREAM.CREATE.ORDERS"}
-"""What the page about security lists for streams from files."""
+"""The subjects that the page about security lists for streams from files."""
 
 
 def within(subject: str, wider: str) -> bool:
-    """Tell whether all that a subject stands for is also meant by another."""
+    """Return whether all that a subject stands for is also meant by another."""
     tokens, others = subject.split("."), wider.split(".")
     if others[-1] == ">":
         return len(tokens) >= len(others) and within(".".join(tokens[: len(others) - 1]), ".".join(others[:-1]))

@@ -24,7 +24,7 @@ EXECUTIONS = 3
 STATE_SECONDS = 60.0
 """Longest wait for a state of a container."""
 UNHEALTHY_AFTER = 3
-"""So many checks have to fail in a row, as the Dockerfile says."""
+"""The number of checks that have to fail in a row, as the Dockerfile says."""
 RIGHTLESS: dict[str, Any] = {
     "read_only": True,
     "cap_drop": ["ALL"],

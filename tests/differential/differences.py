@@ -1,8 +1,8 @@
-"""Collect what differs between the sides, and tell all of it at once.
+"""Collect what differs between the sides, and report all of it at once.
 
 Its rule: a difference is either an error or one that `docs/reference/compatibility.md` names.
-The latter is passed with the clause that it belongs to, and is then not told.
-A clause that no case needed is told: the document would be wrong.
+The latter is passed with the clause that it belongs to, and is then not reported.
+A clause that no case needed is reported: the document would be wrong.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -12,7 +12,7 @@ from typing import Any
 from tests.differential.sides import REFERENCE
 
 Explained = Callable[[Any, Any], bool]
-"""Takes the reference's value and the side's, and tells whether the document explains the difference."""
+"""Takes the reference's value and the side's, and returns whether the document explains the difference."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Allowance:
 
 @dataclass
 class Differences:
-    """What was found in one test."""
+    """The findings of one test."""
 
     allowances: tuple[Allowance, ...] = ()
     needs_all: bool = True
-    """Whether each clause has to show; not where the cases are random."""
+    """True if each clause has to show; not where the cases are random."""
     found: list[str] = field(default_factory=list)
     compared: int = 0
     _used: set[Allowance] = field(default_factory=set)

@@ -6,7 +6,7 @@ from datetime import datetime
 from fractions import Fraction
 
 INTERVALS = ("1s", "2s", "3s", "1s1s", "2000ms", "1.4s", "2.5s", "1.5s", "1500000µs")
-"""What follows `@every`."""
+"""The intervals behind `@every`."""
 
 CADENCES = {"1.4s": "1", "2.5s": "3", "1.5s": "2", "1500000µs": "2"}
 """The seconds at which a native scheduler repeats an interval that is not whole."""

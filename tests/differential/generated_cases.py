@@ -1,4 +1,4 @@
-"""What a schedule may carry and what a source may hold: the cases of the comparison of generated messages.
+"""The cases of the comparison of generated messages: what a schedule may carry and what a source may hold.
 
 Its rule: a case is data, and the same bytes on every side.
 Lines are written with `|` between them; `$` is the place of `Nats-Schedule` and `Nats-Schedule-Target`, which come
@@ -22,7 +22,7 @@ STREAMS: dict[Stream, dict[str, object]] = {
 }
 
 Spelling = Literal["Z", "+02:00", "-00:00", "comma", "long", "past", "first"]
-"""How `@at` spells the instant; the last two are other instants, both long past."""
+"""The spelling of the instant of `@at`; the last two are other instants, both long past."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Case:
     stream: Stream = "plain"
     spelling: Spelling = "Z"
     status: str = ""
-    """What stands behind the version on the first line."""
+    """The text behind the version on the first line."""
 
     @property
     def is_portable(self) -> bool:
-        """Whether it means the same in portable headers, and holds nothing that a portable fire leaves out."""
+        """True if it means the same in portable headers, and holds nothing that a portable fire leaves out."""
         texts = [self.lines, *(lines for lines, _body in self.source or ())]
         other = ("X-Nats-Sched", "Nats-Batch", "Nats-Stream-Source")
         return not any(name in _text(lines) for name in other for lines in texts)

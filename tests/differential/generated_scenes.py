@@ -1,7 +1,7 @@
-"""Say the cases of `generated_cases` to one server and tell what was stored in the end.
+"""Say the cases of `generated_cases` to one server and return what was stored in the end.
 
 Its rule: everything is published in one order on one connection, so that sequences are equal on all sides; what is
-told is freed of our identity and guard, but only where they stand in their place and are right.
+returned is freed of our identity and guard, but only where they stand in their place and are right.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ LONG_BODY = 2_000
 """A body of more bytes is compared by its digest, so that a difference can be read."""
 
 RAISED_TTL = rb"(?:Nats-TTL: \d+s?\r\n)?\r\n"
-"""What may stand behind our own headers: a server moves the TTL to the end where it raises it."""
+"""The text that may stand behind our own headers: a server moves the TTL to the end where it raises it."""
 
 Told = tuple[bytes, bytes | str]
 """A header block and a body."""
@@ -39,13 +39,13 @@ class Scene:
     kinds: tuple[Stream, ...] = tuple(STREAMS)
     portable: bool = False
     ours: bool = False
-    """Whether the sidecar fires, and not the server."""
+    """True if the sidecar fires, and not the server."""
     guarded: bool = True
-    """Whether the server knows the guard."""
+    """True if the server knows the guard."""
     in_time: bool = True
-    """Whether all was said before it was due."""
+    """True if all was said before it was due."""
     schedules: list[tuple[Case, int, int]] = field(default_factory=list)
-    """What was said: the case, the sequence it was stored at, and the fire time."""
+    """The schedules that were said: the case, the sequence it was stored at, and the fire time."""
 
     def stream(self, kind: Stream) -> str:
         """Return the name of a kind's stream."""

@@ -139,7 +139,7 @@ SUBJECTS = [
     *("{n}.ümläut", "{n}.*.x", "{n}.\x0c", "$JS.API.INFO", "{n}.in.x", "{n}.out.x", "more.a", "more.a.b", "More.a"),
 ]
 CANCELLED = [subject.replace("{n}.due", "{n}.gone") for subject in SUBJECTS]
-"""What a cancel may name: never a subject that a fire may reach meanwhile (check 15 of docs/reference/headers.md)."""
+"""The subjects of a cancel: never one that a fire may reach meanwhile (check 15 of docs/reference/headers.md)."""
 
 NEXTS = ["purge", "Purge", "purge ", "  purge", "", " ", "\tpurge", "2100-01-01T00:00:00Z", "rubbish"]
 

@@ -40,7 +40,7 @@ def random_zone(draw: random.Random) -> str:
 
 
 def is_costly(pattern: str) -> bool:
-    """Tell whether a native server looks through five years of seconds before it refuses: an empty list there."""
+    """Return whether a native server looks through five years of seconds before it refuses: an empty list there."""
     return any(field and not field.strip(",") for field in pattern.split()[:3])
 
 

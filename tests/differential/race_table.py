@@ -18,7 +18,7 @@ from tests.differential.races import ACTS, HERD, raced
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15, running_server
 
 LASTS = (0, 60)
-"""How long (ms) the acts go on behind the instant."""
+"""The times (ms) for which the acts go on behind the instant."""
 
 
 async def row(version: str, act: str, lasts: int) -> list[str]:

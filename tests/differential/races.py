@@ -25,7 +25,7 @@ from tests.harness.servers import V2_10
 from tests.harness.waiting import instant_reached
 
 HERD = int(os.environ.get("NATS_SCHEDULER_RACES", "1500"))
-"""How many schedules race."""
+"""The number of schedules that race."""
 
 ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
     "replaced": (lambda race: race.replacement, {"replaces": True}),
@@ -34,28 +34,28 @@ ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool
     "purged": (lambda race: race.purge, {"marked": True}),
     "cancelled": (lambda race: race.cancel, {}),
 }
-"""What happens to each schedule, and what its end is known by."""
+"""The act on each schedule, and what its end is known by."""
 
 PARTS = 20
-"""The acts are written in so many parts, evenly over the time that the race lasts."""
+"""The number of parts in which the acts are written, evenly over the time that the race lasts."""
 
 LEAD = 3 * SECOND
-"""How long (ns) before its instant a herd is loaded."""
+"""The time (ns) before its instant at which a herd is loaded."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What came of a race: how many fired, and of those how many wrongly; how many replacements vanished."""
+    """The result of a race: how many fired, and of those how many wrongly; how many replacements vanished."""
 
     fired: int
     stale: int
     lost: int
     window: int = 0
-    """How long (ns) behind the end of its schedule the latest stale fire was stored, where the end is still there."""
+    """The longest time (ns) from the end of a schedule to the storage of a stale fire, where the end is still there."""
 
     @property
     def was_close(self) -> bool:
-        """Whether both sides won some of it: else nothing raced."""
+        """True if both sides won some of it: else nothing raced."""
         return 0 < self.fired < HERD
 
 
@@ -63,7 +63,7 @@ class Race:
     """One herd on one stream of one server."""
 
     def __init__(self, account: Account, name: str, *, lasts: int, begins: int = 0) -> None:
-        """Prepare a race that `begins` so many ns behind the due instant, and lasts so long."""
+        """Prepare a race that begins `begins` ns behind the due instant, and goes on for `lasts` ns."""
         self.account = account
         self.begins = begins
         self.lasts = lasts

@@ -9,7 +9,7 @@ import secrets
 
 
 class RandomRun:
-    """What one test draws its cases from."""
+    """The source from which one test draws its cases."""
 
     def __init__(self, test: str) -> None:
         self.seed = int(os.environ.get("NATS_SCHEDULER_SEED") or secrets.randbelow(10**9))

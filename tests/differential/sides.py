@@ -25,7 +25,7 @@ from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 AHEAD_SECONDS = (5, 20)
-"""How long after they are drawn schedules fire at a time that is the same everywhere.
+"""The times (s) from the draw to the fires of schedules that fire at a time that is the same everywhere.
 
 It is longer than it takes to publish them on all sides; where a busy machine took longer, the next number is tried.
 """
@@ -52,7 +52,7 @@ class ComparedSide:
 
     @property
     def is_native(self) -> bool:
-        """Whether the server itself fires."""
+        """True if the server itself fires."""
         return self.sidecar is None
 
     async def create(self, name: str, **config: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class ComparedSide:
         It allows roll-ups, as a configuration does whose user publishes `Nats-Rollup`: on an older server the flag does
         not bring that along (`stream-implied`).
         """
-        if self.sidecar is not None:  # a machine that stood still ends its connection, and then it hears of no flag
+        if self.sidecar is not None:  # a machine that was paused ends its connection, and then it receives no flag
             serving = self.sidecar.sidecar.serving
             await eventually(serving.is_set, within_seconds=WAIT_SECONDS, describe="the sidecar is connected")
         answer: dict[str, Any] = await self.account.create(name, **{"allow_rollup_hdrs": True, **config})
@@ -109,7 +109,7 @@ MAX_CASES_AT_ONCE = 24
 
 
 async def few_at_once(cases: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run cases that wait for most of their time, so many at once that two cores can do their work."""
+    """Run cases that wait for most of their time, at most `MAX_CASES_AT_ONCE` at once: two cores can do their work."""
     room = asyncio.Semaphore(MAX_CASES_AT_ONCE)
 
     async def run(case: Coroutine[Any, Any, None]) -> None:

@@ -32,9 +32,9 @@ BURST_GAP = 10 * MILLISECOND
 HERD = 3_000
 """Schedules that come due at the instant at which they are replaced."""
 PARTS = 10
-"""Replacements are written in so many parts, a millisecond apart."""
+"""The number of parts in which replacements are written, a millisecond apart."""
 ROUNDS = 5
-"""How often the native scheduler is given a chance to lose the race; it loses nearly each."""
+"""The number of chances of the native scheduler to lose the race; it loses nearly each."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def bursts_of(fires: list[StoredMessage]) -> int:
 
 
 def is_in_order(fires: list[StoredMessage]) -> bool:
-    """Tell whether fires were stored in the order of their fire times, which their bodies number."""
+    """Return whether fires were stored in the order of their fire times, which their bodies number."""
     bodies = [fire.body or b"" for fire in fires]
     return bodies == sorted(bodies)
 

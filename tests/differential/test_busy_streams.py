@@ -177,7 +177,7 @@ async def test_a_schedule_whose_target_is_transformed_onto_itself_is_not_lost(si
 # -- republish --------------------------------------------------------------------------------------------------------
 
 ADDED = (b"Nats-Rollup", b"Nats-Msg-Id", b"Nats-Expected-")
-"""What one kind of scheduler adds to a message and the other does not."""
+"""The headers that one kind of scheduler adds to a message and the other does not."""
 VARIES = (b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Last-Sequence", b"Nats-Msg-Size")
 
 

@@ -19,7 +19,7 @@ from tests.harness.servers import V2_11
 from tests.service.asking import answered
 
 OURS = (b"Nats-Msg-Id: nats-scheduler:", b"Nats-Expected-Last-Subject-Sequence")
-"""What stands behind the headers of ADR-51 in a fire of the sidecar."""
+"""The headers behind those of ADR-51 in a fire of the sidecar."""
 
 
 def as_native(block: bytes) -> bytes:
@@ -77,7 +77,7 @@ async def on_the_native(share: SharedServer, name: str) -> dict[str, Any]:
 
 
 async def on_the_cluster(cluster: Cluster, node: int, name: str) -> dict[str, Any]:
-    """Let a user at one node tell the story, with sidecars at this one's neighbour and, for the last, at all."""
+    """Act out the story as a user at one node, with sidecars at this one's neighbour and, for the last, at all."""
     others = cluster.nodes[node : node + 1] if node < len(cluster.nodes) else cluster.nodes
     user = cluster.nodes[(node + 1) % len(cluster.nodes)]
     async with asyncio.TaskGroup() as tasks:

@@ -27,13 +27,13 @@ from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import instant_reached
 
 DRAWN = 60
-"""How many wall clock patterns a run draws beside the fixed ones."""
+"""The number of wall clock patterns that a run draws beside the fixed ones."""
 
 FIRES = 3
-"""How many fires of a repeating schedule are looked at."""
+"""The number of fires of a repeating schedule that are looked at."""
 
 PLAYS = 3
-"""How often a repeating schedule is played, where a machine that stands still makes it miss fires."""
+"""The number of times that a repeating schedule is played, where a pause of the machine makes it miss fires."""
 
 
 def next_of(fire: StoredMessage) -> str:
@@ -67,7 +67,7 @@ async def schedule(side: ComparedSide, name: str, rest: str, pattern: str, zone:
 
 
 async def has_missed_fires(side: ComparedSide, name: str, rest: str) -> bool:
-    """Wait for the first fires, and tell whether the sidecar made up for some: the machine stood still."""
+    """Wait for the first fires, and return whether the sidecar made up for some: the machine was paused."""
     await side.account.wait_for(name, f"{name}.o.{rest}", FIRES)
     missed = [] if side.sidecar is None else side.sidecar.of(name, FiresMissed)
     return any(event.schedule == f"{name}.s.{rest}" for event in missed)
@@ -99,7 +99,7 @@ async def nexts_of(side: ComparedSide, name: str, rest: str, pattern: str, ancho
 
 
 def is_what_was_written(wanted: tuple[str, list[Fraction]], value: tuple[str, list[Fraction]]) -> bool:
-    """Tell whether the server repeats a fractional interval at whole seconds, and the side does as it says."""
+    """Return whether the server repeats a fractional interval at whole seconds, and the side does as it says."""
     interval, cadence = seconds(value[0]), CADENCES.get(value[0])
     if cadence is None:
         return False

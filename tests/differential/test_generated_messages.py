@@ -1,4 +1,4 @@
-"""What a fire stores is, byte for byte, what the native scheduler stores.
+"""The message that a fire stores is, byte for byte, the one that the native scheduler stores.
 
 But for our identity and guard, which stand behind the ADR's own headers and are checked to be right.
 """
@@ -26,10 +26,10 @@ from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually
 
 DRAWN = 150
-"""How many cases a run draws beside the fixed ones."""
+"""The number of cases that a run draws beside the fixed ones."""
 
 AHEAD = 5 * SECOND
-"""How long (ns) before the instant at which all is due the cases are published."""
+"""The time (ns) before the instant at which all is due, at which the cases are published."""
 
 ROOM = 256
 """Bytes less than the server's largest payload in which a fire of ours on such a short subject fits for sure."""
@@ -87,13 +87,13 @@ def all_of(stored: dict[str, list[list[Told]]], number: int) -> dict[str, list[T
 
 
 def is_not_raised(wanted: list[Told], value: list[Told]) -> bool:
-    """Tell whether the only difference is that the server raised the TTL to that of its markers, and moved it."""
+    """Return whether the only difference is that the server raised the TTL to that of its markers, and moved it."""
     bare = [re.sub(rb"Nats-TTL: \d[^\r]*\r\n", b"", blocks[-1][0]) for blocks in (wanted, value) if blocks]
     return len(bare) == 2 and bare[0] == bare[1] and b"Nats-TTL: 3600\r\n" in wanted[-1][0]
 
 
 def is_not_lent(wanted: list[Told], value: list[Told]) -> bool:
-    """Tell whether the only difference is what a message that is published may not carry."""
+    """Return whether the only difference is what a message that is published may not carry."""
     bare = [[(LENT.sub(b"", block), *rest) for block, *rest in blocks] for blocks in (wanted, value)]
     return bare[0] == bare[1]
 

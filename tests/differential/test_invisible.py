@@ -1,6 +1,6 @@
 """A stream that a sidecar serves and one that none serves, side by side on the same older server.
 
-Nobody who uses the stream can tell them apart: which consumers may be created, which are listed, what is kept.
+Nobody who uses the stream can distinguish them: which consumers may be created, which are listed, what is kept.
 What can be seen is named here: a limits stream without `max_consumers` shows one more consumer, and the configuration
 carries the mark and allows roll-ups.
 """

@@ -94,7 +94,7 @@ def _random_cases(run: RandomRun, count: int) -> list[Case]:
 
 async def test_the_next_fire_of_random_patterns_is_the_same_instant(sides: list[ComparedSide]) -> None:
     run = RandomRun("next fire")
-    await asyncio.to_thread(zones_known_alike)  # it takes seconds, and a sidecar of this process must not stand still
+    await asyncio.to_thread(zones_known_alike)  # it takes seconds, and a sidecar of this process must not be paused
     name, cases = await _published_in_time(sides, run)
 
     async def stamped(side: ComparedSide) -> list[str]:

@@ -1,4 +1,4 @@
-"""What fires after nobody was there: once for all that was missed, and then as before.
+"""The fires after nobody was there: one for all that was missed, and then as before.
 
 A native server is stopped and started, clean; beside an older one the sidecar is.
 """
@@ -28,7 +28,7 @@ REPEATING = {"@every 2s": 2, "@every 3s": 3, "*/2 * * * * *": 2}
 """Patterns and their periods in seconds."""
 
 AWAY = 7 * SECOND
-"""How long (ns) nobody fires: at least two periods of each."""
+"""The time (ns) for which nobody fires: at least two periods of each."""
 
 Life = Callable[[], AbstractAsyncContextManager[Account]]
 
@@ -49,7 +49,7 @@ async def life_of_a_sidecar(server: EmbeddedServer) -> AsyncIterator[Account]:
 
 @dataclass(frozen=True)
 class Return:
-    """What was found after the return: all fires of a schedule on each target, and when each schedule was stored."""
+    """The findings after the return: all fires of a schedule on each target, and when each schedule was stored."""
 
     fires: dict[str, list[StoredMessage]]
     stored: dict[str, int]
@@ -63,12 +63,12 @@ class Return:
         return counted
 
     def is_on_its_grid(self, pattern: str) -> bool:
-        """Tell whether an interval goes on as if it had never been interrupted."""
+        """Return whether an interval goes on as if it had never been interrupted."""
         start, period = round_to_second(self.stored[pattern]), REPEATING[pattern] * SECOND
         return all((instant(next_of(fire)) - start) % period == 0 for fire in self.fires[pattern])
 
     def is_anchored_anew(self, pattern: str) -> bool:
-        """Tell whether an interval begins anew at the second of its first fire."""
+        """Return whether an interval begins anew at the second of its first fire."""
         first = self.fires[pattern][0]
         return abs(instant(next_of(first)) - first.stored_at - REPEATING[pattern] * SECOND) <= SECOND
 

@@ -10,14 +10,14 @@ from tests.differential.races import raced
 from tests.harness.servers import V2_11, V2_15
 
 TRIES = ((0, 60), (-40, 60), (-20, 40), (0, 200), (-150, 200), (0, 600))
-"""When (ms) the acts begin, from the instant on, and how long they go on: some try meets the herd in the middle.
+"""The beginning (ms, from the instant on) and the duration (ms) of the acts: some try meets the herd in the middle.
 
 A fast machine has stored it before the server has answered the first purges.
 """
 
 
 HELD_BY_THE_GUARD = ("replaced", "overwritten", "deleted", "purged")
-"""What the server itself decides on 2.11; a cancel is a message that the sidecar has to read first."""
+"""The acts on which the server itself decides on 2.11; a cancel is a message that the sidecar has to read first."""
 
 
 @pytest.mark.clause("latest-and-gone")

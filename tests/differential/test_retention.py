@@ -17,7 +17,7 @@ from tests.harness.servers import EMULATED_VERSIONS
 
 RETENTIONS = ("limits", "workqueue", "interest")
 SOON = 3.0
-"""When a delay fires, in seconds: after everything else of its case was said, with a hundred streams at once."""
+"""The delay (s) of fires: they come after the rest of their case was said, with a hundred streams at once."""
 
 Story = Callable[[FlaggedStream], Awaitable[Any]]
 

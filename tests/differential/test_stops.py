@@ -22,12 +22,12 @@ from tests.harness.servers import EMULATED_VERSIONS, V2_10
 from tests.harness.waiting import eventually, instant_reached
 
 DUE_SECONDS = (4, 12, 36)
-"""When the schedule that is stopped would fire: if a busy machine needs longer to stop it, the case is run again."""
+"""The delay (s) of the schedule that is stopped: if a busy machine needs longer to stop it, the case is run again."""
 MARGIN_SECONDS = 0.3
-"""How long before it is due the schedule has to be stopped, so that no step of the case finds it fired."""
+"""The time before it is due by which the schedule has to be stopped, so that no step of the case finds it fired."""
 
 PURGE_SECONDS = 3.0
-"""How long a busy machine may need to purge a schedule after its fire, and after the canary is purged."""
+"""The longest time in which a busy machine purges a schedule after its fire, and after the canary is purged."""
 
 # -- what is compared ------------------------------------------------------------------------------------------------
 

@@ -31,10 +31,10 @@ from tests.harness.waiting import eventually
 
 Outcome = tuple[Any, ...]
 Say = Callable[["Streams", str, Config, str], Awaitable[Outcome]]
-"""Asks one side to CREATE or UPDATE a stream, and tells what came of it."""
+"""Asks one side to CREATE or UPDATE a stream, and returns what came of it."""
 
 REFUSED_LATER = {"stream_refused", "flag_removal_ignored"}
-"""What the sidecar logs where a native server would have refused the request."""
+"""The log events of the sidecar where a native server would have refused the request."""
 
 STAYS_ON: Outcome = ("refused", 10052, "message schedules can not be disabled")
 
@@ -69,7 +69,7 @@ class Streams:
         return f"{self.base}origin"
 
     def name(self) -> str:
-        """Return a name for a stream; no other side has it, so that log lines can be told apart."""
+        """Return a name for a stream; no other side has it, so that each log line belongs to one side."""
         return f"{self.base}n{next(self.numbers)}"
 
     def config(self, name: str, changes: Config) -> Config:
@@ -84,7 +84,7 @@ class Streams:
         return [_refusal_in(line) for line in lines]
 
     def is_served(self, name: str) -> bool:
-        """Whether the sidecar serves a stream."""
+        """Return whether the sidecar serves a stream."""
         return self.side.sidecar is not None and name in self.side.sidecar.sidecar.served
 
     async def outcome(self, name: str) -> Outcome:
@@ -130,7 +130,7 @@ async def _streams(side: ComparedSide, said: list[dict[str, Any]]) -> Streams:
 
 
 async def by_request(one: Streams, name: str, changes: Config, kind: str) -> Outcome:
-    """Send the raw request of a foreign tool; where the server takes it, hear what the sidecar says."""
+    """Send the raw request of a foreign tool; where the server takes it, wait for what the sidecar says or does."""
     config = one.config(name, {**changes, "description": kind})
     was_served, before = one.is_served(name), len(one.refusals(name))
     answer = await one.side.account.connection.request_json(f"$JS.API.STREAM.{kind}.{name}", config)
@@ -226,7 +226,7 @@ DENY_PURGE = Allowance("stream-deny-purge", EMULATED_VERSIONS, _is_denied)
 async def compared(
     streams: list[Streams], ask: Callable[[Streams, Say], Awaitable[list[Outcome]]], say: Say, cases: list[Any]
 ) -> dict[str, list[Outcome]]:
-    """Ask natives by request and the older ones as told; return the outcomes by version."""
+    """Ask natives by request and the older ones by `say`; return the outcomes by version."""
     results = await asyncio.gather(*(ask(one, by_request if one.side.is_native else say) for one in streams))
     assert all(len(outcomes) == len(cases) for outcomes in results)
     return {one.side.version: outcomes for one, outcomes in zip(streams, results, strict=True)}

@@ -2,7 +2,7 @@
 
 A native server says so when it is published to; beside an older one the sidecar reports it when it reads the message.
 The plain function behind `nats-scheduler check` gives the same answer without any server.
-Native servers append `Nats-Rollup: sub` to what they take for a schedule: that is how a stored schedule is told from
+Native servers append `Nats-Rollup: sub` to what they take for a schedule: that distinguishes a stored schedule from
 another stored message.
 """
 
@@ -48,16 +48,16 @@ Outcome = tuple[Any, ...]
 STORED: Outcome = ("stored",)
 SCHEDULE: Outcome = ("schedule",)
 ORDINARY: Outcome = ("ordinary",)
-"""What the plain function says of a message that means nothing to the scheduler; servers just store it."""
+"""The plain function's outcome for a message that means nothing to the scheduler; servers just store it."""
 
 FROM_THE_OLDER_SERVER = {10111, 10165, 10166}
-"""What servers up to 2.11 refuse by themselves: a roll-up that is none, and from 2.11 on a TTL."""
+"""The refusals by servers up to 2.11 themselves: a roll-up that is none, and from 2.11 on a TTL."""
 
 UNANSWERED = {"error": {"err_code": 10111, "description": "rollup value invalid"}}
 """A server of 2.10 drops a message with such a roll-up and answers nothing: there it is not said, to save the wait."""
 
 AT_ONCE = 100
-"""So many cases are said at once: the sidecars of this process must not stand still over the preparation of all."""
+"""The number of cases said at once: the preparation of all must not pause the sidecars of this process."""
 
 STREAMS: dict[Kind, dict[str, Any]] = {
     "full": {"allow_msg_ttl": True},
@@ -156,7 +156,7 @@ class Streams:
         return await side.say(subject, block)
 
     async def told(self, side: ComparedSide) -> dict[tuple[str, int], Outcome]:
-        """Return what the sidecar has told of each message, once it has read all of them."""
+        """Return what the sidecar has reported of each message, once it has read all of them."""
         assert side.sidecar is not None
         found: dict[tuple[str, int], Outcome] = {}
         for kind, name in self.names.items():
@@ -250,7 +250,7 @@ async def compare(sides: list[ComparedSide], cases: list[Case], differences: Dif
 
 
 def is_for_the_server(wanted: Outcome, read: Outcome) -> bool:
-    """Tell whether a refusal has nothing to do with schedules: every server makes those checks by itself."""
+    """Return whether a refusal has nothing to do with schedules: every server makes those checks by itself."""
     if wanted[0] != "refused":
         return False
     return wanted[1] in (10060, 10071, 10111) or (read == ORDINARY and wanted[1] in (10165, 10166))
@@ -370,7 +370,7 @@ async def test_check_answers_what_a_native_server_answers(shared_server: SharedS
 
 
 def _can_be_typed(lines: tuple[str, ...]) -> bool:
-    """Tell whether a command line keeps the values: it drops blanks around them, as `nats pub -H` does."""
+    """Return whether a command line keeps the values: it drops blanks around them, as `nats pub -H` does."""
     values = [line.partition(": ")[2] for line in lines]
     known = all(value == value.strip() for value in values)
     return known and not any(line.startswith(("Nats-Rollup", "Nats-TTL")) for line in lines)

@@ -26,7 +26,7 @@ class Case:
     schedule: dict[str, str] = field(default_factory=dict)
     """Further headers of the schedule."""
     before: Stop | None = None
-    """What happens before the schedule is stored."""
+    """An act before the schedule is stored."""
     versions: tuple[str, ...] = COMPARED_VERSIONS
 
 

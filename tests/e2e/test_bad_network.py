@@ -48,7 +48,7 @@ class Far:
         await self.running.ready(name)
 
     async def herd(self, stream: str, seconds: float = 1.0) -> None:
-        """Store schedules that are all due at the same time, in so many seconds."""
+        """Store schedules that are all due at the same time, in `seconds`."""
         await store_herd(self.account, stream, CLOCK.now() + int(seconds * SECOND), HERD)
 
 
@@ -63,7 +63,7 @@ async def far(server: EmbeddedServer, **settings: Any) -> AsyncIterator[Far]:
 
 
 def is_acknowledgement(subject: bytes) -> bool:
-    """Tell whether a message acknowledges a fire, by the inbox that all streams of a connection share."""
+    """Return whether a message acknowledges a fire, by the inbox that all streams of a connection share."""
     return b".a." in subject
 
 
@@ -95,7 +95,7 @@ async def expect_each_once(account: Account, stream: str) -> None:
 async def test_a_fire_whose_acknowledgements_are_lost_is_repeated_as_the_same_and_stored_once(
     start_server: StartServer, version: str
 ) -> None:
-    """On a work queue stream, where nothing but the acknowledgement tells, since the fire itself is lost on the way."""
+    """On a work queue stream, where only the acknowledgement shows it, since the fire itself is lost on the way."""
     server = await start_server(version)
     async with far(server, ack_timeout=SECOND // 5) as here:
         await here.create("JOBS", retention="workqueue")
@@ -221,7 +221,7 @@ async def test_a_server_killed_in_the_middle_of_a_herd_has_each_once_when_it_is_
 
 
 async def is_refused(running: Running, stream: str, code: int) -> None:
-    """Wait until a fire of a stream is told to be refused with this code."""
+    """Wait until a fire of a stream is reported as refused with this code."""
     await eventually(
         lambda: code in {event.code for event in running.of(stream, FireRefused)},
         within_seconds=WAIT_SECONDS,

@@ -48,7 +48,7 @@ REQUEST_SECONDS = 15.0
 
 
 class State(NamedTuple):
-    """What is compared of a schedule."""
+    """The parts of a schedule that are compared."""
 
     is_paused: bool
     token: str
@@ -60,7 +60,7 @@ class Done(NamedTuple):
     subject: str
     operation: str
     token: str
-    """What an edit or an apply has set."""
+    """The token that an edit or an apply has set."""
     before: int = 0
     after: int = 0
 
@@ -73,7 +73,7 @@ class Done(NamedTuple):
 
 @dataclass
 class Record:
-    """What the clients did."""
+    """The acts of the clients."""
 
     acknowledged: list[Done] = field(default_factory=list)
     unknown: list[Done] = field(default_factory=list)

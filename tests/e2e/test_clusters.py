@@ -39,7 +39,7 @@ Fault = Callable[[Cluster, Running], Awaitable[None]]
 
 
 async def seen_from(cluster: Cluster) -> list[StoredMessage]:
-    """Return the generated messages, as a node that runs tells them."""
+    """Return the generated messages, as a node that runs has them."""
     for node in cluster.nodes:
         if node.pid is not None:
             try:

@@ -1,4 +1,4 @@
-"""Ways to reach a server: each way in leads to fires, each way that is barred is told in words, without a secret."""
+"""Ways to reach a server: each way in leads to fires, each way that is barred is named in words, without a secret."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ class Way:
     settings: dict[str, Any]
     scheme: str = "nats"
     says: str = AUTHORIZATION
-    """What is said where it does not lead in."""
+    """The message where it does not lead in."""
     tls_first: bool = False
 
     def to(self, url: str) -> ConnectionSettings:

@@ -1,7 +1,7 @@
 """Files of credentials that are missing, empty, damaged or refused: named in words, and never the end of a sidecar.
 
 At start `run` ends with 2 over a file that holds nothing usable; while it runs a secret may be rotated under it, so
-that this is told and waited for.
+that this is reported and waited for.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A fire that our user may not publish is told as what it is, blocks nobody, and goes out once it may."""
+"""A fire that our user may not publish is reported as what it is, blocks nobody, and goes out once it may."""
 
 from dataclasses import replace
 
@@ -103,7 +103,7 @@ async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
             await account.create("ORDERS", subjects=["orders.>"])
             for subject in lacking:
                 await running.told_of("permission_denied", operation="publish", subject=subject)
-            if kind == "CONSUMER.MSG.NEXT":  # a consumer is made, and never heard of
+            if kind == "CONSUMER.MSG.NEXT":  # a consumer is made, and nothing is received from it
                 await eventually(
                     lambda: len(running.told("heartbeats_not_received")) >= 2,
                     within_seconds=WAIT_SECONDS,

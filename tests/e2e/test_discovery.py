@@ -1,4 +1,4 @@
-"""Which streams are served: by request, by file, by metadata, and what never switches the flag on or off."""
+"""The streams that are served: by request, by file, by metadata, and what never switches the flag on or off."""
 
 import json
 from collections.abc import Mapping

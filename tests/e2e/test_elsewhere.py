@@ -71,7 +71,7 @@ class Streams:
         return await self.account.messages(self.other(kind), f"{self.other(kind)}.{rest}")
 
     async def fired(self, kind: str, count: int = 1) -> list[StoredMessage]:
-        """Wait until so many messages are stored on a target."""
+        """Wait until `count` messages are stored on a target."""
         return await self.account.wait_for(self.other(kind), f"{self.other(kind)}.run", count)
 
 

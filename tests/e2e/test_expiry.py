@@ -21,7 +21,7 @@ from tests.harness.waiting import eventually
 SOON_SECONDS = 45.0
 RETENTIONS = ("limits", "workqueue", "interest")
 MARKS = {METADATA_FLAG: "true", METADATA_TTL_FLAG: "true"}
-"""What a stream carries that was served before."""
+"""The metadata of a stream that was served before."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ async def fire(account: Account, stream: str, name: str, ttl: str, *, dialect: s
 
 
 async def generated(account: Account, stream: str, count: int) -> None:
-    """Wait until so many messages were generated, whether or not they are still there."""
+    """Wait until `count` messages were generated, whether or not they are still there."""
 
     async def enough() -> bool:
         info = await account.api.call(f"STREAM.INFO.{stream}", {"subjects_filter": f"{stream}.s.*"})

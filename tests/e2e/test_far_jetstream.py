@@ -59,7 +59,7 @@ async def test_a_sidecar_at_a_leaf_node_serves_the_domain_of_the_hub_beside_one_
 
 
 EXPORTED = ("$KV.nats_scheduler.>", "FAR.>")
-"""What the sidecar publishes besides requests to JetStream: into its bucket, and its fires."""
+"""The subjects on which the sidecar publishes besides requests to JetStream: of its bucket, and of its fires."""
 
 
 def two_accounts() -> str:

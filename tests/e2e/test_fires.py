@@ -1,4 +1,4 @@
-"""What fires, when, and with which bytes, on real servers that have no schedules of their own."""
+"""Fires, their times and their bytes, on real servers that have no schedules of their own."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What others write right behind a flag, or at once, is never lost to the sidecar's own updates."""
+"""Updates of others right behind a flag, or at once, are never lost to the sidecar's own updates."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def test_an_update_right_behind_the_one_with_the_flag_is_never_undone(watc
 
 @pytest.mark.parametrize("kind", ["CREATE", "UPDATE"])
 async def test_a_flag_is_not_lost_to_an_update_without_it_right_behind(watched: Watched, kind: str) -> None:
-    """When the sidecar looks, the first request cannot be told from a refused one; the server would keep its flag."""
+    """To a sidecar that looks then, the first request looks like a refused one; the server would keep its flag."""
     names = [f"{watched.name}-{number}" for number in range(ROUNDS)]
     for name in names if kind == "UPDATE" else ():
         await watched.account.create(name, allow_msg_schedules=False)
@@ -102,7 +102,7 @@ async def test_targets_follow_the_subjects_of_the_stream(watched: Watched) -> No
 
 
 TRACE = b'{"server":{"name":"n"},"request":{"header":{"Nats-Trace-Dest":["x"]}},"events":[]}'
-"""What a server writes if somebody makes it trace to the key of a flag."""
+"""The message of a server if somebody makes it trace to the key of a flag."""
 
 
 @pytest.mark.parametrize("written", [TRACE, b"garbage", b"[]", b'{"created": 7}'])

@@ -1,4 +1,4 @@
-"""Which streams cannot have the flag, and what becomes of schedules where a configuration excludes them later."""
+"""Streams that cannot have the flag, and the end of schedules where a configuration excludes them later."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a publisher of the stream can forge keeps no fire away, on real servers and across restarts."""
+"""Forgeries of a publisher of the stream keep no fire away, on real servers and across restarts."""
 
 import itertools
 
@@ -48,7 +48,7 @@ class Scene:
         return [message for message in await self.stream.messages("out") if message.body == GENUINE]
 
     async def fired(self, count: int) -> list[StoredMessage]:
-        """Wait for so many fires."""
+        """Wait for `count` fires."""
 
         async def enough() -> list[StoredMessage] | None:
             found = await self.genuine()

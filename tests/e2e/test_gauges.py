@@ -1,4 +1,4 @@
-"""What a scrape of a real sidecar shows is true at that moment, also while the server, or a permission, is away."""
+"""The values in a scrape of a real sidecar are true at that moment, also while the server, or a permission, is away."""
 
 import os
 import signal

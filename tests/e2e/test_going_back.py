@@ -25,7 +25,7 @@ AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
 """With this the sidecar has nothing to update, and the node that restarts nothing to forget."""
 
 BEFORE = 50
-"""Messages that are there before it goes back: so many sequences are given a second time."""
+"""The number of messages before it goes back, and of sequences that are given a second time."""
 
 
 async def last_sequence(account: Account, stream: str) -> int:

@@ -31,12 +31,12 @@ DELAYS = 10
 
 
 TICKS = {"ticks.every": 6, "ticks.cron": 6, "ticks.sample": 4}
-"""How many generated messages of each repeating schedule are looked at."""
+"""The number of generated messages of each repeating schedule that are looked at."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What the command said."""
+    """The output of the command."""
 
     code: int
     out: str

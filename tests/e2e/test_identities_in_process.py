@@ -31,7 +31,7 @@ from tests.harness.waiting import eventually
 
 REPLICATED = {"num_replicas": 3, "storage": "file", "retention": "workqueue"}
 REFUSED_ANYWHERE = {"Nats-Expected-Last-Msg-Id": "of no message"}
-"""What every version refuses after it has recorded the identity."""
+"""A condition that every version refuses after it has recorded the identity."""
 
 each_version = pytest.mark.parametrize("version", EMULATED_VERSIONS)
 
@@ -56,7 +56,7 @@ def send(signal_number: signal.Signals, nodes: Sequence[EmbeddedServer]) -> None
 
 
 async def pause(nodes: Sequence[EmbeddedServer]) -> None:
-    """Stop nodes, and wait until they stand still."""
+    """Stop nodes, and wait until all their threads are stopped."""
     send(signal.SIGSTOP, nodes)
 
     def stand_still() -> bool:

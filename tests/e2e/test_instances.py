@@ -61,7 +61,7 @@ def kill(process: ChildProcess) -> None:
 
 
 def freeze(process: ChildProcess) -> None:
-    """Let a holder stand still, with its connection open."""
+    """Pause a holder, with its connection open."""
     process.pause()
 
 
@@ -175,7 +175,7 @@ async def all_settled(account: Account, *streams: str) -> None:
 
 
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
-    """What was asked for last is in force, although others write the configuration meanwhile."""
+    """The update that was asked for last is in force, although others write the configuration meanwhile."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
         for round_ in range(10):

@@ -1,4 +1,4 @@
-"""What instances leave behind in the bucket is removed, and nobody is counted who does not live."""
+"""The leftovers of instances in the bucket are removed, and only instances that live are counted."""
 
 import json
 from collections.abc import Iterable

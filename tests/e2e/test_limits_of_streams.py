@@ -1,4 +1,4 @@
-"""A schedule that its stream removes before it fires is told: when it is taken on, and when it is gone."""
+"""A schedule that its stream removes before it fires is reported: when it is taken on, and when it is gone."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a publisher writes into other headers hides neither the identity of a fire nor its guard from the server."""
+"""Other headers of a publisher hide neither the identity of a fire nor its guard from the server."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Who fires which headers: the server on its flagged streams, the sidecar everywhere else, and never both."""
+"""The firing party of each header: the server on its flagged streams, the sidecar everywhere else, and never both."""
 
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping

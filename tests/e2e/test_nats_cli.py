@@ -1,4 +1,4 @@
-"""What a user types into the `nats` CLI works as typed, on servers that have no schedules of their own."""
+"""The commands that a user types into the `nats` CLI work as typed, on servers without schedules of their own."""
 
 import json
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ class Terminal(Served):
         )
 
     async def config(self) -> dict[str, Any]:
-        """Return the stream's configuration as the CLI tells it."""
+        """Return the stream's configuration as the CLI shows it."""
         told: dict[str, Any] = json.loads(await self.nats.run("stream", "info", self.name, "--json"))["config"]
         return told
 

@@ -1,4 +1,4 @@
-"""What a newer version wrote into the registry: a sidecar says that it cannot read it, and destroys nothing.
+"""Values of a newer version in the registry: a sidecar says that it cannot read them, and destroys nothing.
 
 Its rule: nobody fires by a checkpoint or a lease that is not understood, until the operator, or a newer sidecar, ends
 that.

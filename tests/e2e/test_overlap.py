@@ -49,7 +49,7 @@ async def worked_on(account: Account, running: Running, name: str, retention: st
 
 
 async def reported(running: Running, name: str, kind: type[Any], count: int = 1) -> list[Any]:
-    """Wait until so many events of a kind were reported."""
+    """Wait until `count` events of a kind were reported."""
     await eventually(
         lambda: len(running.of(name, kind)) >= count,
         within_seconds=WAIT_SECONDS,

@@ -20,10 +20,10 @@ INTERVAL_SECONDS = 1
 """Between two fires of a schedule while nothing is wrong."""
 
 FAR_SECONDS = 4.0
-"""A way so long that no answer comes before the connection is given up, while all that was sent still arrives."""
+"""The delay at which no answer comes before the connection is given up, while all that was sent still arrives."""
 
 LATE_SECONDS = 8
-"""After so long everything that was sent before the connection was given up has arrived."""
+"""The time after which everything that was sent before the connection was given up has arrived."""
 
 
 class Parted(ProcessFleet):
@@ -58,7 +58,7 @@ def nothing_passes(proxy: Proxy) -> None:
 
 
 def nothing_is_heard(proxy: Proxy) -> None:
-    """Hold what the server says: the one that is cut off can still be heard, and fires without an answer."""
+    """Hold what the server sends: what the one that is cut off sends still arrives, and it fires without an answer."""
     proxy.to_client.hold()
 
 

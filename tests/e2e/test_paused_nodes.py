@@ -1,4 +1,4 @@
-"""Nodes of a real cluster that stand still for a moment, while schedules are due soon after they are stored.
+"""Nodes of a real cluster that are paused for a moment, while schedules are due soon after they are stored.
 
 Which node gets ahead of the leader cannot be forced: `tests/e2e/test_lagging_leaders.py` shows what is done then.
 """
@@ -22,7 +22,7 @@ from tests.harness.waiting import time_reached
 SCHEDULES = 200
 PAUSED_SECONDS = 1.2
 EVERY_SECONDS = 0.02
-"""So long after each other the schedules are stored, and each is due that much later."""
+"""The time between the storage of two schedules; each is due later than the one before by that much."""
 
 
 async def pause(node: EmbeddedServer) -> None:

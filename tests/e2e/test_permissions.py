@@ -25,13 +25,13 @@ from tests.harness.waiting import eventually
 
 VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
 ASKED_ONLY_IN_NEED = "$JS.API.CONSUMER.INFO.*.*"
-"""What is asked only where the consumer stays silent, as it does without the next one."""
+"""The subject that is asked only where the consumer stays silent, as it does without the next one."""
 AT_THE_END = ("$JS.API.CONSUMER.DELETE.*.*", "$JS.API.STREAM.PURGE.*", "$JS.API.STREAM.DELETE.nats_scheduler_canary")
-"""What is asked only when the sidecar ends, in some mode at least."""
+"""The subjects that are asked only when the sidecar ends, in some mode at least."""
 ASKED_OF_OTHERS = Permission("publish", "nats_scheduler.v1.>", (OPTIONAL,) * 4)
-"""What is asked only where there are other instances: `tests/service/test_shared.py` takes it away."""
+"""The permission that is used only if there are other instances: `tests/service/test_shared.py` takes it away."""
 OF_SNAPSHOTS = ("$JS.API.STREAM.CREATE.KV_nats_scheduler_snapshots", "$KV.nats_scheduler_snapshots.>")
-"""What is asked only where a stream has 20,000 messages: `tests/e2e/test_snapshots.py` takes it away."""
+"""The subjects that are used only if a stream has 20,000 messages: `tests/e2e/test_snapshots.py` takes them away."""
 WORK = "work.orders"
 """Where the consumer of the account's owner delivers."""
 NEXT = "$JS.API.CONSUMER.MSG.NEXT.*.*"
@@ -135,7 +135,7 @@ class Life:
         return subjects.isdisjoint(kept)
 
     async def live(self) -> None:
-        """Do what the owner of the account does, as soon as the sidecar serves or has told what it lacks."""
+        """Do what the owner of the account does, as soon as the sidecar serves or has reported what it lacks."""
         running = self.running
         await eventually(
             lambda: running.sidecar.serving.is_set() or running.told("permission_denied"),
@@ -151,7 +151,7 @@ class Life:
         return bool((await self.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"])
 
     def is_denied(self, permission: Permission) -> bool:
-        """Tell whether the sidecar has told that it lacks a permission."""
+        """Return whether the sidecar has reported that it lacks a permission."""
         told = self.running.told("permission_denied")
         return any(
             each["operation"] == permission.act and matches(each["subject"], permission.subject) for each in told
@@ -159,7 +159,7 @@ class Life:
 
 
 def matches(subject: str, pattern: str) -> bool:
-    """Tell whether a denied subject, which may be a filter itself, is what a permission would have allowed."""
+    """Return whether a denied subject, which may be a filter itself, is what a permission would have allowed."""
     wanted, given = pattern.split("."), subject.split(".")
     if wanted[-1] == ">":
         return given[: len(wanted) - 1] == wanted[:-1]

@@ -25,13 +25,13 @@ async def gone(stream: FlaggedStream, rest: str) -> None:
 
 
 async def test_a_limited_schedule_ends_with_its_last_fire_time_and_is_removed(served: Served) -> None:
-    """A machine that stands still may miss fires; the limit counts their times all the same."""
+    """A machine that is paused may miss fires; the limit counts their times all the same."""
     sequence = await served.schedule("s", "@every 1s", b"body", more={"X-Limit": "3", "X-Note": "from a test"})
     found = await served.messages("s")
     await gone(served, "s")
     fires = await served.wait_for("out")
     dues = [due_of(one.block) for one in fires]
-    for stored in found:  # none if the machine stood still
+    for stored in found:  # none if the machine was paused
         assert dues[-1] == (stored.stored_at + SECOND // 2) // SECOND * SECOND + 3 * SECOND
     assert set(dues) <= {dues[-1] - step * SECOND for step in range(3)}
     assert len(dues) == len(set(dues))
@@ -104,7 +104,7 @@ async def test_a_portable_pattern_fires_in_the_syntax_that_it_names(
 async def test_a_server_that_fires_by_itself_keeps_policies_to_itself_and_ignores_them(
     native_server: EmbeddedServer, stream_name: str
 ) -> None:
-    """What the docs say of graduation: the schedule goes on, without its policies."""
+    """The schedule goes on, without its policies, as the docs say of graduation."""
     async with account_on(native_server.url) as account:
         await account.create(stream_name, allow_msg_schedules=True)
         stream = FlaggedStream(account, stream_name)

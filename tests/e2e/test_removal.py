@@ -1,4 +1,4 @@
-"""What was replaced, deleted, purged, expired, overwritten or cancelled never fires again: *Latest* and *Gone*.
+"""Replaced, deleted, purged, expired, overwritten or cancelled schedules never fire again: *Latest* and *Gone*.
 
 That nothing fires is shown by a canary: a schedule due later than the removed one, in the same stream, that has fired.
 """

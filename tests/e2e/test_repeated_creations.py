@@ -191,7 +191,7 @@ async def test_ttls_that_we_kept_for_2_10_are_handed_to_a_server_that_keeps_them
 async def test_a_flag_survives_that_the_server_tells_another_creation_time(
     start_server: StartServer, version: str
 ) -> None:
-    """A server up to 2.11 that restarts, updates a stream and restarts again tells the time of its first restart."""
+    """A server up to 2.11 that restarts, updates a stream and restarts again gives the time of its first restart."""
     server = await start_server(version)
     async with sidecar_on(server.url), account_on(server.url) as account:
         made = await account.create("S", storage="file")

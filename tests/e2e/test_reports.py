@@ -1,4 +1,4 @@
-"""What a publisher did wrong is told once, with the header, the value, what was expected and the server's code."""
+"""A fault of a publisher is reported once, with the header, the value, what was expected and the server's code."""
 
 import json
 

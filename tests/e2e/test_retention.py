@@ -202,7 +202,7 @@ async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_en
 
 
 async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Queue) -> None:
-    ahead = 4  # seconds: it is acknowledged before that, also if the machine stands still for a moment
+    ahead = 4  # seconds: it is acknowledged before that, also if the machine is paused for a moment
     await either.schedule("s", f"@at {in_seconds(ahead)}")
     await either.accepted("s")
     [schedule] = await either.take(EVERYTHING)

@@ -1,4 +1,4 @@
-"""What a killed server of 2.10 brings back at the front of a stream is removed again by a sidecar that runs on."""
+"""Messages that a killed server of 2.10 brings back at the front of a stream are removed by a sidecar that runs on."""
 
 import shutil
 from pathlib import Path

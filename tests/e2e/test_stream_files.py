@@ -47,7 +47,7 @@ async def fires(account: Account, stream: str) -> None:
 
 
 def configured(running: Running, stream: str) -> list[dict[str, Any]]:
-    """Return what was told against a stream's file."""
+    """Return what was reported against a stream's file."""
     return [told for told in running.told("stream_configure_failed") if told["stream"] == stream]
 
 

@@ -117,7 +117,7 @@ CLOCKS = {
     "is ahead": (5 * MINUTE, 5 * MINUTE),
     "is behind": (-5 * MINUTE, -5 * MINUTE),
 }
-"""How far the clock of the machine is ahead of the server's, before and after something was fired."""
+"""The lead (ns) of the machine's clock over the server's, before and after something was fired."""
 
 
 async def expect_the_servers_time(url: str, case: str) -> None:

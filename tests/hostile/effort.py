@@ -1,4 +1,4 @@
-"""How long the hostile tests search, and what a message may cost.
+"""The effort of the hostile tests, and what a message may cost.
 
 One rule: a bound on cost is twenty times looser than the truth, so that it fails for a quadratic cost and not for a
 busy machine.
@@ -20,7 +20,7 @@ SECONDS_A_TEXT = 0.4
 
 
 def examples(number: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a property with so many examples, more where the environment says so."""
+    """Run a property with `number` examples, more where the environment says so."""
     chosen = settings(
         max_examples=number * EFFORT,
         deadline=None,

@@ -35,7 +35,7 @@ MESSAGES = 2_000 * EFFORT
 REQUESTS = 600 * EFFORT
 AT_ONCE = 100
 EVERY_SECONDS = 3
-"""More than a shared machine stands still by itself now and then, which makes a shorter interval miss a fire."""
+"""Longer than the pauses of a shared machine, which would make a shorter interval miss a fire now and then."""
 ODD_LITERALS = ("*a", "x>", ">y", "kept.é")
 BROKEN = ("engine_failed", "task_failed", "connection_lost", "contact_lost", "jetstream_unavailable")
 
@@ -62,9 +62,9 @@ def _has(answers: dict[int, bytes], count: int) -> bool:
 
 
 def broken(lines: Iterable[MutableMapping[str, Any]], stream: str) -> list[MutableMapping[str, Any]]:
-    """Pick the lines that tell of damage.
+    """Pick the lines that report damage.
 
-    That the machine stood still is none of the flood's, and another stream of a server that tests share may have just
+    A pause of the machine is none of the flood's damage, and another stream of a server that tests share may have just
     been found: a server that is flooded answers for it later.
     """
     concerning = [line for line in lines if line.get("stream", stream) == stream]
@@ -138,7 +138,7 @@ def _sequence(answer: bytes) -> int:
 
 
 def _is_a_schedule(sent: Sent) -> bool:
-    """Tell whether a message with a sound end carries a schedule; where the end is cut, a consumer may see another."""
+    """Return whether a message with a sound end carries a schedule; if the end is cut, a consumer may see another."""
     return sent.block.endswith(b"\r\n\r\n") and bool(header_value(sent.block, b"Nats-Schedule"))
 
 

@@ -71,7 +71,7 @@ def consequences(block: bytes) -> None:
 
 
 def live_through(block: bytes) -> None:
-    """Let an engine find the message, fire it where it can, and hear that it was refused or that nobody knows."""
+    """Let an engine find the message, fire it where it can, and be informed of a refusal or an unknown outcome."""
     message = StoredMessage("s.one", 1, START, block, b"")
     desk = Desk(message)
     for second, outcome in ((2, Unknown("?")), (4, Refused(400, 10054, "no"))):

@@ -125,7 +125,7 @@ def test_a_configuration_of_the_right_types_can_be_compared(asked: dict[str, Any
 
 
 class Requests:
-    """What a watch makes of requests; the server at the other end is real."""
+    """The requests that a watch reads; the server at the other end is real."""
 
     def __init__(self, account: Account) -> None:
         self._account = account

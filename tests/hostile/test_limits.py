@@ -1,4 +1,4 @@
-"""What the server would hang up over, or carry out as an order, is refused with a reason and not sent."""
+"""Messages for which the server would hang up, or that it would carry out, are refused with a reason and not sent."""
 
 import pytest
 

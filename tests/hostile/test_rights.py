@@ -37,7 +37,7 @@ accounts {{ A {{ jetstream: enabled, users: [
 KEPT = 3
 """Messages on each stream that nobody here may delete."""
 BLOCKS = 60
-"""How many blocks a run draws."""
+"""The number of blocks that a run draws."""
 PURGE = "$JS.API.STREAM.PURGE.OTHER"
 CANARY = "canary.sings"
 
@@ -50,7 +50,7 @@ ATTACKS = {
     "a roll-up that the server uncovers": "Nats-Schedule-B: Nats-Request-InfoNats-Request-Info\r\n"
     "Nats-Request-Info: Nats-RollupNats-Rollup\r\nNats-Rollup: all",
 }
-"""What was possible once."""
+"""The attacks that were possible once."""
 
 
 REQUESTED = [
@@ -59,7 +59,7 @@ REQUESTED = [
     ("Nats-Trace-Only", "true"),
     ("Nats-Rollup", "all"),
 ]
-"""What nobody can ask a sidecar to publish."""
+"""The headers that nobody can ask a sidecar to publish."""
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Scene:
     running: Running
     version: str
     heard: list[tuple[str, bytes]] = field(default_factory=list)
-    """What was published on the canary's subjects, with its body."""
+    """The messages on the canary's subjects: subject and body."""
 
     def block(self, target: str, lines: str | bytes, at: str = "middle") -> bytes:
         """Return the block of a schedule that fires at once, with further lines."""
@@ -170,7 +170,7 @@ async def test_a_sample_lends_no_right_either(start_server: StartServer) -> None
 
 
 HIDING = [b"Nats-Schedule-Junk", b"Nats-Expected-J", b"X-Nats-Schedule-J", b"A", b"A: b", b"A: b\nc", b"A: \0", b":"]
-"""What may hide the line behind it from a server; the first three are no part of a fire."""
+"""The lines that may hide the one behind from a server; the first three are no part of a fire."""
 HEADERS = [
     *[("Nats-Trace-Dest", CANARY)] * 4,
     *[("nats-trace-dest", CANARY), ("NATS-TRACE-DEST", CANARY), ("Nats-Trace-Only", "true"), ("Nats-Trace-Hop", "1")],
@@ -184,7 +184,7 @@ HEADERS = [
 
 
 REMOVED = ["Nats-Schedule-B", "Nats-Expected-J", "Nats-Request-Info", "A"]
-"""What may be removed from a block, by a sidecar or by a server: behind it another header is found."""
+"""The headers that a sidecar or a server may remove from a block: behind each another header is found."""
 
 
 def drawn_chain(draw: random.Random) -> bytes:

@@ -1,1 +1,1 @@
-"""What users install: the distributions, as they are built, and as they are installed."""
+"""The distributions that users install, as they are built, and as they are installed."""

@@ -23,7 +23,7 @@ BUILD_SECONDS = 300.0
 INSTALL_SECONDS = 420.0
 """Longest time for the installation of everything that is needed, from a slow index."""
 UNREACHABLE = ("NewConnectionError", "NameResolutionError", "ConnectTimeoutError", "ProxyError")
-"""What pip reports if it has no connection to an index; a package that is not there is something else."""
+"""The reports of pip if it has no connection to an index; a package that is not there is something else."""
 OF_THE_TREE = ("nats_scheduler", "deploy", "docs", "tests")
 FILES_OF_THE_TREE = ("CHANGELOG.md", "LICENSE", "NOTICE", "README.md", "pyproject.toml", ".gitignore")
 

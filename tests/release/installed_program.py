@@ -1,4 +1,4 @@
-"""What an installed package is asked to do, by the Python of its own environment.
+"""The requests to an installed package, by the Python of its own environment.
 
 Its rule: it is run as a file, with `-I`, so that nothing of the checkout is on the path of the interpreter.
 """

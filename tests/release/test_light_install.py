@@ -15,7 +15,7 @@ from tests.release.test_installed import PROGRAM, PYTHONS
 pytestmark = pytest.mark.server
 
 NEEDED = {"nats-py", "tzdata"}
-"""What the client installs besides itself."""
+"""The packages that the client installs besides itself."""
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,7 @@ class Block:
 
     @property
     def first_line(self) -> str:
-        """By which `exceptions.py` names it."""
+        """The line by which `exceptions.py` names it."""
         return self.text.partition("\n")[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What of the pages is not run as it stands, and why: the whole list.
+"""The parts of the pages that are not run as they stand, and why: the whole list.
 
 The rule: a block of commands runs, or it stands here with its reason and is only parsed. What is left out of a command
 or written otherwise for a test, such as an address, is here too.
@@ -46,7 +46,7 @@ LEFT_OUT = (
     re.compile(r"\.venv/bin/pip install --quiet --editable '[^']+'(?: && |$)"),
     re.compile(r"^pip install '?nats-scheduler[\w-]*(?:\[\w+\])?'?$", re.M),
 )
-"""What installs the package: the tests run where it is installed."""
+"""The commands that install the package: the tests run where it is installed."""
 INSTALLED_PROGRAMS = re.compile(r"(?<![\w/])\.venv/bin/")
 """Where the pages find what was installed; a test finds it on the path."""
 

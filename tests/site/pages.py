@@ -8,7 +8,7 @@ from tests.site.exceptions import RUN_BY_OTHER_TESTS
 
 TUTORIALS, HOW_TO, REFERENCE, START = "docs/tutorials/", ("docs/operating/", "docs/coming-from/"), "docs/reference/", ""
 GROUPS = (TUTORIALS, HOW_TO, REFERENCE, START)
-"""How the names of the pages of a group begin; a page is in the first group that fits."""
+"""The beginnings of the names of the pages of each group; a page is in the first group that fits."""
 
 
 def pages_of(group: str | tuple[str, ...]) -> list[Path]:

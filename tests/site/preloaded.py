@@ -35,7 +35,7 @@ with socket.socket(socket.AF_UNIX) as line:
     answer = line.recv(1)
 sys.exit(answer[0] if answer else 137)
 """
-"""What stands in for the console script; it takes a fiftieth of a second."""
+"""The stand-in for the console script; it takes a fiftieth of a second."""
 LENGTH = struct.Struct("!I")
 FILES = 3
 INTERNAL = 70

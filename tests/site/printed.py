@@ -1,4 +1,4 @@
-"""Whether a command printed what its page shows.
+"""A comparison of what a command printed with what its page shows.
 
 The rules: times, ages, lateness, names of instances, the sequences of fires and the width of columns may differ, and
 nothing else. The block shows all that was printed, but a line that is only `…` stands for any lines.

@@ -45,15 +45,15 @@ from tests.site.scenes import part_of, scene_of
 
 COMMAND_SECONDS = 120.0
 PRINTED_SECONDS = 90.0
-"""How long what runs on may take to print what the page shows."""
+"""The longest time in which a command that runs on prints what the page shows."""
 SERVERS = re.compile(r"nats://(?:n1:4222,nats://n2:4222|n1:4222|old:4222|new:4222|127\.0\.0\.1:4222)")
 """The servers of the pages."""
 PROGRAMS = re.compile(r"(?:^|[|(]\s*|&& )(nats|jq|curl|openssl|promtool)\s", re.M)
-"""What the pages use and a machine may lack."""
+"""The programs that the pages use and a machine may lack."""
 SHORTER = "--for 12s"
-"""How long the demo runs instead: all that the page shows has fired by then."""
+"""The time for which the demo runs instead: all that the page shows has fired by then."""
 ADDED = re.compile(r"^stream (\w+) created", re.M)
-"""What says that a stream was made; a person takes longer for the next command than the sidecars to divide it."""
+"""The line about a stream that was made; a person takes longer for the next command than the sidecars to divide it."""
 YES = "y\n"
 FAREWELL = {0, 130, -2}
 """Exit codes of a program that Ctrl-C ended; the nats CLI leaves the signal to the system."""
@@ -69,7 +69,7 @@ class Reader:
     environment: Mapping[str, str]
     running: list[tuple[str, ChildProcess]] = field(default_factory=list)
     compared: int = 0
-    """How many blocks of what is printed were compared."""
+    """The number of blocks of what is printed that were compared."""
 
     async def follow(self) -> None:
         """Do what the page says, from its first block to its last."""

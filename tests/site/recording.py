@@ -30,7 +30,7 @@ CHAR, LINE, MARGIN = 7.25, 17, 16
 """Width of a character and height of a line, in the units of the picture."""
 SAMPLE_SECONDS = 0.05
 STILL_SECONDS = 4.0
-"""How long the end is shown before the recording begins anew."""
+"""The time for which the end is shown before the recording begins anew."""
 DEMO = ("dev", "--demo", "--for")
 TOP_FIRES = 60
 

@@ -1,6 +1,6 @@
-"""What there is before a reader types the first command of a page: a server, a sidecar, streams, schedules, files.
+"""The state before a reader types the first command of a page: a server, a sidecar, streams, schedules, files.
 
-The rule: a scene has what the page takes for granted and nothing that it tells its reader to make.
+The rule: a scene has what the page takes for granted and nothing that it asks its reader to make.
 """
 
 from __future__ import annotations

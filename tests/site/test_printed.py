@@ -1,4 +1,4 @@
-"""What a page shows is compared with what is printed: times, ages and names may differ, and nothing else."""
+"""The text that a page shows is compared with what is printed: times, ages and names may differ, and nothing else."""
 
 import pytest
 

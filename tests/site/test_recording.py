@@ -11,7 +11,7 @@ from tests.site.recording import FOLDER, ROWS, Line, demo, moving, still, top
 TEXT = "{http://www.w3.org/2000/svg}text"
 SECONDS = 9
 KINDS = {"delayed", "interval", "cron", "sampling"}
-"""What the demo fires."""
+"""The kinds of schedules that the demo fires."""
 
 
 def texts(picture: str) -> list[str]:

@@ -22,7 +22,7 @@ LOADED = re.compile(
     r"|<link\b(?=[^>]*\brel=\"?(?:stylesheet|preconnect|icon|preload))[^>]*\bhref=\"?([^\" >]+)"
     r"|@import\s+[\"']?([^\"';]+)|url\([\"']?([^\"')]+)"
 )
-"""What a page or a style sheet makes a browser load."""
+"""The addresses that a page or a style sheet makes a browser load."""
 PAGES = ("index.html", "screens.html", "comparison.html", "tutorials/reminder.html", "reference/commands.html")
 DESKTOP, PHONE = (1280, 900), (390, 844)
 
