@@ -1,6 +1,6 @@
 """`python -m tests.bench`: the native scheduler and the sidecar at the same work, in one run, and their ratios.
 
-The rule: tables go to standard output, progress to standard error, and the exit code tells what a script must know.
+The rule: tables go to standard output, progress to standard error, and the exit code shows what a script must know.
 """
 
 import asyncio

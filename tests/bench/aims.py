@@ -46,7 +46,7 @@ class Aim:
     measure: Measure
     bound: float
     over: str = ITSELF
-    """What the figure is divided by: nothing, the native side's, or the same side's in another scenario."""
+    """The divisor of the figure: nothing, the native side's, or the same side's in another scenario."""
 
     def text(self) -> str:
         """Return the aim in words."""
@@ -124,7 +124,7 @@ AIMS = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether one side reached an aim."""
+    """The result of one side against one aim."""
 
     aim: Aim
     side: str

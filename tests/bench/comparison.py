@@ -1,4 +1,4 @@
-"""What changed between a saved run and this one, by more than noise.
+"""The changes between a saved run and this one, by more than noise.
 
 The rule: ratios to the native side are compared, because machines differ; a figure without a native counterpart is
 compared only with one from the same machine.

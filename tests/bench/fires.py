@@ -27,7 +27,7 @@ LATEST_MS = 950.0
 _SCHEDULE = re.compile(rb"\r\n(?:X-)?Nats-Scheduler: ([^\r\n]*)\r\n")
 
 Message = tuple[bytes, bytes, bytes]
-"""What a consumer delivers: the subject, the reply with the sequence and the time, and the headers."""
+"""A message as a consumer delivers it: the subject, the reply with the sequence and the time, and the headers."""
 
 
 class Fire(NamedTuple):
@@ -40,7 +40,7 @@ class Fire(NamedTuple):
 
 
 class WrongFiresError(Exception):
-    """What was generated is not one message for each schedule, on its target, at its time or later."""
+    """The generated messages are not one for each schedule, on its target, at its time or later."""
 
 
 def fire_in(message: Message) -> Fire:
@@ -130,7 +130,7 @@ def lateness_of_repeating(fires: Iterable[Fire], intervals: Sequence[int], begin
 
     `begin` and `end` are seconds since the Unix epoch; fires due at others are left out. Raises `WrongFiresError`
     unless each schedule fired at each of its times, counted from its first one, and a second late at most.
-    Limit: a fire that is early cannot be told from one that is nearly a second late; both raise.
+    Limit: a fire that is early cannot be distinguished from one that is nearly a second late; both raise.
     """
     late: list[float] = []
     seen: list[list[int]] = [[] for _ in intervals]

@@ -1,4 +1,4 @@
-"""How costs grow with the number of schedules that are held: one row a cost, one column a number.
+"""The growth of costs with the number of schedules that are held: one row a cost, one column a number.
 
 The rule: the last column is the largest number's figure over the smallest's; a flat cost has 1.
 """

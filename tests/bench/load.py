@@ -24,7 +24,7 @@ SECOND = 1_000_000_000
 
 
 class Extras(NamedTuple):
-    """What a schedule has besides its pattern and its target."""
+    """The parts of a schedule besides its pattern and its target."""
 
     source: str = ""
     time_zone: str = ""
@@ -92,7 +92,7 @@ def message(subject: str, body: bytes = BODY) -> bytes:
 
 
 def ordinary(group: str, subjects: int) -> Iterator[bytes]:
-    """Yield messages without a schedule, without end, on so many subjects in turn."""
+    """Yield messages without a schedule, without end, on `subjects` subjects in turn."""
     for number in count():
         yield message(f"{STREAM}.{group}.{number % subjects}")
 
@@ -109,5 +109,5 @@ def daily_pattern(due: int) -> str:
 
 
 def evenly(begin: int, seconds: float, number: int) -> list[int]:
-    """Return so many instants (ns), at even intervals from `begin` on over some seconds."""
+    """Return `number` instants (ns), at even intervals from `begin` on over `seconds`."""
     return [begin + int(index * seconds * SECOND / number) for index in range(number)]

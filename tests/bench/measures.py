@@ -1,4 +1,4 @@
-"""What can be measured: each with its name, its unit, and which way is better.
+"""The measures: each with its name, its unit, and which way is better.
 
 The rule: a figure without a measure is not printed, so that each figure means the same in every scenario.
 "The scheduler" is the process that schedules: the server where it is native, else the sidecar.
@@ -12,7 +12,7 @@ from math import ceil
 from tests.bench.processes import Cpu
 
 Figures = Mapping[str, float]
-"""What one side did in one scenario, by the name of the measure."""
+"""The figures of one side in one scenario, by the name of the measure."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Measure:
     grain: float = 0.0
     """A difference below this is noise, also if it is large relative to a small figure."""
     is_compared: bool = True
-    """Whether it measures the scheduler, and not the load or the server."""
+    """True if it measures the scheduler, and not the load or the server."""
 
     def text(self, value: float) -> str:
         """Print a figure."""
@@ -35,7 +35,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class CpuMeasure:
-    """What the server and the scheduler use for one thing: three measures with one unit."""
+    """The CPU that the server and the scheduler use for one thing: three measures with one unit."""
 
     sum: Measure
     scheduler: Measure

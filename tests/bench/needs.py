@@ -1,4 +1,4 @@
-"""What the large scenarios need of the machine, and what of it is missing.
+"""The resources that the large scenarios need of the machine, and those of them that are missing.
 
 The rule: a scenario that the machine cannot hold is refused before it begins, with what is missing; otherwise it would
 end after minutes of work, by a full disk or by the kernel that kills the server.
@@ -22,7 +22,7 @@ MEMORY_BYTES: Mapping[str, int] = {"ordinary": 50}
 """Of server and sidecar together, for each message, by family."""
 MEMORY_BYTES_OF_A_SCHEDULE = 1_500
 BASE_BYTES = 500_000_000
-"""What server, sidecar and this program take without any message."""
+"""The memory that server, sidecar and this program take without any message."""
 GIGABYTE = 1_000_000_000
 
 
@@ -34,7 +34,7 @@ def needed(scenario: Scenario) -> tuple[int, int]:
 
 
 def missing(scenario: Scenario, memory: int, disk: int) -> Iterator[str]:
-    """Yield what a scenario needs and the machine, with so many bytes free, does not have."""
+    """Yield what a scenario needs and the machine, with `memory` and `disk` bytes free, does not have."""
     if int(scenario.name.rpartition("-")[2]) < LARGE:
         return
     for what, needs, has in zip(("memory", "disk"), needed(scenario), (memory, disk), strict=True):

@@ -1,7 +1,7 @@
-"""What a process uses, as its kernel counts it: CPU time of all its threads, and resident memory.
+"""The resources that a process uses, as its kernel counts it: CPU time of all threads, and resident memory.
 
 The rule: the figures are those of one process that we started, never of the machine.
-On Linux the CPU clock of the process is read, exact to the nanosecond; elsewhere `ps` tells whole seconds or
+On Linux the CPU clock of the process is read, exact to the nanosecond; elsewhere `ps` shows whole seconds or
 hundredths, which is too coarse for a short burst and precise enough for the others.
 Limit: resident memory counts pages that a process shares with others, and those its allocator keeps for later.
 """

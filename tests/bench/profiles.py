@@ -1,4 +1,4 @@
-"""Which scenarios there are, by name, and which of them a profile runs.
+"""The scenarios, by name, and those of them that a profile runs.
 
 A name is a family and a number, as in `herd-20000`; any number will do.
 """
@@ -39,7 +39,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
-"""What the number of a name is: of schedules, of messages, of either a second (`rate`: at most), or of streams."""
+"""The families; the number in a name counts schedules, messages, either a second (`rate`: at most), or streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (

@@ -1,7 +1,7 @@
 """Run scenarios on sides, each on a fresh server, and keep what they found.
 
 The rule: the sides of a scenario run one after another, so that they share the machine's mood and not its cores.
-A scenario that fails on a side is told and counted, and the others go on.
+A scenario that fails on a side is reported and counted, and the others go on.
 """
 
 import tempfile
@@ -24,9 +24,9 @@ FAILURES = (WrongFiresError, LateLoadError, RefusedError, StartError, JetStreamE
 
 
 async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Tell) -> tuple[Run, int]:
-    """Run every scenario on every side, so many times; returns what was found and how many failed.
+    """Run every scenario on every side, `repeats` times; returns what was found and the number of failures.
 
-    Those that need more than the machine has are told at once and count as failed.
+    Those that need more than the machine has are reported at once and count as failed.
     """
     possible = [scenario for scenario in scenarios if _fits(scenario, tell)]
     found, failures = Run(), len(scenarios) - len(possible)

@@ -1,4 +1,4 @@
-"""What was measured: each figure of each side in each scenario, once for each repeat; and how it is saved.
+"""The results of a run: each figure of each side in each scenario, once for each repeat; and how they are saved.
 
 The rule: sides are compared within one repeat, in which they did the same work one after another on the same machine.
 The ratio of a measure is the median of those ratios, its spread their range: that is the noise.
@@ -24,7 +24,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Ratio:
-    """How a side compares with the native one, over the repeats; or any figure over them."""
+    """The ratio of a side to the native one, over the repeats; or any figure over them."""
 
     median: float
     least: float

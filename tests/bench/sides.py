@@ -30,7 +30,7 @@ CACHE = Path(__file__).parents[2] / ".cache" / "nats-server"
 READY_SECONDS = 1_800.0
 """Longest wait for a scheduler that was started, or that follows a load, to fire."""
 ANSWER_SECONDS = 60.0
-"""Longest wait for an answer: with millions of subjects a server stands still for seconds."""
+"""Longest wait for an answer: with millions of subjects a server pauses for seconds."""
 POLL_SECONDS = 0.02
 """Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
@@ -109,7 +109,7 @@ class Sidecar:
         return await self.serves(1)
 
     async def serves(self, streams: int) -> bool:
-        """Return whether it has read so many streams, and fires for them."""
+        """Return whether it has read `streams` streams, and fires for them."""
         if await self._has_ended():
             raise StartError(self.log.read_text(errors="replace"))
         said = self.log.read_bytes()
@@ -146,7 +146,7 @@ class Side:
         return Mark(state["last_seq"], state["messages"], self.publisher.acknowledged)
 
     async def wait_for_fires(self, count: int, since: Mark, within_seconds: float) -> None:
-        """Wait until so many messages were generated since a mark, while nothing is published.
+        """Wait until `count` messages were generated since a mark, while nothing is published.
 
         The stream's last sequence shows it: to count the messages on many targets, the server would list them all.
         """
@@ -158,7 +158,7 @@ class Side:
         await _until(are_there, within_seconds)
 
     async def wait_for_purges(self, left: int, within_seconds: float) -> None:
-        """Wait until at most so many messages are stored in the stream."""
+        """Wait until at most `left` messages are stored in the stream."""
 
         async def are_gone() -> bool:
             return (await self.mark()).messages <= left

@@ -1,4 +1,4 @@
-"""What a run prints: one row for each measure of each scenario, every side in it, and the ratios to the native one."""
+"""The output of a run: one row for each measure of each scenario, every side, and the ratios to the native one."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

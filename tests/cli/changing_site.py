@@ -42,12 +42,12 @@ class Site:
 
     @property
     def prefix(self) -> str:
-        """What the headers of its new schedules begin with, before `Nats-`."""
+        """The prefix of the headers of its new schedules, before `Nats-`."""
         return "X-" if self.kind == PORTABLE else ""
 
     @property
     def is_native(self) -> bool:
-        """Whether the server fires."""
+        """True if the server fires."""
         return self.kind in (V2_12, V2_14, V2_15)
 
     def subject(self, rest: str) -> str:

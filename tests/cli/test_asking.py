@@ -32,7 +32,7 @@ accounts {{ A {{ jetstream: enabled, users: [
 """Two users: one that may ask, and one that may do everything else; and those that a test adds."""
 
 SCHEDULES = frozenset({"schedules.list", "rejected.list", "misnamed.list"})
-"""What is asked for schedules; on a native stream the stream is read instead."""
+"""The endpoints that are asked for schedules; on a native stream the stream is read instead."""
 
 COMMANDS: dict[str, frozenset[str]] = {
     "history S S.s": frozenset({"fires.list"}),
@@ -220,7 +220,7 @@ ASKED: dict[int, set[str]] = {
     SERVED: {"schedules", "streams"},
     READING: set(),
 }
-"""What their endpoints begin with."""
+"""The first parts of the names of their endpoints."""
 
 
 def permissions(column: int, need: str = "yes") -> list[Permission]:

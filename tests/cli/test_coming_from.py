@@ -1,4 +1,4 @@
-"""What the pages for users of other schedulers show is valid: each message, each command, and each fire of a table."""
+"""The pages for users of other schedulers: each message, each command, and each fire of a table is valid."""
 
 import json
 import re
@@ -35,7 +35,7 @@ from tests.house.test_documents import FENCE
 
 STREAM = StreamRules.from_config(json.loads(STREAM_FILE), schedules_enabled=json.loads(STREAM_FILE)[FLAG])
 WRITTEN_ON = "2026-11-20T12:00:00Z"
-"""When the schedules are stored: before all the times that the pages name."""
+"""The time at which the schedules are stored: before all the times that the pages name."""
 WITHOUT_A_SERVER = {"next", "explain", "check"}
 """Our commands that need no server, and are run."""
 ORDINARY = {"orders.due"}

@@ -1,4 +1,4 @@
-"""What `--json` prints has the keys that the reference promises of each command, and no other."""
+"""The documents of `--json`: each has the keys that the reference promises of its command, and no other."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ NO_RESOURCES = 10002
 DENIED = 403
 
 ROOM = 200_000
-"""What an account may hold (bytes) that is to be full."""
+"""The limit (bytes) of an account that is to be full."""
 
 BUCKET = "KV_nats_scheduler"
 NEVER = "@at 2200-01-01T00:00:00Z"
@@ -56,7 +56,7 @@ async def listed(cli: Cli, url: str, *arguments: str) -> Document:
 
 
 async def listed_with(cli: Cli, url: str, failing: int, *arguments: str) -> Document:
-    """Wait until `ls` says that so many schedules fail, and return the document."""
+    """Wait until `ls` says that `failing` schedules fail, and return the document."""
     documents: list[Document] = []
 
     async def so_many() -> bool:
@@ -268,7 +268,7 @@ async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_serve
 
 
 async def alive(cli: Cli, url: str) -> str:
-    """Return the id of the sidecar, once it has told that it is alive."""
+    """Return the id of the sidecar, once it has reported that it is alive."""
 
     async def one() -> str | None:
         return next(iter((await listed(cli, url))["sidecars"]), None)

@@ -45,7 +45,7 @@ def schedules(failures: list[dict[str, Any]]) -> list[str | None]:
 
 
 async def kept(account: Account, count: int) -> None:
-    """Wait until so many advisories are stored."""
+    """Wait until `count` advisories are stored."""
 
     async def enough() -> bool:
         info = await account.api.stream(STREAM)

@@ -14,7 +14,7 @@ from nats_scheduler.version import VERSION
 from tests.cli.conftest import Cli
 
 DEAR = ("nats", "nats_scheduler.jetstream", "pydantic", "rich", "asyncio", "prometheus_client")
-"""What `next`, `explain`, `check` and help must not import."""
+"""The modules that `next`, `explain`, `check` and help must not import."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 

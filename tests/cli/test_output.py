@@ -1,4 +1,4 @@
-"""What is printed: complete in a pipe, harmless on a terminal."""
+"""The printed output: complete in a pipe, harmless on a terminal."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, t
 
 
 async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether it is raised in the preparation, while it serves, or in a task that runs concurrently."""
+    """It may be raised in the preparation, while it serves, or in a task that runs concurrently."""
     server = await start_server(V2_11)
     parts = [LookupError("while it divides")]
     errors = [LookupError("while it prepares"), ExceptionGroup("while it serves", [LookupError("inside")])]

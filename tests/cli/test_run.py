@@ -1,4 +1,4 @@
-"""What a sidecar takes of memory and of a start for nothing: it imports only what it needs."""
+"""The memory and the start time of a sidecar: it imports only what it needs."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What commands report about the running sidecars: whether there is one, and the settings that it uses."""
+"""The reports of commands about the running sidecars: whether there is one, and the settings that it uses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KEY = f"$KV.nats_scheduler.{SETTINGS}"
 
 
 async def settings_published(account: Account, count: int) -> list[str]:
-    """Wait until so many sidecars have published their settings, and return their ids."""
+    """Wait until `count` sidecars have published their settings, and return their ids."""
 
     async def enough() -> list[str] | None:
         message = await account.api.message("KV_nats_scheduler", last_by_subj=KEY)

@@ -25,7 +25,7 @@ NEVER = "@at 2200-01-01T00:00:00Z"
 
 
 async def on_a_terminal(columns: int, *arguments: str, home: Path) -> str:
-    """Run one command on a terminal of so many columns, and return what it printed there."""
+    """Run one command on a terminal of `columns` columns, and return what it printed there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("NATS", "COLUMNS", "LINES"))}

@@ -1,4 +1,4 @@
-"""What `top` makes of the answers of sidecars: of this version, of older ones, and of wrong ones."""
+"""The use that `top` makes of the answers of sidecars: of this version, of older ones, and of wrong ones."""
 
 from __future__ import annotations
 

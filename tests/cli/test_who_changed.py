@@ -34,7 +34,7 @@ async def changes_now(site: Site, *words: str) -> list[dict[str, Any]]:
 
 
 async def changes(site: Site, *words: str, count: int) -> list[dict[str, Any]]:
-    """Wait until so many changes are shown, and return them."""
+    """Wait until `count` changes are shown, and return them."""
 
     async def shown() -> list[dict[str, Any]] | None:
         found = await changes_now(site, *words)

@@ -21,7 +21,7 @@ SERVER = "nats://127.0.0.1:4222 (n1, 2.11.11)"
 
 
 def activity(fires: int, refused: int = 0) -> LastMinutes:
-    """Return an hour in which so many fires were stored in each minute, the half of them within a millisecond."""
+    """Return an hour in which `fires` fires were stored in each minute, the half of them within a millisecond."""
     counts = [0] * (len(LATENESS_BUCKETS_SECONDS) + 1)
     counts[LATENESS_BUCKETS_SECONDS.index(0.001)] = fires - fires // 2
     counts[LATENESS_BUCKETS_SECONDS.index(0.005)] = fires // 2
@@ -38,14 +38,14 @@ BUSY = activity(385)
 
 
 def text(seconds: float) -> str:
-    """Return the time so many seconds from now."""
+    """Return the time `seconds` from now."""
     return format_rfc3339(NOW + int(seconds * SECOND))
 
 
 def due(
     seconds: float, stream: str = "ORDERS", subject: str | None = None, pattern: str = "@every 5m"
 ) -> ScheduleDocument:
-    """Return a schedule that fires in so many seconds."""
+    """Return a schedule that fires in `seconds`."""
     instant = text(seconds)
     return {
         "stream": stream,
@@ -106,7 +106,7 @@ def instance(name: str, state: str = "alive", reasons: tuple[str, ...] = (), **f
 
 
 def fire(number: int, stream: str = "ORDERS", subject: str = "orders.fired") -> RecentFireDocument:
-    """Return a fire of so many seconds ago."""
+    """Return a fire of `number` seconds ago."""
     return {
         "stream": stream,
         "schedule": f"{subject}.{number}",
@@ -120,7 +120,7 @@ def fire(number: int, stream: str = "ORDERS", subject: str = "orders.fired") -> 
 
 
 def failure(number: int, reason: str = "insufficient resources") -> FailureDocument:
-    """Return a failure of so many minutes ago."""
+    """Return a failure of `number` minutes ago."""
     return {
         "kind": "fire_refused",
         "stored": text(-60 * number),

@@ -1,4 +1,4 @@
-"""How a stream is served is found out by what there is: the server's flag, a sidecar's answer, its bucket."""
+"""The way a stream is served is found out by what there is: the server's flag, a sidecar's answer, its bucket."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a fire says of its schedule is read in both spellings, and any other message is none."""
+"""The headers by which a fire names its schedule are read in both spellings, and any other message is no fire."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

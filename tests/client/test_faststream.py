@@ -1,4 +1,4 @@
-"""What `docs/clients.md` says that surprises users of FastStream is so, with the version that the tests install."""
+"""The surprises for users of FastStream in `docs/clients.md` are true of the version that the tests install."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta

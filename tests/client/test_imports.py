@@ -21,7 +21,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 @pytest.mark.server
 def test_the_client_imports_nothing_of_the_sidecar() -> None:
-    """What nats-py itself imports, such as aiohttp if that is installed, is there before."""
+    """The modules that nats-py itself imports, such as aiohttp if that is installed, are there before."""
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     imported = json.loads(ran.stdout)
     ours = {name.split(".")[1] for name in imported if name.startswith("nats_scheduler.")}

@@ -1,4 +1,4 @@
-"""What the client returns has its times twice: as a `datetime` in UTC, and as the nanoseconds that are stored."""
+"""The values that the client returns have their times twice: as a `datetime` in UTC, and as the stored nanoseconds."""
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta

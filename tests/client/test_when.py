@@ -1,4 +1,4 @@
-"""When a schedule fires is said in Python, checked by the language of the server, and previewed without a clock."""
+"""The times of a schedule are given in Python, checked by the language of the server, and previewed without a clock."""
 
 import doctest
 from datetime import UTC, date, datetime, time, timedelta, timezone

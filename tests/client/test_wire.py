@@ -1,4 +1,4 @@
-"""What the client relies on in nats-py, held on real servers: a new release that changes it fails here."""
+"""The behaviour of nats-py that the client relies on, held on real servers: a release that changes it fails here."""
 
 import asyncio
 import gc

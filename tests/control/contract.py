@@ -1,4 +1,4 @@
-"""What every `ScheduleStore` promises: one suite, which each adapter runs as a class of tests of its own.
+"""The promises of every `ScheduleStore`: one suite, which each adapter runs as a class of tests of its own.
 
 The rule: a test needs nothing but the fixture `side`. A module of tests provides it for an adapter, and inherits:
 

@@ -39,7 +39,7 @@ MAX_HEADERS_BYTES = 65_535
 
 
 class Fault(Enum):
-    """What becomes of one publish or delete."""
+    """A fate of one publish or delete."""
 
     REFUSED = "the server refuses it"
     FORBIDDEN = "the user lacks the permission"
@@ -58,11 +58,11 @@ class MemoryWire:
         self.streams: dict[str, MemoryStream] = {}
         self._native: set[str] = set()
         self.faults: deque[Fault | None] = deque()
-        """What becomes of the next publishes and deletes, in their order; None is no fault."""
+        """The fates of the next publishes and deletes, in their order; None is no fault."""
         self.read_faults: deque[Fault | None] = deque()
-        """What becomes of the next reads of last messages."""
+        """The fates of the next reads of last messages."""
         self.interruptions: deque[Callable[[], object]] = deque()
-        """What other clients do right before the next publishes and deletes, one for each."""
+        """The acts of other clients right before the next publishes and deletes, one for each."""
 
     def add_stream(self, config: Mapping[str, Any], *, guard: bool = True, is_native: bool = False) -> MemoryStream:
         """Create a stream; `guard=False` is a server of 2.10.

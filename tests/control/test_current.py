@@ -1,4 +1,4 @@
-"""What lies on a subject is read as whatever fires it reads it."""
+"""The message that lies on a subject is read as whatever fires it reads it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is not certainly known of past fires counts as unknown, and never as missing."""
+"""Past fires of which nothing certain is known count as unknown, and never as missing."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What applying files would do: nothing that is not needed, nothing to what is another's, and all faults first."""
+"""The plan of applying files: nothing that is not needed, nothing to what is another's, and all faults first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not answered is found out: an edit is done once, or reported as what nobody knows."""
+"""The outcome of an unanswered edit is found out: it is done once, or reported as what nobody knows."""
 
 import pytest
 

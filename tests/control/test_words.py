@@ -1,4 +1,4 @@
-"""Which messages say the same, and what an edit changes."""
+"""The messages that say the same, and the changes by an edit."""
 
 import pytest
 from hypothesis import given

@@ -23,7 +23,7 @@ Build = Callable[[Account, str], Awaitable[None]]
 
 
 class Scene(NamedTuple):
-    """What is wrong on a server of a version, and what is right, on the same version unless another one is named."""
+    """A fault on a server of a version, and the right state, on the same version unless another one is named."""
 
     version: str
     wrong: Build

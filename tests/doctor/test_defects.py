@@ -1,4 +1,4 @@
-"""Which releases have a defect: the versions at its limits. What it takes on a stream is in the scenes."""
+"""The releases that have a defect: the versions at its limits. What it takes on a stream is in the scenes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is exported is read again as the same schedules: headers in their order, duplicates, and bytes."""
+"""Exported schedules are read again as the same ones: headers in their order, duplicates, and bytes."""
 
 from __future__ import annotations
 

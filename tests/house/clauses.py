@@ -44,7 +44,7 @@ class Clause:
 
     @property
     def is_the_same_everywhere(self) -> bool:
-        """Whether there is nothing to explain."""
+        """True if there is nothing to explain."""
         return set(self.verdicts.values()) <= {"same", "–"}
 
 

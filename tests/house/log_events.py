@@ -1,4 +1,4 @@
-"""What the program can write into its log and publish as advisories, read off its source.
+"""The events that the program can write into its log and publish as advisories, read off its source.
 
 The rule: nothing is named here but the methods of a logger, and the one that publishes.
 A function that hands its own parameter on as the name of an event (`Reporter.problem`) is found, and its callers are
@@ -18,14 +18,14 @@ from tests.house.sources import PACKAGE, modules, place, syntax_tree
 
 LEVELS = ("debug", "info", "warning", "error", "exception", "critical")
 LOGS = ("_log", "log")
-"""What a logger is called where it is held; elsewhere it is asked for, `logger()`."""
+"""The names of a logger where it is held; elsewhere it is asked for, `logger()`."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
 class Written:
-    """What is known of one event."""
+    """The levels and the fields of one event."""
 
     levels: set[str] = field(default_factory=set)
     fields: set[str] = field(default_factory=set)
@@ -50,12 +50,12 @@ class Sink:
 
     name: str
     position: int = 0
-    """Which of its arguments is the name."""
+    """The place of the name among its arguments."""
     levels: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     """Fields that it adds itself."""
     mapping: int | None = None
-    """Which of its arguments is a dictionary of fields, if one is."""
+    """The place of a dictionary of fields among its arguments, if one is there."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the comments, docstrings and pages of the repository name, and whether it is there.
+"""The names in the comments, docstrings and pages of the repository, and whether each is there.
 
 The rule: a text in backticks is resolved where its form says that it names something of ours: a path with a suffix of
 ours, a path with the name of a function behind it (`engine/stream.py: StreamEngine.step`, `….py::test_…`), a
@@ -34,9 +34,9 @@ CHECKS = re.compile(r"\bchecks? (\d{1,2})(?:(?: to |, | and )(\d{1,2})\b)?(?: an
 NAMING_COMMENT = re.compile(r"#.*(?:`|behavio|check)")
 """A line that may have a comment in which `faults` finds anything."""
 SUBJECTS = ("nats_scheduler.advisory.", "nats_scheduler.v1.", "nats_scheduler.control.v1.")
-"""What begins so is a subject, and no module."""
+"""The beginnings of names that are subjects, and no modules."""
 MADE_BY_THE_READER = {"publish.py", "paid.py", "report.py", "sensor.py", "worker.py"}
-"""Files that a page tells its reader to make."""
+"""Files that a page asks its reader to make."""
 
 
 def comments(module: Path) -> Iterator[tuple[int, str]]:

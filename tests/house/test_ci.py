@@ -23,7 +23,7 @@ TOOLS = {
     "tool": """echo "$(basename "$0")" "$@" >> "$CALLS"
 case "$(basename "$0") $*" in "$FAILING " | "$FAILING") exit 1 ;; python*) exit $AGAIN_CODE ;; esac""",
 }
-"""What stands in for the programs that the script runs: they write down how they were called."""
+"""The stand-ins for the programs that the script runs: they write down how they were called."""
 
 COMMANDS = [
     "pip install --quiet --editable .[test]",
@@ -32,7 +32,7 @@ COMMANDS = [
     "pip install --quiet --require-hashes --requirement docs/site/requirements.lock",
     "pytest -n 1 tests/site/test_site.py",
 ]
-"""How it calls them in the end, whatever was installed before."""
+"""The calls of the script in the end, whatever was installed before."""
 
 
 def run(

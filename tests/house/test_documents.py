@@ -36,7 +36,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def leads_somewhere(link: str, document: Path) -> bool:
-    """Tell whether a relative link names a file of the repository, and a heading of it where it names one."""
+    """Return whether a relative link names a file of the repository, and a heading of it where it names one."""
     path, _, fragment = unquote(link).partition("#")
     target = (document.parent / path).resolve() if path else document
     if not target.exists() or ROOT not in (target, *target.parents):

@@ -18,7 +18,7 @@ PAGE = TESTS / "README.md"
 FAST_TIER = ".venv/bin/pytest -n 2 -m fast"
 SITE_LOCK = ROOT / "docs" / "site" / "requirements.lock"
 OF_THE_SITE = {"mkdocs"}
-"""What builds the site: the page installs it from the lock file, and the tests do without it."""
+"""The programs that build the site: the page installs them from the lock file, and the tests do without them."""
 
 ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.+) \|$", re.M)
 

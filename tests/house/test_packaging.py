@@ -1,4 +1,4 @@
-"""What is packaged is whole: the source distribution holds all that its tests import."""
+"""The source distribution is whole: it holds all that its tests import."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""What a comment, a docstring or a page names in backticks is there; links are held by `test_documents.py`."""
+"""The names in backticks in a comment, a docstring or a page are there; `test_documents.py` holds the links."""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ CLOCK_READS = re.compile(
     r"|(.*\.)?(datetime|date)\.(now|utcnow|today))"
 )
 CLOCK_WORDS = re.compile(r"\b(time|datetime|date)\b")
-"""What a text contains that reads a clock in any of these ways."""
+"""The words of which each text contains one that reads a clock in any of these ways."""
 
 DOCSTRING = re.compile(r'(?:#.*\n)*r?"""(.*?)"""', re.S)
 """The docstring that a module begins with, perhaps after a line for the shell."""
@@ -80,7 +80,7 @@ LISTENING_CALLS = re.compile(
 
 
 def test_one_module_of_the_sidecar_listens() -> None:
-    """What the sidecar serves over HTTP is served by one listener, on the address of the settings."""
+    """All that the sidecar serves over HTTP is served by one listener, on the address of the settings."""
     found = [
         place(module, node)
         for module in modules(PACKAGE)
@@ -145,7 +145,7 @@ def test_the_rule_about_docstrings_sees_what_is_missing(tmp_path: Path) -> None:
 
 
 CLIENT = PACKAGE / "client" / "__init__.py"
-"""What users' programs import: the one room whose names are imported from its folder."""
+"""The package that users' programs import: the one room whose names are imported from its folder."""
 
 
 def test_an_init_file_holds_only_its_docstring() -> None:

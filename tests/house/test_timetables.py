@@ -1,4 +1,4 @@
-"""When a schedule fires is asked of its timetable: nothing outside `schedule/` asks a pattern.
+"""The fire times of a schedule are asked of its timetable: nothing outside `schedule/` asks a pattern.
 
 Its rule: a question to a pattern is recognised by its arguments, because only patterns need the stored time with it.
 """

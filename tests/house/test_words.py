@@ -13,7 +13,7 @@ GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
 ORDINARY = frozenset(
     {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "owner", "dead", "leave", "fit", "who", "words"}
 ) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
-"""Words with an ordinary meaning too ("in this order"): no test can tell them apart."""
+"""Words with an ordinary meaning too ("in this order"): no test can distinguish them."""
 MORE = frozenset({"lets go", "letting go", "in the way", "whoever", "somebody", "everybody"})
 """Forms of what the glossary avoids, a phrase that belongs to them, and pronouns that do not name who acts."""
 

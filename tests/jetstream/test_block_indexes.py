@@ -6,7 +6,7 @@ LONG = 10 * LONG_STREAM
 
 
 def unread(indexes: BlockIndexes, count: int, now: float, sequence: int = LONG) -> int:
-    """Return how many of so many purges are to be avoided."""
+    """Return how many of `count` purges are to be avoided."""
     return sum(indexes.are_unread(sequence, now) for _ in range(count))
 
 

@@ -1,4 +1,4 @@
-"""Whether a requested configuration is the one that the server has: only then may the sidecar update the stream."""
+"""A requested configuration is compared with the server's: only if it is in force may the sidecar update the stream."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ class Scene:
 
     @property
     def done(self) -> list[str]:
-        """What was purged, or found purged."""
+        """The schedules that were purged, or found purged."""
         several = [one for given in self.inputs if isinstance(given, SchedulesPurged) for one in given.schedules]
         return several + [one.schedule for one in self.concluded if one.failure is None]
 

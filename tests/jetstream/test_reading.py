@@ -1,4 +1,4 @@
-"""What a connection receives is processed in the turn in which it is read, in order, and its end comes after it."""
+"""The input of a connection is processed in the turn in which it is read, in order, and its end comes after it."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What is received of the requests of others: those of users, or of another sidecar."""
+"""The requests of others as they are received: those of users, or of another sidecar."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which stream configurations a real nats-server 2.15.1 accepts with schedules, recorded for `test_stream_rules.py`.
+"""The stream configurations that nats-server 2.15.1 accepts with schedules, recorded for `test_stream_rules.py`.
 
 `CREATES` holds (configuration, error code or None if created, description), `UPDATES` the configuration before and
 after, each changed by `config` from the one that the answers were recorded with.

@@ -144,7 +144,7 @@ def _if_header(index: int, key: bytes, block: bytes) -> int:
 
 
 SEARCHES = (first_index, first_index_with_colon, key_index)
-"""How the versions search for a header."""
+"""The ways in which the versions search for a header."""
 
 
 def traced_keys(block: bytes) -> list[bytes]:

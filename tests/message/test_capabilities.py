@@ -1,4 +1,4 @@
-"""What a server can do follows from its API level, and for some patch releases from its version."""
+"""The capabilities of a server follow from its API level, and for some patch releases from its version."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which messages have a lifetime that the sidecar enforces, and how long it is."""
+"""The messages with a lifetime that the sidecar enforces, and its length."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the operator forbids is rejected as the server would reject it, and nothing else is."""
+"""Schedules that the operator forbids are rejected as the server would reject them, and nothing else is."""
 
 import pytest
 

@@ -34,7 +34,7 @@ class ActedOn(NamedTuple):
     """The first release that acts on it; `2.9` for all that are looked at."""
     effect: str
     carried: str
-    """Whether a fire may carry it for the author of its schedule or its source."""
+    """The verdict whether a fire may carry it for the author of its schedule or its source."""
     why: str
 
 

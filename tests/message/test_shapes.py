@@ -72,7 +72,7 @@ FREE = [b"Nats-Msg-Id", b"Nats-Msg-Size", b"Trace-Id", b"A", b"X-Tenant"]
 
 
 class Program(NamedTuple):
-    """What the blocks of a program have in common: their headers in order, and the values that never change."""
+    """The common part of the blocks of a program: their headers in order, and the values that never change."""
 
     dialect: Dialect
     names: tuple[bytes, ...]

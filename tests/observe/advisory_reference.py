@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "advisories.md"
 BEGIN = "<!-- derived: begin (python -m tests.observe.advisory_reference) -->"
 END = "<!-- derived: end -->"
 COMMON = 3
-"""A key that so many kinds have with the same meaning is described once."""
+"""A key that at least this number of kinds have with the same meaning is described once."""
 
 
 def derived_part() -> str:

@@ -64,7 +64,7 @@ def test_a_fire_is_in_the_minute_in_which_it_was_counted() -> None:
 
 
 def test_a_sample_just_before_a_minute_belongs_to_it() -> None:
-    """What fires when the minute begins is in it, and the sample does not delay that."""
+    """A fire at the beginning of the minute is in it, and the sample does not delay that."""
     process = Process()
     process.sample(NOON)
     process.fire()

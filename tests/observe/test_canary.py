@@ -1,4 +1,4 @@
-"""What is said of the canary follows from its fires and the time alone."""
+"""The statements about the canary follow from its fires and the time alone."""
 
 from prometheus_client import CollectorRegistry
 

@@ -1,4 +1,4 @@
-"""What the service answers about a pattern is one document, whatever the pattern is."""
+"""The answer of the service about a pattern is one document, whatever the pattern is."""
 
 import pydantic
 import pytest

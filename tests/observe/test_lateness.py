@@ -21,7 +21,7 @@ def counted(lateness: list[int]) -> Minute:
 
 
 def with_counts(most: int, **counts: int) -> Minute:
-    """Return a minute with so many fires in the buckets at these places."""
+    """Return a minute with the given numbers of fires in the buckets at these places."""
     lateness = tuple(counts.get(f"at_{place}", 0) for place in range(len(BOUNDS) + 1))
     return Minute(0, sum(lateness), 0, 0, 0, lateness, most)
 

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: each series from the moment that its stream is served, and its values."""
+"""The series that Prometheus scrapes: each from the moment that its stream is served, and its values."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ READ_AT_A_SCRAPE = {
     "fires_in_flight",
     "purges_pending",
 }
-"""What is read of each stream that is served: `tests/e2e/test_gauges.py` compares it with real streams."""
+"""The readings of each stream that is served: `tests/e2e/test_gauges.py` compares them with real streams."""
 
 
 class OneStream:

@@ -24,7 +24,7 @@ RULES = StreamRules("S", ("s.>", "t.>"))
 
 
 def listed(policies: Mapping[str, str], fired_by: FiredBy, after: int = 0) -> ListedSchedule:
-    """Read a schedule with policies, as it is listed so long (ns) after it was stored."""
+    """Read a schedule with policies, as it is listed `after` ns after it was stored."""
     read = StoredSchedules(RULES, (ADR51,), fired_by)
     headers = {f"Nats-Schedule-{name}": value for name, value in policies.items()}
     message = message_on("s.2", 2, Nats_Schedule="@every 1h", Nats_Schedule_Target="t.out", **headers)

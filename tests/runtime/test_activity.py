@@ -16,7 +16,7 @@ NOON = START - START % HOUR
 
 
 class Sampled:
-    """A process whose minutes are sampled by a clock that stands still."""
+    """A process whose minutes are sampled by a clock that moves only when it is set."""
 
     def __init__(self) -> None:
         self.fires = FireMetrics()

@@ -1,6 +1,6 @@
-"""How a driver ends, and when it does not trust its contact any more.
+"""The end of a driver, and the cases in which it does not trust its contact any more.
 
-A drain waits for what is in flight, and never for a driver that will not step again; a process that stood still fires
+A drain waits for what is in flight, and never for a driver that will not step again; a process that was paused fires
 nothing before it has read what happened meanwhile.
 """
 

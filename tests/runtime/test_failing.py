@@ -1,4 +1,4 @@
-"""What an instance shares of the schedules that fail is bounded, fair among streams, and read as it was written."""
+"""The shared record of failing schedules is bounded, fair among streams, and read as it was written."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ from tests.harness.waiting import eventually
 
 @cache
 def engine_with(count: int, **more: int) -> StreamEngine:
-    """Return an engine of which so many schedules fail, and more of them on targets that are denied.
+    """Return an engine of which `count` schedules fail, and more of them on targets that are denied.
 
     The tests only read it, so that they share it: what it takes to make one is most of what they take.
     """
@@ -138,7 +138,7 @@ async def sharing(mine: SharedEntry, registry: Registry) -> AsyncIterator[None]:
 
 
 async def entries(registry: Registry, count: int) -> None:
-    """Wait until the value has so many entries."""
+    """Wait until the value has `count` entries."""
 
     async def so_many() -> bool:
         value = await registry.get(FAILING)

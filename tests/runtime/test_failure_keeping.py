@@ -1,4 +1,4 @@
-"""What went wrong is kept in a stream, once, within its limits; nothing depends on that stream."""
+"""Failures are kept in a stream, once, within its limits; nothing depends on that stream."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ async def reject(account: Account, subject: str, x: str = "") -> int:
 
 
 async def kept(account: Account, subject: str = "nats_scheduler.advisory.>", count: int = 1) -> list[dict[str, Any]]:
-    """Wait until so many advisories are stored, and return the bodies of all."""
+    """Wait until `count` advisories are stored, and return the bodies of all."""
 
     async def enough() -> list[dict[str, Any]] | None:
         if await account.api.stream(STREAM) is None:
@@ -47,7 +47,7 @@ async def fires(account: Account, running: Running) -> None:
 
 
 async def counts_lost(running: Running, count: int) -> None:
-    """Wait until so many advisories are counted as not kept."""
+    """Wait until `count` advisories are counted as not kept."""
     await eventually(
         lambda: running.metrics.value("failures_not_kept") == count,
         within_seconds=WAIT_SECONDS,

@@ -1,4 +1,4 @@
-"""What was denied, and what is neglected, is judged at the next check, and at each one for as long as it lasts."""
+"""Denials and neglect are judged at the next check, and at each one for as long as they last."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ INFO = {
 
 @dataclass
 class Engine:
-    """What a judgement asks of one stream's engine, which here has its ownership too."""
+    """The part of one stream's engine that a judgement reads, which here has its ownership too."""
 
     is_live: bool = True
     last_read: int = LAST
@@ -40,7 +40,7 @@ class Engine:
 
 @dataclass
 class Stream:
-    """What a judgement asks of one stream's service."""
+    """The part of one stream's service that a judgement reads."""
 
     state: StreamState = field(default_factory=lambda: StreamState.from_info(INFO))
     denied: Denied | None = None

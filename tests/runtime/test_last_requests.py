@@ -1,4 +1,4 @@
-"""When an update of another client may have been undone by one of ours, so that it is repeated."""
+"""Repeated updates: those of another client that one of ours may have undone."""
 
 from nats_scheduler.jetstream.watch import ConfigRequested
 from nats_scheduler.runtime.discovery import MAX_REQUEST_OVERLAP_SECONDS, LastRequests

@@ -21,7 +21,7 @@ PER_SPAN = int(MIN_RESTING_RATE * RATE_SPAN_SECONDS)
 
 
 class Loop:
-    """A loop whose time stands still, and that notes its rests."""
+    """A loop whose time moves only when it is set, and that notes its rests."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -49,14 +49,14 @@ def moderation(loop: Loop) -> Moderation:
 
 
 def send(one: Moderation, count: int) -> None:
-    """Take a turn in which so many fires are sent."""
+    """Take a turn in which `count` fires are sent."""
     one.turn_began()
     one.sent(count)
     one.turn_ended()
 
 
 def under_load(loop: Loop, rate: float = MIN_RESTING_RATE) -> Moderation:
-    """Return what has seen so many fires a second in the span before this one."""
+    """Return a moderation with `rate` fires a second in the span before this one."""
     one = moderation(loop)
     send(one, int(rate * RATE_SPAN_SECONDS))
     loop.now += RATE_SPAN_SECONDS

@@ -1,4 +1,4 @@
-"""What is held and listed follows what is stored, also if nobody asked the stream to remove it, and nobody saw it."""
+"""The held and listed schedules follow what is stored, also if nobody asked for a removal, and nobody saw it."""
 
 from collections.abc import Awaitable, Callable
 

@@ -15,11 +15,11 @@ class Server:
 
     @property
     def time(self) -> int:
-        """What its clock shows."""
+        """The time by its clock."""
         return START + self.machine.monotonic() + self.ahead
 
     def asked(self, there: int = MILLISECOND, back: int = MILLISECOND) -> None:
-        """Ask it for its time, over ways that take so long (ns)."""
+        """Ask it for its time; the request takes `there` ns, and the answer `back` ns."""
         requested_at = self.machine.monotonic()
         self.machine.advance(there)
         reported = self.time
@@ -28,7 +28,7 @@ class Server:
 
     @property
     def late(self) -> int:
-        """How far our idea of its time is behind."""
+        """The time (ns) by which our idea of its time is behind."""
         return self.time - self.clock.now()
 
 

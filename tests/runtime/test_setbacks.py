@@ -1,5 +1,5 @@
-"""What only an operator can mend is reported once and retried seldom; what may heal is retried soon, each time with a
-report."""
+"""Setbacks that only an operator can mend are reported once and retried seldom; others are retried soon, each time
+with a report."""
 
 from nats_scheduler.jetstream.api import consumer_name
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError, NotPermittedError

@@ -6,7 +6,7 @@ from nats_scheduler.runtime.snapshots import SNAPSHOT_CHECK_INTERVAL_SECONDS, is
 
 
 def written_after(rate: int, seconds: float) -> float:
-    """Return when (s) a snapshot would begin if so many messages a second arrive for some seconds."""
+    """Return when (s) a snapshot would begin if `rate` messages a second arrive for `seconds`."""
     at = arrived = tail = 0.0
     while tail < 20_000 or is_loading(int(arrived), int(tail)):
         at += SNAPSHOT_CHECK_INTERVAL_SECONDS

@@ -169,7 +169,7 @@ async def test_a_stream_that_cannot_be_read_is_an_error(looked: Looked) -> None:
 async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_read(
     account: Account, stream_name: str
 ) -> None:
-    """A consumer that was told of one pending message, and never gets it, has read everything all the same."""
+    """A consumer with one pending message that it never gets has read everything all the same."""
     await account.create(stream_name)
     looked = Looked(account, stream_name)
     sequence = await looked.publish("only")

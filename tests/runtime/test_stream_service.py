@@ -1,4 +1,4 @@
-"""What a service does with the shards that it gains and loses, and with its contact."""
+"""The acts of a service on the shards that it gains and loses, and on its contact."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

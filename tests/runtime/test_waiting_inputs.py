@@ -7,7 +7,7 @@ from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, WaitingInputs
 
 
 def contents(count: int, first: int = 0) -> list[Input]:
-    """Return so many contents."""
+    """Return `count` contents."""
     return [ContentRead("orders.s", number, None, None) for number in range(first, first + count)]
 
 

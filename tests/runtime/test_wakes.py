@@ -131,7 +131,7 @@ async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
     wakes = Wakes(SystemClock())
 
     class Sender(Sleeper):
-        """What comes next would wait for very long to share a wake."""
+        """A sleeper whose step makes the next one wait for very long to share a wake."""
 
         def step(self) -> None:
             super().step()

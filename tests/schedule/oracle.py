@@ -13,7 +13,7 @@ LOW = (0, 0, 0, 1, 1, 0)
 HIGH = (59, 59, 23, 31, 12, 6)
 
 Wall = tuple[int, int, int, int, int, int]
-"""What a wall clock shows: second, minute, hour, day of month, month, day of week (Sunday is 0)."""
+"""The time on a wall clock: second, minute, hour, day of month, month, day of week (Sunday is 0)."""
 
 
 def wall_at(second: int, zone: tzinfo) -> Wall:

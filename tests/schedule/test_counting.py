@@ -1,4 +1,4 @@
-"""How many times a pattern fires in a period is what finding these times one by one gives."""
+"""The number of fires of a pattern in a period is the one that finding these times one by one gives."""
 
 from random import Random
 

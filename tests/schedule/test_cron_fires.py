@@ -75,7 +75,7 @@ ZONES_AND_YEARS = {
     "Pacific/Kwajalein": (1969, 1994),
 }
 WINDOW = 75 * 60
-"""How many seconds are checked on each side of a change."""
+"""The number of seconds that are checked on each side of a change."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ Dates = set[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class Said:
-    """What some words say."""
+    """The times and dates that some words name."""
 
     seconds: set[int]
     """Of the day."""
@@ -130,7 +130,7 @@ NUMBERS = ["first", "second", "third", "fourth", "fifth", "last"]
 
 @dataclass(frozen=True)
 class SaidOfMonths:
-    """What some words say of days that are not the same in each month."""
+    """The times and days that some words name, if the days are not the same in each month."""
 
     seconds: set[int]
     matches: Callable[[date], bool]

@@ -18,7 +18,7 @@ from tests.harness.servers import NATIVE_VERSIONS
 from tests.service.shapes import fault_of
 
 ENDPOINTS = [one.name.partition(".")[2] for one in CONTROL_ENDPOINTS]
-"""What can be done: `pause`, `add` and so on."""
+"""The operations: `pause`, `add` and so on."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Controlled:
 
     @property
     def is_native(self) -> bool:
-        """Whether the server itself fires the schedules."""
+        """True if the server itself fires the schedules."""
         return self.version in NATIVE_VERSIONS
 
     async def change(self, endpoint: str, subject: str = "O.s", **more: Any) -> dict[str, Any]:

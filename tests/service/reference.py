@@ -23,7 +23,7 @@ END = "<!-- derived: end -->"
 
 
 COMMON = 4
-"""A key that so many requests of a page have with the same meaning is described once."""
+"""A key that at least this number of requests of a page have with the same meaning is described once."""
 HEAD = ["| key of the request | form | default | meaning |", "|---|---|---|---|"]
 
 

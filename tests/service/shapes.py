@@ -1,4 +1,4 @@
-"""Whether an answer has exactly the keys and types of its model."""
+"""A comparison of an answer with its model: exactly its keys and types."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What each of two sidecars did is added up by the one that answers, and what is missing is named."""
+"""The numbers of two sidecars are added up by the one that answers, and what is missing is named."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What sidecars answered is kept for those who show it, and is asked for again neither too often nor too late."""
+"""Answers of sidecars are kept for those who show them, and are asked for again neither too often nor too late."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sidecar:
         return await answer
 
     async def asked(self, number: int = 1) -> None:
-        """Wait until so many requests were sent."""
+        """Wait until `number` requests were sent."""
         await eventually(lambda: len(self.waiting) >= number, within_seconds=WAIT_SECONDS)
 
     async def get(self, outcome: Any, question: Any = HEALTH) -> Part[Any]:

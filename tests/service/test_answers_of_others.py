@@ -1,4 +1,4 @@
-"""What other instances answer is added to ours as far as it can be one of ours, whatever it is."""
+"""Answers of other instances are added to ours as far as they can be ours, whatever they are."""
 
 import json
 from random import Random

@@ -1,4 +1,4 @@
-"""What a running sidecar answers to a command is what reading the stream gives."""
+"""The answer of a running sidecar to a command is what reading the stream gives."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -159,7 +159,7 @@ EMPTY: dict[str, Any] = {
     "kept_in": "nats_scheduler_failures",
     **{key: [] for key in ("schedules", "rejected", "misnamed", "fires", "failures", "instances", "streams")},
 }
-"""What answers every question: there is nothing."""
+"""An answer to every question: there is nothing."""
 
 WRONG: dict[str, bytes] = {
     "nothing": b"",

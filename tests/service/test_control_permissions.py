@@ -1,4 +1,4 @@
-"""Permissions tell reading from changing, and what the sidecar's user needs to change schedules is what is listed."""
+"""Permissions separate reading from changing, and those listed for changes are those that the sidecar's user needs."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ ADVISORIES = "nats_scheduler.advisory.>"
 
 
 class Row(NamedTuple):
-    """What the document lists for requests that change something."""
+    """A row of the document for requests that change something."""
 
     permission: Permission
     needed_for: list[str]

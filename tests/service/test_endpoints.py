@@ -24,7 +24,7 @@ from tests.service.asking import Refusal, answered, ask
 ZONE = "Europe/Berlin"
 CRON_HOUR = far_hour(ZONE)
 HOURS = (5, 3, 9, 1, 7)
-"""In so many hours the schedules `O.s.<hours>` fire."""
+"""The hours after which the schedules `O.s.<hours>` fire."""
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Asked:
 
     @property
     def is_native(self) -> bool:
-        """Whether the server itself fires the schedules."""
+        """True if the server itself fires the schedules."""
         return self.version in NATIVE_VERSIONS
 
     async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Asked:
         return refused
 
     async def holds(self, count: int) -> None:
-        """Wait until the sidecar holds so many schedules, and their shards."""
+        """Wait until the sidecar holds `count` schedules, and their shards."""
 
         async def held() -> bool:
             answer = await ask(self.account.connection, "streams.list")

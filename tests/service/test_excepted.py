@@ -1,4 +1,4 @@
-"""What an answer with the next fires of a schedule says of the days that are left out, as far as there is room."""
+"""The days that are left out, in an answer with the next fires of a schedule, as far as there is room."""
 
 import pytest
 

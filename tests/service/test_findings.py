@@ -1,4 +1,4 @@
-"""What is wrong, as a running sidecar answers it: examined when it is asked for, at most once in five minutes."""
+"""The findings of a running sidecar: examined when they are asked for, at most once in five minutes."""
 
 import asyncio
 from collections.abc import Collection
@@ -55,7 +55,7 @@ FROM_WITHIN = {
     Code.AT_ONLY,
     Code.COPIED,
 }
-"""What a sidecar finds by what it holds; all that has a scene, which the releases of a defect have not."""
+"""The findings of a sidecar by what it holds; all that have a scene, which the releases of a defect have not."""
 
 
 def codes(answer: dict[str, Any]) -> set[str]:

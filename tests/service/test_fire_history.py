@@ -1,4 +1,4 @@
-"""What sidecars or servers fired for a schedule is read from its stream, newest first, whatever lies between."""
+"""The fires of sidecars or servers for a schedule are read from its stream, newest first, whatever lies between."""
 
 from typing import Any
 

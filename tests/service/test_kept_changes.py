@@ -1,4 +1,4 @@
-"""Who changed a schedule can be read as long as the stream of failures keeps it, and is no failure."""
+"""The author of a change can be read as long as the stream of failures keeps it, and a change is no failure."""
 
 import json
 

@@ -84,7 +84,7 @@ async def subscribed(trial: Trial) -> bool:
 
 @asynccontextmanager
 async def waiting(trial: Trial, count: int) -> AsyncIterator[list[asyncio.Task[Reply]]]:
-    """Send so many requests that wait, and have them begun."""
+    """Send `count` requests that wait, and have them begun."""
     tasks = [asyncio.create_task(trial.ask("wait", b"%d" % number)) for number in range(count)]
     await eventually(lambda: trial.begun == count, within_seconds=WAIT_SECONDS, describe="they wait")
     yield tasks

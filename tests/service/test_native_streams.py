@@ -190,7 +190,7 @@ async def test_the_next_minutes_contain_what_the_server_fires(native: Native) ->
 
 @pytest.mark.server
 async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Path) -> None:
-    """What was stored on a server of 2.11 waits for its graduation after the upgrade."""
+    """Schedules that were stored on a server of 2.11 wait for their graduation after the upgrade."""
     async with machine_in(tmp_path) as machine:
         async with account_on(await machine.install(V2_11)) as account:
             await account.create("O", storage="file", metadata={METADATA_FLAG: "true"})

@@ -15,7 +15,7 @@ PORTABLE = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-Target": "S.out"}
 
 
 async def failures(account: Account, count: int, **request: Any) -> list[dict[str, Any]]:
-    """Wait until so many failures are answered, and return them."""
+    """Wait until `count` failures are answered, and return them."""
 
     async def enough() -> list[dict[str, Any]] | None:
         answer = await ask(account.connection, "failures.list", request)

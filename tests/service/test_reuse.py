@@ -9,7 +9,7 @@ from nats_scheduler.service.turns import MAX_RESULTS, Reused
 
 
 class Work:
-    """Work that takes as long as it is told, by a clock that stands still otherwise."""
+    """Work that takes `takes` seconds, by a clock that moves only then, or when it is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1_000.0

@@ -1,4 +1,4 @@
-"""What the server itself fires is read for a request, as `ls` reads it: exactly what is stored at that moment."""
+"""Schedules that the server itself fires are read for a request, as `ls` reads them: exactly those stored then."""
 
 import asyncio
 import gc
@@ -36,7 +36,7 @@ YEARLY = "0 0 0 1 1 *"
 
 @dataclass
 class Fires:
-    """What fires meanwhile: nothing, or a burst."""
+    """The fires meanwhile: none, or a burst."""
 
     is_burst: Callable[[], bool]
 
@@ -51,10 +51,10 @@ class Asking:
     account: Account
     name: str
     repeats: bool
-    """Whether the server takes repeating schedules."""
+    """True if the server takes repeating schedules."""
     schedules: ServerSchedules
     is_burst: bool = False
-    """Whether nothing may be read at the moment."""
+    """True if nothing may be read at the moment."""
     requests: list[str] = field(default_factory=list)
     """The consumers that were created on the stream."""
 

@@ -1,4 +1,4 @@
-"""What a status page asks on a real server: the last hour, the last fires, and the next hour."""
+"""The questions of a status page on a real server: the last hour, the last fires, and the next hour."""
 
 import re
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What only the stream and the contact in memory do: messages expire by a given clock, and requests fail on demand."""
+"""The extras of the stream and the contact in memory: messages expire by a given clock, requests fail on demand."""
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.fire import (

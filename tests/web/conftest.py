@@ -12,7 +12,7 @@ from tests.harness.servers import V2_11, server_binary
 from tests.web.browsing import Browsing, browsing
 
 HOURS = (5, 3, 9, 1, 7)
-"""In so many hours the schedules `O.s.<hours>` fire."""
+"""The hours after which the schedules `O.s.<hours>` fire."""
 
 
 @dataclass

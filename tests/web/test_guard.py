@@ -1,4 +1,4 @@
-"""What stands before every page: host names, methods, sizes, the token, and the headers of every answer."""
+"""The checks before every page: host names, methods, sizes, the token, and the headers of every answer."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What answers is not always a sidecar: any client that may subscribe to the service can answer in its place.
+"""Answers that are not a sidecar's: any client that may subscribe to the service can answer in its place.
 
 The rule: whatever is answered, each page is made, says what it cannot read, and shows no markup of the answer.
 """

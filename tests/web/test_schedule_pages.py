@@ -1,4 +1,4 @@
-"""What the pages show of one sidecar: the verdict, lists with search and pages, and the story of each schedule."""
+"""The pages about one sidecar: the verdict, lists with search and pages, and the story of each schedule."""
 
 import re
 from html import unescape

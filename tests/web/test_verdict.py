@@ -81,7 +81,7 @@ def test_nothing_wrong_is_well() -> None:
 
 
 def overdue(seconds: int) -> StreamDocument:
-    """Return a stream with one schedule that is overdue for so long."""
+    """Return a stream with one schedule that is overdue by `seconds`."""
     fire = {"utc": "", "local": "", "nanoseconds": NOON - seconds * SECOND}
     return stream(schedules={"total": 1, "states": {"overdue": 1}, "kinds": {}}, next={"next_fire": fire})
 

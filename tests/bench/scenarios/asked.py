@@ -62,7 +62,7 @@ class Asked:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return (
             f"pages of {PAGE_LENGTH:,} out of {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
         )

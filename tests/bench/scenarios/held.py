@@ -59,7 +59,7 @@ class Held:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.count:,} held; a burst of {self.beside:,} beside them"
 
     async def run(self, side: Side) -> dict[str, float]:
@@ -100,6 +100,6 @@ class Held:
 
 
 def far_patterns(count: int) -> Iterator[str]:
-    """Yield the patterns of so many schedules, due in a month, spread over a day."""
+    """Yield the patterns of `count` schedules, due in a month, spread over a day."""
     begin = time.time_ns() + MONTH
     return (at_pattern(begin + number * DAY // count) for number in range(count))

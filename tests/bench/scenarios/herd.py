@@ -1,7 +1,7 @@
 """Schedules that are all due at one instant: when is the last stored, and the last purged?
 
 The rule: the instant lies further ahead than a fire is prepared, so that accepting, firing and purging are apart, and
-the CPU of each can be told.
+the CPU of each can be measured.
 Repeating schedules are not purged; each fires at one time of the day.
 """
 
@@ -32,7 +32,7 @@ LEAD_SECONDS = 11.0
 SMALLEST_FOR_CPU = 5_000
 """With fewer schedules, most CPU is used while idle before the due time."""
 FOLLOWED_PER_SECOND = 8_000
-"""How slow a machine may load, and follow, before the burst is due."""
+"""The lowest rate at which a machine may load, and follow, before the burst is due."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Herd:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.count:,} {'repeating' if self.repeating else '`@at`'} at one instant"
 
     async def run(self, side: Side) -> dict[str, float]:

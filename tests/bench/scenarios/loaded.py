@@ -26,7 +26,7 @@ class Loaded:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.count:,} stored as fast as it goes"
 
     async def run(self, side: Side) -> dict[str, float]:

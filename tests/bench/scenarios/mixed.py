@@ -93,7 +93,7 @@ class Mixed:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"about {self.rate:,} fires a second of all kinds, in {len(STREAMS)} streams, for {self.seconds} s"
 
     @property

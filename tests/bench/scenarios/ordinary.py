@@ -30,7 +30,7 @@ class Ordinary:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.count:,} ordinary messages beside {self.held:,} schedules"
 
     async def run(self, side: Side) -> dict[str, float]:

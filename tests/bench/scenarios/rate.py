@@ -71,7 +71,7 @@ class Rate:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"the highest rate up to {self.limit:,} a second with p99 ≤ {PUNCTUAL_P99_MS:g} ms"
 
     async def run(self, side: Side) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What a scenario is, and the steps that several share.
+"""The interface of a scenario, and the steps that several share.
 
 The rule: a scenario does the same work on each side, and takes every figure from the stream or from the kernel.
 """
@@ -28,11 +28,11 @@ class Scenario(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
 
     @property
     def sidecars(self) -> int:
-        """How many instances of the sidecar serve the stream at the start."""
+        """The number of instances of the sidecar that serve the stream at the start."""
 
     async def run(self, side: Side) -> dict[str, float]:
         """Do it, and return the figures by the names of their measures."""
@@ -50,7 +50,7 @@ def refuse_if_late(first_due: int) -> None:
 
 
 async def all_fires(side: Side, streams: Sequence[str], count: int, group: str = GROUP) -> list[Fire]:
-    """Wait until so many messages were generated on the targets of a group in these streams, and return them.
+    """Wait until `count` messages were generated on the targets of a group in these streams, and return them.
 
     Raises `TimeoutError`.
     """

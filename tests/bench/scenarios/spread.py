@@ -18,7 +18,7 @@ from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
 from tests.bench.sides import Mark, Side
 
 LOADED_PER_SECOND = 12_000
-"""How slow a machine may load before the first schedule is due."""
+"""The lowest rate at which a machine may load before the first schedule is due."""
 
 SMALLEST_FOR_CPU = 2_000
 """With fewer schedules, most CPU is used while idle between them."""
@@ -46,7 +46,7 @@ class Spread:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         beside = f", {self.others_per_second:,} other messages a second" if self.others_per_second else ""
         sampled = ", each samples a subject" if self.sampling else ""
         return f"{self.count:,} over {self.seconds:g} s{beside}{sampled}"

@@ -39,7 +39,7 @@ class Steady:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.rate:,} a second for {self.seconds:g} s, each published {self.ahead_seconds:g} s ahead"
 
     async def run(self, side: Side) -> dict[str, float]:

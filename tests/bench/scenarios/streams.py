@@ -56,7 +56,7 @@ class Streams:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"{self.count:,} `{EVERY_SECOND}` in one stream, and in as many streams"
 
     async def run(self, side: Side) -> dict[str, float]:

@@ -26,7 +26,7 @@ class Takeover:
     lead_seconds: float = 2.5
     family: str = "takeover"
     is_in_many: bool = False
-    """Whether each schedule is stored in a stream of its own."""
+    """True if each schedule is stored in a stream of its own."""
     within_seconds: float = 120.0
     sidecars: int = 2
 
@@ -37,7 +37,7 @@ class Takeover:
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         where = "in as many streams, " if self.is_in_many else ""
         return f"{self.count:,} {where}over {self.seconds:g} s, one of two instances killed"
 

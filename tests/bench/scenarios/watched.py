@@ -21,7 +21,7 @@ ENDPOINTS = (
     "instances.list",
     "health.get",
 )
-"""What a page asks."""
+"""The endpoints that a page asks."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Watched(Asked):
 
     @property
     def title(self) -> str:
-        """What it is, in a few words."""
+        """A description in a few words."""
         return f"an open page over {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
 
     async def _ask(self, side: Side, answered: list[float]) -> None:
