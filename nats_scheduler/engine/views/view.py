@@ -228,7 +228,12 @@ class EngineView:
         self._lifetimes = lifetimes
         self._inactive = inactive
         self._fired_by = fired_by
-        self._views = (self,) if beside is None else (self, beside)
+        self._beside = beside
+
+    @property
+    def _views(self) -> "tuple[EngineView, ...]":
+        """The views of both engines. They are not kept: a view that holds itself would never seem to be unused."""
+        return (self,) if self._beside is None else (self, self._beside)
 
     def joined(self, beside: "EngineView") -> "EngineView":
         """Return this view and one of what others fire on the same stream as one."""
