@@ -22,6 +22,8 @@ from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11, V2_14, server_binary
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.deep
+
 NOWHERE = ("--server", "nats://127.0.0.1:1")
 RANGE = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
 FIRES, FIRES_APART_SECONDS = 100, 0.02

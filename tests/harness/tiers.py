@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.servers import V2_12, V2_14
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
 
 USUAL_TIER = "not deep"
 
@@ -38,8 +38,10 @@ DEEP_FIXTURES = frozenset({"nats_cli"})
 """Fixtures that need a program that a newcomer does not have."""
 DEEP_FOLDERS = frozenset({"deploy", "nemesis", "release", "site"})
 """Folders of `tests/` where every test has the mark `deep`."""
-MIDDLE_VERSIONS = (V2_12, V2_14)
-"""Servers on which a case is `deep` if the same test has one on an older or newer server."""
+USUAL_VERSIONS = (V2_11, V2_15)
+"""Servers of the usual tier: a case on another one is `deep` if the same test has one on a server of this tier."""
+CONTRACT_VERSIONS = (V2_10, V2_15)
+"""The same for `tests/contract/`, which shows what our fakes and the oldest and the newest server have in common."""
 
 STARTS_OF_PROCESSES = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.exec", "os.system"})
 """Audit events of the interpreter; asyncio's subprocesses and multiprocessing end in one of them."""
@@ -68,10 +70,10 @@ def mark_fast(items: list[pytest.Item]) -> None:
 
 
 def mark_deep(items: list[pytest.Item]) -> None:
-    """Give the mark `deep` to whole folders, to what needs a program, and to the cases of versions in the middle."""
-    elsewhere = {_test_of(item) for item in items if not _is_of_the_middle(item)}
+    """Give the mark `deep` to whole folders, to what needs a program, and to the cases of some servers."""
+    usual = {_test_of(item) for item in items if not _is_on_another_server(item)}
     for item in items:
-        is_repeated = _is_of_the_middle(item) and _test_of(item) in elsewhere
+        is_repeated = _is_on_another_server(item) and _test_of(item) in usual
         needs = DEEP_FIXTURES & set(getattr(item, "fixturenames", ()))
         if is_repeated or needs or item.path.parent.name in DEEP_FOLDERS:
             item.add_marker("deep")
@@ -81,8 +83,12 @@ def _test_of(item: pytest.Item) -> tuple[Path, str]:
     return item.path, item.name.partition("[")[0]
 
 
-def _is_of_the_middle(item: pytest.Item) -> bool:
-    return any(version in item.name for version in MIDDLE_VERSIONS)
+def _is_on_another_server(item: pytest.Item) -> bool:
+    """Return whether a case runs on a server that is not one of the usual tier."""
+    usual = CONTRACT_VERSIONS if item.path.parent.name == "contract" else USUAL_VERSIONS
+    versions = [version for version in ALL_VERSIONS if version in item.name]
+    is_on_a_server = item.get_closest_marker("server") is not None
+    return is_on_a_server and bool(versions) and not any(version in usual for version in versions)
 
 
 def select_the_usual_tier(config: pytest.Config) -> None:

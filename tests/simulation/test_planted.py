@@ -9,7 +9,7 @@ from tests.simulation.planted import BUGS, LIKELY_SEEDS, MENDED, planted
 from tests.simulation.planted_division import Changes
 from tests.simulation.world import judged
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.deep]
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
