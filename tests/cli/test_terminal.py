@@ -21,7 +21,7 @@ from tests.harness.servers import V2_11, server_binary
 from tests.harness.terminal import Terminal, on_terminal
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 INTERRUPTED = 130
 WAIT_SECONDS = 45.0

@@ -23,7 +23,7 @@ from tests.harness.servers import V2_11
 from tests.harness.terminal import COLUMNS, ROWS, TERMINAL_SECONDS, Terminal, on_terminal, start_on_terminal
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 EACH_SECOND = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"}
 WRONG = {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"}

@@ -366,6 +366,7 @@ def paths(value: Any, before: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]
         yield from paths(inner, (*before, key))
 
 
+@pytest.mark.deep
 async def test_no_answer_breaks_the_screen() -> None:
     for what, given in damaged():
         view = (await knowledge_of(given)).view()

@@ -24,6 +24,8 @@ from tests.cli.top_views import (
     view,
 )
 
+pytestmark = pytest.mark.deep
+
 KEYS = "q quit   s order: trouble"
 LOST = view(lost="the server closed the connection", age=12 * SECOND)
 SILENT = View(NOW, SERVER, advice="`nats-scheduler run` starts one")

@@ -213,6 +213,7 @@ def test_a_unit_looks_at_a_bounded_number_of_schedules(pattern: str) -> None:
     assert units >= 40 + searched
 
 
+@pytest.mark.slow
 def test_an_engine_that_steps_between_two_slices_hides_nothing() -> None:
     """Schedules fire, end, begin and are replaced while a page is found: all others are on it, once."""
     random, count = Random(5), 20 * ROW_LENGTH

@@ -135,11 +135,13 @@ def test_aliases_of_a_long_text_cannot_stand_for_gigabytes() -> None:
         read_documents(text)
 
 
+@pytest.mark.slow
 def test_a_map_with_thousands_of_wrong_keys_is_read_in_one_pass() -> None:
     (document,) = read_documents("{" + ",".join(f'\n"k{number}": 1' for number in range(60_000)) + "}")
     assert [document.line((f"k{number}",)) for number in range(60_000)] == list(range(2, 60_002))
 
 
+@pytest.mark.slow
 def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:
     levels = "\n".join(f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 100)}]" for level in range(1, 6))
     with pytest.raises(TextError, match="more than 2,000,000 values"):

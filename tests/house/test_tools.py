@@ -14,6 +14,7 @@ TOOL_SECONDS = 300.0
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(
     "command",
     ["ruff check .", "ruff format --check .", "mypy", "lint-imports"],

@@ -1,5 +1,6 @@
 """The reference page of advisories and the printed schema describe what the code publishes."""
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from nats_scheduler.message.advisory_messages import ADVISORY_TYPE, SCHEDULE_CHANGED
@@ -10,6 +11,7 @@ from tests.observe.advisory_reference import PAGE, derived_part, page_with
 from tests.observe.log_reference import described_events
 
 
+@pytest.mark.slow
 def test_every_advisory_that_the_code_publishes_is_in_the_table_with_its_keys_and_no_other_is() -> None:
     assert {kind: set(about.keys) - IN_EACH for kind, about in KINDS.items()} == {
         kind: published.fields for kind, published in source.advisories().items()

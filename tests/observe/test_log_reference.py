@@ -16,6 +16,7 @@ from tests.house import log_events as source
 from tests.observe.log_reference import described_events, described_fields, fault_of
 
 
+@pytest.mark.slow
 def test_the_reference_describes_every_event_that_the_code_can_write_and_no_other() -> None:
     assert sorted(described_events()) == sorted(source.log_events())
 

@@ -41,6 +41,7 @@ def broken(seed: int) -> list[Violation]:
     return verdict(World(with_roll_ups(seed)).run())
 
 
+@pytest.mark.slow
 def test_no_promise_is_broken_where_targets_are_purged() -> None:
     for seed in range(SEEDS):
         assert broken(seed) == [], f"seed {seed}"

@@ -42,6 +42,7 @@ def test_engines_begin_with_snapshots() -> None:
     assert any("snapshot_ignored" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_engines_begin_with_snapshots_of_schedules_with_policies(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Held] = []
 
