@@ -55,14 +55,21 @@ class ProcessFleet:
     async def divided(self, count: int) -> None:
         """Wait until `count` instances hold the shards of the stream, and all of them."""
 
+        parts: dict[str, int] = {}
+
         async def is_divided() -> bool:
+            nonlocal parts
             try:
                 parts = await self.parts()
             except NoJetStreamError:
                 return False  # a server that reads its configuration anew answers nobody for a moment
             return len(parts) == count and sum(parts.values()) == SHARDS
 
-        await eventually(is_divided, within_seconds=PATIENCE_SECONDS, describe=f"{count} instances hold {STREAM}")
+        def state() -> str:
+            said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.sidecars)
+            return f"{count} instances hold {STREAM}: {parts}\n{said}\n"
+
+        await eventually(is_divided, within_seconds=PATIENCE_SECONDS, describe=state)
 
     async def parts(self) -> dict[str, int]:
         """Return how many shards each instance holds."""
