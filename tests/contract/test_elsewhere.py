@@ -111,6 +111,7 @@ async def test_a_fire_is_found_under_the_messages_of_others(open_side: OpenSide,
         assert await other.consumers() == 0 or retention == "limits"
 
 
+@pytest.mark.slow
 async def test_thousands_of_looks_on_one_target_read_it_once(
     open_side: OpenSide, monkeypatch: pytest.MonkeyPatch
 ) -> None:

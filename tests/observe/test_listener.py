@@ -74,6 +74,7 @@ async def test_a_page_is_served_until_the_end() -> None:
         await connected(url)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent", [b"", b"GET /heal", b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n1"]
 )

@@ -21,6 +21,7 @@ def test_the_reference_describes_every_event_that_the_code_can_write_and_no_othe
     assert sorted(described_events()) == sorted(source.log_events())
 
 
+@pytest.mark.slow
 def test_each_event_is_described_with_its_levels_and_fields() -> None:
     said = {name: (set(row.levels), set(row.fields)) for name, row in described_events().items()}
     written = {name: (event.levels, event.fields) for name, event in source.log_events().items()}
