@@ -6,7 +6,7 @@ It is the part of `control.port.Wire` that is the same for each client; how a re
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from nats_scheduler.control.errors import NoAnswerError, RefusedError, StreamNotFoundError, maybe_done
@@ -19,6 +19,22 @@ MESSAGE_NOT_FOUND = 10037
 SEQUENCE_NOT_FOUND = 10043
 
 _is_name = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]+").fullmatch
+
+
+async def counted_subjects(info: Callable[[int], Awaitable[Object]]) -> AsyncIterator[tuple[str, int]]:
+    """Yield the subjects that a stream holds messages on, with their numbers, page by page.
+
+    `info` returns the answer to STREAM.INFO whose subjects begin at an offset.
+    """
+    offset = 0
+    while True:
+        page = await info(offset)
+        found = inner(inner(page.get("state")).get("subjects"))
+        for subject, number in found.items():
+            yield subject, integer(number)
+        offset += len(found)
+        if not found or offset >= integer(page.get("total")):
+            return
 
 
 class Requests(ABC):
@@ -50,15 +66,8 @@ class Requests(ABC):
 
     async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects that a stream holds messages on, among those that match `within`, with their numbers."""
-        offset = 0
-        while True:
-            info = await self.info(stream, subjects_filter=within, offset=offset)
-            found = inner(inner(info.get("state")).get("subjects"))
-            for subject, number in found.items():
-                yield subject, integer(number)
-            offset += len(found)
-            if not found or offset >= integer(info.get("total")):
-                return
+        async for counted in counted_subjects(lambda at: self.info(stream, subjects_filter=within, offset=at)):
+            yield counted
 
     async def message(self, stream: str, **where: Any) -> StoredMessage | None:
         """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
+from nats_scheduler.control.requests import counted_subjects
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
 from nats_scheduler.jetstream.errors import TEMPORARY_STATUS, ApiError, UnreadableAnswerError
 from nats_scheduler.message.capabilities import capabilities_of
@@ -210,15 +211,13 @@ class JetStreamApi:
 
     async def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects as `subjects` does, each with the number of its messages."""
-        offset = 0
-        while True:
-            info = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
-            found = inner(inner(info.get("state")).get("subjects"))
-            for subject, number in found.items():
-                yield subject, integer(number)
-            offset += len(found)
-            if not found or offset >= integer(info.get("total")):
-                return
+
+        async def info(offset: int) -> Object:
+            answer: Object = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
+            return answer
+
+        async for counted in counted_subjects(info):
+            yield counted
 
     async def create_consumer(
         self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS
