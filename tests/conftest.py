@@ -7,8 +7,10 @@ a version takes `shared_server` (or `emulated_server`, `native_server`) and name
 import asyncio
 import gc
 import logging
+import os
 import secrets
 import signal
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.second_attempts import write_failed_cases
+from tests.harness.seeds import REPEAT, SEED
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, server_binary
 from tests.harness.tiers import (
     folders_left_out,
@@ -34,8 +37,19 @@ from tests.harness.tiers import (
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
 
-settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any-machine")  # hypothesis measures time by default, and a busy machine may take any
+# Hypothesis measures time by default, and a busy machine may take any; what it draws is drawn again by the next run.
+settings.register_profile(
+    "any-machine",
+    deadline=None,
+    derandomize=not SEED,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("any-machine")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker and each process of a test would compile all modules anew
+sys.dont_write_bytecode = False
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell ignores Ctrl-C for what it runs in the background, and the processes of the tests would inherit that.
@@ -45,6 +59,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Run the usual tier where nothing else is asked for."""
     select_the_usual_tier(config)
+    if SEED:
+        config.option.hypothesis_seed = str(SEED)
+
+
+def pytest_report_header() -> str:
+    """Say how the random inputs of this run are drawn again."""
+    return f"random inputs: {REPEAT}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
