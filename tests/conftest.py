@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.harness.failures import sections_of
 from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.second_attempts import write_failed_cases
@@ -36,6 +37,11 @@ from tests.harness.tiers import (
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
+
+FOLDER = pytest.StashKey[Path]()
+"""The temporary folder of the run."""
+BEGUN = pytest.StashKey[float]()
+"""The time (s since 1970) at which a case began."""
 
 # Hypothesis measures time by default, and a busy machine may take any; what it draws is drawn again by the next run.
 settings.register_profile(
@@ -92,6 +98,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_deep(items)
     mark_fast(items)
     long_files_first(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failure what the processes of the case wrote, and how it is run again."""
+    report = yield
+    begun = item.stash.setdefault(BEGUN, call.start)
+    if report.failed and (folder := item.config.stash.get(FOLDER, None)) is not None:
+        report.sections.extend(sections_of(item, folder, begun))
+    return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> None:
+    pytestconfig.stash[FOLDER] = tmp_path_factory.getbasetemp()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.failures import LINES, sections_of
 from tests.harness.second_attempts import MOST_CASES, cases_for_a_second_attempt
 from tests.house.sources import ROOT
 from tests.house.test_documents import shell_blocks
@@ -120,3 +121,19 @@ def test_only_a_few_cases_with_servers_are_tried_again() -> None:
     assert cases_for_a_second_attempt("server tests/a.py::one\n- tests/b.py::two\n") == []
     assert cases_for_a_second_attempt("server tests/a.py::one\n" * (MOST_CASES + 1)) == []
     assert cases_for_a_second_attempt("") == []
+
+
+def test_a_failure_shows_what_its_processes_wrote_and_how_it_is_run_again(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    for name, text, time in (("b/sidecar.err", "one\ntwo", 7), ("a.log", "three\n" * 99, 6), ("old.log", "four", 4)):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (time, time))
+    (title, command), *logs = sections_of(request.node, tmp_path, begun=5)
+    assert (title, command.split("pytest ")[1]) == ("to run it again", f"-n 0 '{request.node.nodeid}'")
+    assert logs == [
+        ("the last lines of a.log", "\n".join(["three"] * LINES)),
+        ("the last lines of b/sidecar.err", "one\ntwo"),
+    ]
