@@ -14,13 +14,14 @@ from nats_scheduler.engine.actions import (
     Report,
     WakeAt,
 )
-from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.events import Ending, Event, ScheduleEnded
 from nats_scheduler.engine.fire import (
     Fire,
     ReadContent,
 )
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
@@ -174,6 +175,22 @@ class Desk:
         """Return the reported events of one kind."""
         events: Sequence[Event] = [action.event for action in self.asked(Report)]
         return [event for event in events if isinstance(event, kind)]
+
+    @property
+    def endings(self) -> list[Ending]:
+        """How the schedules ended that the last step reports as ended."""
+        return [event.ending for event in self.reported(ScheduleEnded)]
+
+    def held(self, subject: str = SCHEDULE) -> Held:
+        """Return the schedule that is held on a subject."""
+        held = self.engine.held.on(subject)
+        assert held is not None
+        return held
+
+    @property
+    def due(self) -> float:
+        """When the schedule is due next, in seconds after the start."""
+        return (self.held().fire_time - START) / SECOND
 
     def is_held(self, subject: str = SCHEDULE) -> bool:
         """Return whether a schedule is held on a subject."""
