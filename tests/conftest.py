@@ -34,6 +34,7 @@ from tests.harness.tiers import (
     no_process_starts,
     select_the_usual_tier,
 )
+from tests.harness.turns import turn_of_this_worker
 
 StartServer = Callable[..., Awaitable[EmbeddedServer]]
 SharedServer = Callable[[str], Awaitable[EmbeddedServer]]
@@ -85,7 +86,8 @@ def pytest_collection() -> Generator[None, object, object]:
     """Collect no garbage while modules are imported, and never look at them again: that is a sixth of the start."""
     gc.disable()
     try:
-        return (yield)
+        with turn_of_this_worker():
+            return (yield)
     finally:
         gc.enable()
         gc.freeze()
