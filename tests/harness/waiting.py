@@ -8,6 +8,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, overload
 
+PATIENCE_SECONDS = 90.0
+"""The longest wait for what should take milliseconds: a busy machine may stop a process for many seconds.
+
+Only what a promise limits has another deadline.
+"""
 POLL_SECONDS = 0.02
 """Pause between two looks: short beside any deadline, long beside one look."""
 
@@ -17,14 +22,16 @@ Described = str | Callable[[], str]
 
 @overload
 async def eventually(
-    condition: Callable[[], Coroutine[Any, Any, T | None]], *, within_seconds: float, describe: Described = ...
+    condition: Callable[[], Coroutine[Any, Any, T | None]], *, within_seconds: float = ..., describe: Described = ...
 ) -> T: ...
 @overload
-async def eventually(condition: Callable[[], T | None], *, within_seconds: float, describe: Described = ...) -> T: ...
+async def eventually(
+    condition: Callable[[], T | None], *, within_seconds: float = ..., describe: Described = ...
+) -> T: ...
 async def eventually(
     condition: Callable[[], Any],
     *,
-    within_seconds: float,
+    within_seconds: float = PATIENCE_SECONDS,
     describe: Described = "the condition",
 ) -> Any:
     """Look at the condition, plain or async, until it is true, and return what it gave.
