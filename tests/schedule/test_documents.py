@@ -4,11 +4,8 @@ import doctest
 import re
 from pathlib import Path
 
-import pytest
-
-from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import ALIASES, Syntax, parse_pattern
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.patterns import ALIASES, Syntax
+from tests.schedule.reading import read, shown_fires
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PATTERNS = (REFERENCE / "patterns.md").read_text("utf-8")
@@ -37,36 +34,23 @@ def spans(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.mark.parametrize("row", rows("Examples"), ids=lambda row: row[0].strip())
-def test_the_examples_of_patterns_fire_as_shown(row: list[str]) -> None:
-    check_fires([spans(cell) for cell in row])
-
-
 def check_fires(row: list[list[str]], syntax: Syntax | None = None) -> None:
     """Fail unless the pattern of a row fires as it shows."""
     (text,), zone, (after,), shown = row
-    pattern, stored_at = parse_pattern(text, zone[0] if zone else None, syntax), parse_rfc3339(after)
-    assert pattern is not None
-    assert not isinstance(pattern, Invalid)
-    assert isinstance(stored_at, int)
-    fire = pattern.first_fire(stored_at)
-    printed: list[str] = []
-    while fire is not None and len(printed) < len(shown):
-        printed.append(pattern.format(fire))
-        fire = pattern.next_fire(fire, stored_at)
-    assert printed == shown
+    assert shown_fires(read(text, zone[0] if zone else None, syntax), after, len(shown)) == shown, text
 
 
-def syntax_rows() -> list[list[str]]:
-    """Return the examples of other syntaxes."""
+def test_the_examples_of_patterns_fire_as_shown() -> None:
+    assert len(rows("Examples")) > 10
+    for row in rows("Examples"):
+        check_fires([spans(cell) for cell in row])
+
+
+def test_the_examples_of_other_syntaxes_fire_as_shown() -> None:
     table = PATTERNS.split("| `X-Syntax` | pattern | time zone |")[1].split("\n\n")[0]
-    return [line.strip("|").split("|") for line in table.splitlines()[2:]]
-
-
-@pytest.mark.parametrize("row", syntax_rows(), ids=lambda row: row[1].strip())
-def test_the_examples_of_other_syntaxes_fire_as_shown(row: list[str]) -> None:
-    (syntax,), *usual = (spans(cell) for cell in row)
-    check_fires(usual, Syntax(syntax))
+    for line in table.splitlines()[2:]:
+        (syntax,), *usual = (spans(cell) for cell in line.strip("|").split("|"))
+        check_fires(usual, Syntax(syntax))
 
 
 def test_the_aliases_are_listed_with_what_they_stand_for() -> None:

@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
-
-from nats_scheduler.schedule.patterns import At, InvalidPattern, parse_pattern
+from tests.schedule.reading import read, refused
 
 MISTAKES = [
     ("*/5 * * * *", "five fields", "0 */5 * * * *"),
@@ -36,56 +34,43 @@ MISTAKES = [
 ]
 
 
-def reason(text: str) -> str:
-    invalid = parse_pattern(text)
-    assert isinstance(invalid, InvalidPattern), text
-    return invalid.reason
+def test_a_usual_mistake_is_named_and_what_to_write_is_accepted() -> None:
+    for text, what_is_wrong, instead in MISTAKES:
+        explanation = refused(text)
+        assert what_is_wrong in explanation
+        assert re.findall("write '([^']+)'", explanation)[:1] == [instead], explanation
+        assert read(instead)
 
 
-@pytest.mark.parametrize(("text", "what_is_wrong", "instead"), MISTAKES)
-def test_a_usual_mistake_is_named_and_what_to_write_is_accepted(text: str, what_is_wrong: str, instead: str) -> None:
-    explanation = reason(text)
-    assert what_is_wrong in explanation
-    shown = re.search("write '([^']+)'", explanation)
-    assert shown is not None
-    assert shown[1] == instead
-    assert not isinstance(parse_pattern(instead), InvalidPattern)
+FORMS = [
+    ("@at tomorrow", "expected a time such as 2026-11-20T15:04:05Z"),
+    ("@at 2026-02-30T00:00:00", "there is no day 2026-02-30"),
+    ("@at 2026-01-01T00:00:00 Europe/Berlin", "'Europe/Berlin' is not an offset"),
+    ("@every soon", "'@every 5m'"),
+    ("@every 500ms", "an interval is at least 1s"),
+    ("@in 5m", "not counted from now"),
+    ("@minutely", "expected one of @at TIME"),
+    ("soon", "expected a pattern such as '@every 5m'"),
+    ("at tomorrow", "expected a pattern such as '@every 5m'"),
+    ("every soon", "expected a pattern such as '@every 5m'"),
+    ("0 0 0 L * *", "day of month 'L' is not a number"),
+    ("* * *", "expected 6 fields"),
+    ("0 0 0 L * *", "valid with portable headers, and X-Syntax: quartz"),
+    ("0 18 * * L5", "valid with portable headers, and X-Syntax: crontab"),
+    ("0 0 9 ? * MON#1 2027", "valid with portable headers, and X-Syntax: quartz"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("@at tomorrow", "expected a time such as 2026-11-20T15:04:05Z"),
-        ("@at 2026-02-30T00:00:00", "there is no day 2026-02-30"),
-        ("@at 2026-01-01T00:00:00 Europe/Berlin", "'Europe/Berlin' is not an offset"),
-        ("@every soon", "'@every 5m'"),
-        ("@every 500ms", "an interval is at least 1s"),
-        ("@in 5m", "not counted from now"),
-        ("@minutely", "expected one of @at TIME"),
-        ("soon", "expected a pattern such as '@every 5m'"),
-        ("at tomorrow", "expected a pattern such as '@every 5m'"),
-        ("every soon", "expected a pattern such as '@every 5m'"),
-        ("0 0 0 L * *", "day of month 'L' is not a number"),
-        ("* * *", "expected 6 fields"),
-        ("0 0 0 L * *", "valid with portable headers, and X-Syntax: quartz"),
-        ("0 18 * * L5", "valid with portable headers, and X-Syntax: crontab"),
-        ("0 0 9 ? * MON#1 2027", "valid with portable headers, and X-Syntax: quartz"),
-    ],
-)
-def test_where_nothing_can_be_written_instead_the_form_is_named(text: str, expected: str) -> None:
-    assert expected in reason(text)
+def test_where_nothing_can_be_written_instead_the_form_is_named() -> None:
+    assert [(text, refused(text)) for text, expected in FORMS if expected not in refused(text)] == []
 
 
 def test_what_is_refused_for_its_zone_says_what_stands_in_its_place() -> None:
-    for text, expected in (("@at 2026-01-01T00:00:00Z", "offset"), ("@every 5m", "the time at which it was stored")):
-        invalid = parse_pattern(text, "UTC")
-        assert isinstance(invalid, InvalidPattern)
-        assert expected in invalid.reason
+    assert "offset" in refused("@at 2026-01-01T00:00:00Z", "UTC")
+    assert "the time at which it was stored" in refused("@every 5m", "UTC")
 
 
 def test_a_time_that_is_shown_is_the_one_that_was_meant() -> None:
-    meant, shown = parse_pattern("@at 2026-01-01T00:00:00+01:00"), parse_pattern("@at 2025-12-31T23:00:00Z")
-    assert isinstance(meant, At)
-    assert isinstance(shown, At)
-    assert meant.instant == shown.instant
-    assert "'@at 2026-01-01T00:00:00+01:00'" in reason("@at 2026-01-01 00:00:00 +01")
+    meant, shown = read("@at 2026-01-01T00:00:00+01:00"), read("@at 2025-12-31T23:00:00Z")
+    assert meant.first_fire(0) == shown.first_fire(0)
+    assert "'@at 2026-01-01T00:00:00+01:00'" in refused("@at 2026-01-01 00:00:00 +01")

@@ -1,15 +1,28 @@
-"""Times are parsed and printed as in Go; forms that only Python accepts are rejected."""
+"""Times are parsed and printed as in Go; forms that only Python accepts are rejected. The calendar is Python's."""
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.schedule.instants import MICROSECOND, SECOND, SECONDS_PER_DAY, days_from_civil
+from nats_scheduler.schedule.instants import (
+    DAY,
+    MICROSECOND,
+    SECOND,
+    ZERO_TIME_NS,
+    civil_from_days,
+    days_from_civil,
+    days_in_month,
+    floor_to_second,
+    is_leap,
+    round_to_second,
+    weekday_of,
+)
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, is_as_printed, parse_rfc3339
+from tests.harness.seeds import draws
 
+EPOCH = date(1970, 1, 1).toordinal()
 BASE = 1_767_323_045 * SECOND
 """2026-01-02T03:04:05Z."""
 
@@ -24,117 +37,82 @@ READ = {
     "2026-01-02T03:04:05,5Z": BASE + SECOND // 2,
     "2026-01-02T03:04:05.1234567899Z": BASE + 123_456_789,
     "2026-01-02T03:04:05." + "0" * 5_000 + "Z": BASE,
-    "0000-01-01T00:00:00Z": days_from_civil(0, 1, 1) * SECONDS_PER_DAY * SECOND,
-    "9999-12-31T23:59:59.999999999Z": days_from_civil(10_000, 1, 1) * SECONDS_PER_DAY * SECOND - 1,
-    "2024-02-29T00:00:00Z": days_from_civil(2024, 2, 29) * SECONDS_PER_DAY * SECOND,
+    "0000-01-01T00:00:00Z": days_from_civil(0, 1, 1) * DAY,
+    "9999-12-31T23:59:59.999999999Z": days_from_civil(10_000, 1, 1) * DAY - 1,
+    "2024-02-29T00:00:00Z": days_from_civil(2024, 2, 29) * DAY,
 }
-
 REFUSED = [
-    "",
-    "2026-01-02",
-    "2026-01-02T03:04:05",
-    "2026-01-02t03:04:05Z",
-    "2026-01-02T03:04:05z",
-    "2026-01-02 03:04:05Z",
-    "2026-01-02T03:04:05 Z",
-    "2026-01-02T03:04:05Z ",
-    "2026-01-02T03:04:05Z\n",
-    " 2026-01-02T03:04:05Z",
-    "2026-01-02T03:04:05+0200",
-    "2026-01-02T03:04:05+02",
-    "2026-01-02T03:04:05+02:00:00",
-    "2026-01-02T03:04:05\u221202:00",
-    "2026-01-02T03:04:05.Z",
-    "2026-01-02T03:04Z",
-    "2026-1-02T03:04:05Z",
-    "2026-01-2T03:04:05Z",
-    "12026-01-02T03:04:05Z",
-    "-026-01-02T03:04:05Z",
-    "2026-00-02T03:04:05Z",
-    "2026-13-02T03:04:05Z",
-    "2026-01-00T03:04:05Z",
-    "2026-04-31T03:04:05Z",
-    "2023-02-29T03:04:05Z",
-    "2026-01-02T24:04:05Z",
-    "2026-01-02T03:60:05Z",
-    "2026-12-31T23:59:60Z",
-    "2026-01-02T03:04:05+25:00",
-    "2026-01-02T03:04:05+02:61",
-    "1767323045",
-    "\u0662\u0660\u0662\u0666-01-02T03:04:05Z",
-    "2026-01-02T03:04:05.\u0665Z",
+    *("", "2026-01-02", "2026-01-02T03:04:05", "2026-01-02t03:04:05Z", "2026-01-02T03:04:05z", "2026-01-02 03:04:05Z"),
+    *("2026-01-02T03:04:05 Z", "2026-01-02T03:04:05Z ", "2026-01-02T03:04:05Z\n", " 2026-01-02T03:04:05Z"),
+    *("2026-01-02T03:04:05+0200", "2026-01-02T03:04:05+02", "2026-01-02T03:04:05+02:00:00"),
+    *("2026-01-02T03:04:05\u221202:00", "2026-01-02T03:04:05.Z", "2026-01-02T03:04Z", "2026-1-02T03:04:05Z"),
+    *("2026-01-2T03:04:05Z", "12026-01-02T03:04:05Z", "-026-01-02T03:04:05Z", "2026-00-02T03:04:05Z"),
+    *("2026-13-02T03:04:05Z", "2026-01-00T03:04:05Z", "2026-04-31T03:04:05Z", "2026-01-02T03:04:05+02:61"),
+    *("1767323045", "\u0662\u0660\u0662\u0666-01-02T03:04:05Z", "2026-01-02T03:04:05.\u0665Z"),
     "2026-01-02T03:04:0\u00b2Z",
 ]
+REASONS = {
+    "2023-02-29T03:04:05Z": "there is no day 2023-02-29",
+    "2026-01-02T24:04:05Z": "hour 24 is above 23",
+    "2026-01-02T03:60:05Z": "minute 60 is above 59",
+    "2026-12-31T23:59:60Z": "second 60 is above 59 (leap seconds are not accepted)",
+    "2026-01-02T03:04:05+25:00": "offset +25:00 is above 24 hours or 60 minutes",
+    "tomorrow": "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00",
+}
+PRINTED = {
+    (BASE, 0): "2026-01-02T03:04:05Z",
+    (BASE + 1, 0): "2026-01-02T03:04:05.000000001Z",
+    (BASE + 120_000_000, 0): "2026-01-02T03:04:05.12Z",
+    (BASE, 3600): "2026-01-02T04:04:05+01:00",
+    (BASE, -12_600): "2026-01-01T23:34:05-03:30",
+    (BASE, 20_700): "2026-01-02T08:49:05+05:45",
+    (BASE, 1_172): "2026-01-02T03:23:37+00:19",
+    (BASE, -2_670): "2026-01-02T02:19:35-00:44",
+    (BASE, -30): "2026-01-02T03:03:35+00:00",
+    (-1, 0): "1969-12-31T23:59:59.999999999Z",
+    (days_from_civil(10_000, 1, 1) * DAY, 0): "10000-01-01T00:00:00Z",
+    (days_from_civil(-1, 12, 31) * DAY, 0): "-0001-12-31T00:00:00Z",
+}
 
 
-@pytest.mark.parametrize("text", READ, ids=lambda text: text[:40])
-def test_times_are_read_as_go_reads_them(text: str) -> None:
-    assert parse_rfc3339(text) == READ[text]
+def test_times_are_read_as_go_reads_them() -> None:
+    assert {text: parse_rfc3339(text) for text in READ} == READ
+    assert [text for text in REFUSED if not isinstance(parse_rfc3339(text), Invalid)] == []
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_go_refuses_is_refused(text: str) -> None:
-    assert isinstance(parse_rfc3339(text), Invalid)
+def test_the_reason_names_the_part_that_is_wrong() -> None:
+    assert {text: parse_rfc3339(text) for text in REASONS} == {
+        text: Invalid(text, reason) for text, reason in REASONS.items()
+    }
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("2023-02-29T03:04:05Z", "there is no day 2023-02-29"),
-        ("2026-01-02T24:04:05Z", "hour 24 is above 23"),
-        ("2026-01-02T03:60:05Z", "minute 60 is above 59"),
-        ("2026-12-31T23:59:60Z", "second 60 is above 59 (leap seconds are not accepted)"),
-        ("2026-01-02T03:04:05+25:00", "offset +25:00 is above 24 hours or 60 minutes"),
-        ("tomorrow", "expected a time such as 2026-11-20T15:04:05Z or 2026-11-20T15:04:05.25+01:00"),
-    ],
-)
-def test_the_reason_names_the_part_that_is_wrong(text: str, reason: str) -> None:
-    assert parse_rfc3339(text) == Invalid(text, reason)
+def test_times_are_printed_as_go_prints_them() -> None:
+    assert {(instant, offset): format_rfc3339(instant, offset) for instant, offset in PRINTED} == PRINTED
 
 
-@pytest.mark.parametrize(
-    ("instant", "offset", "text"),
-    [
-        (BASE, 0, "2026-01-02T03:04:05Z"),
-        (BASE + 1, 0, "2026-01-02T03:04:05.000000001Z"),
-        (BASE + 120_000_000, 0, "2026-01-02T03:04:05.12Z"),
-        (BASE, 3600, "2026-01-02T04:04:05+01:00"),
-        (BASE, -12_600, "2026-01-01T23:34:05-03:30"),
-        (BASE, 20_700, "2026-01-02T08:49:05+05:45"),
-        (BASE, 1_172, "2026-01-02T03:23:37+00:19"),
-        (BASE, -2_670, "2026-01-02T02:19:35-00:44"),
-        (BASE, -30, "2026-01-02T03:03:35+00:00"),
-        (-1, 0, "1969-12-31T23:59:59.999999999Z"),
-        (days_from_civil(10_000, 1, 1) * SECONDS_PER_DAY * SECOND, 0, "10000-01-01T00:00:00Z"),
-        (days_from_civil(-1, 12, 31) * SECONDS_PER_DAY * SECOND, 0, "-0001-12-31T00:00:00Z"),
-    ],
-)
-def test_times_are_printed_as_go_prints_them(instant: int, offset: int, text: str) -> None:
-    assert format_rfc3339(instant, offset) == text
+INSTANTS = st.integers(days_from_civil(0, 1, 3) * DAY, days_from_civil(9999, 12, 30) * DAY)
 
 
-INSTANTS = st.integers(
-    days_from_civil(0, 1, 3) * SECONDS_PER_DAY * SECOND, days_from_civil(9999, 12, 30) * SECONDS_PER_DAY * SECOND
-)
-
-
+@settings(max_examples=draws(30))
 @given(INSTANTS, st.integers(-24 * 60, 24 * 60))
 def test_a_printed_time_is_read_back_as_the_same_instant(instant: int, offset_minutes: int) -> None:
     assert parse_rfc3339(format_rfc3339(instant, offset_minutes * 60)) == instant
 
 
-_TEXTS = st.from_regex(
+USUAL_TEXTS = st.from_regex(
     r"20[0-9]{2}-0[1-9]-[12][0-8]T1?[0-9]:[0-5]9:59([.,][0-9]{1,11})?(Z|\+00:00|-01:30)", fullmatch=True
 )
 
 
-@given(_TEXTS)
+@settings(max_examples=draws(30))
+@given(USUAL_TEXTS)
 def test_a_text_is_as_printed_where_printing_gives_it_back(text: str) -> None:
     instant = parse_rfc3339(text)
     assert isinstance(instant, int)
     assert is_as_printed(text) == (format_rfc3339(instant) == text)
 
 
+@settings(max_examples=draws(30))
 @given(st.datetimes(), st.integers(-23 * 60, 23 * 60))
 def test_times_are_those_of_the_standard_library(moment: datetime, offset_minutes: int) -> None:
     aware = moment.replace(tzinfo=timezone(timedelta(minutes=offset_minutes)))
@@ -143,7 +121,42 @@ def test_times_are_those_of_the_standard_library(moment: datetime, offset_minute
     assert parse_rfc3339(aware.isoformat()) == instant
 
 
+@settings(max_examples=draws(30))
 @given(st.text("0123456789-+:.,TZtz \u0661", max_size=32))
 def test_a_text_is_read_or_refused_but_never_raises(text: str) -> None:
     answer = parse_rfc3339(text)
     assert isinstance(answer, int) or answer.text == text
+
+
+# -- the calendar --------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=draws(30))
+@given(st.dates())
+def test_days_and_weekdays_are_those_of_the_standard_library(day: date) -> None:
+    days = day.toordinal() - EPOCH
+    assert days_from_civil(day.year, day.month, day.day) == days
+    assert civil_from_days(days) == (day.year, day.month, day.day)
+    assert weekday_of(days) == day.isoweekday() % 7
+
+
+@settings(max_examples=draws(30))
+@given(st.integers(-(10**9), 10**9))
+def test_a_date_of_any_size_comes_back_from_its_days(days: int) -> None:
+    year, month, day = civil_from_days(days)
+    assert days_from_civil(year, month, day) == days
+    assert 1 <= month <= 12
+    assert 1 <= day <= days_in_month(year, month)
+    assert civil_from_days(days + 146_097) == (year + 400, month, day)
+
+
+def test_years_have_the_leap_days_of_the_gregorian_calendar() -> None:
+    assert [year for year in (1900, 2000, 2023, 2024, 2100, 2400) if is_leap(year)] == [2000, 2024, 2400]
+    assert (days_in_month(2024, 2), days_in_month(2100, 2)) == (29, 28)
+    assert days_from_civil(1, 1, 1) * DAY == ZERO_TIME_NS
+
+
+def test_half_a_second_is_rounded_up_and_a_fraction_cut_towards_the_past() -> None:
+    halves = (499_999_999, 500_000_000, -500_000_000, -500_000_001)
+    assert [round_to_second(at) // SECOND for at in halves] == [0, 1, 0, -1]
+    assert [floor_to_second(at) // SECOND for at in (999_999_999, SECOND, -1)] == [0, 1, -1]

@@ -3,12 +3,11 @@
 The rule: it uses nothing of the code under test. A sentence that it cannot read is an error.
 """
 
+import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, timedelta
-
-from tests.schedule.syntax_oracle import is_nearest_weekday
 
 MONTHS = [
     *("January", "February", "March", "April", "May", "June"),
@@ -16,29 +15,33 @@ MONTHS = [
 ]
 WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"]
 EVERY_HOUR, EVERY_MINUTE, EVERY_SECOND = set(range(24)), set(range(60)), set(range(60))
-ALL_MONTHS, ALL_WEEKDAYS = set(range(1, 13)), set(range(7))
+ALL_WEEKDAYS = set(range(7))
 DAY_SECONDS = 86_400
 LONGEST = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 """Days of each month in a leap year."""
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
-Dates = set[tuple[int, int, int]]
-"""Month, day of the month, and day of the week (Sunday is 0)."""
+Matches = Callable[[date], bool]
 
 
 @dataclass(frozen=True)
 class Said:
-    """The times and dates that some words name."""
+    """The times of a day and the days that some words name."""
 
     seconds: set[int]
-    """Of the day."""
-    dates: Dates
+    matches: Matches
 
 
-def read(words: str, zone: str) -> Said:
-    """Read words that end with `in ZONE`."""
-    assert words.endswith(f" in {zone}"), words
-    days, clock_times = split_times(words.removesuffix(f" in {zone}"))
-    return Said(read_times(clock_times), read_days(days))
+def read(words: str) -> Said:
+    """Read words that end with `in UTC`, or with years after it."""
+    words, _, only = words.partition(" in UTC, only in ")
+    assert only or words.endswith(" in UTC"), words
+    years = numbers(only) if only else None
+    days, times = split_times(words.removesuffix(" in UTC"))
+    parts = [read_days(part) for part in days.removesuffix(",").split(", and on ")]
+    assert len(parts) <= 2, words
+    return Said(
+        read_times(times), lambda day: (years is None or day.year in years) and any(part(day) for part in parts)
+    )
 
 
 def split_times(words: str) -> tuple[str, str]:
@@ -97,90 +100,81 @@ def clock(text: str) -> int:
 # -- days ----------------------------------------------------------------------------------------------------------
 
 
-def read_days(words: str) -> Dates:
-    """Return the dates that the words name; no words are every day."""
-    parts = words.removesuffix(",").split(", and on ")
-    assert len(parts) <= 2, words
-    return set.union(*(read_part(part) for part in parts))
-
-
-def read_part(words: str) -> Dates:
-    """Read days of the week or of the month."""
-    yearly = re.fullmatch(r"every (leap )?year on (\d+) (\w+)", words)
-    if yearly:
-        month, day = MONTHS.index(yearly[3]) + 1, int(yearly[2])
-        assert ((month, day) == (2, 29)) == (yearly[1] is not None), words
-        return dates({month}, {day}, ALL_WEEKDAYS)
-    monthly = re.fullmatch(r"on (.+) of ([^()]+?)( \(if the month has that day\))?", words)
-    if monthly:
-        months = ALL_MONTHS if monthly[2] == "every month" else names(monthly[2], MONTHS, 1)
-        days = read_month_days(monthly[1])
-        assert all(max(days) <= LONGEST[month] - (month == 2) for month in months) != bool(monthly[3]), words
-        return dates(months, days, ALL_WEEKDAYS)
-    weekly = re.fullmatch(rf"(every .+?|)(?: (?:in|from) ((?:{'|'.join(MONTHS)}).*))?", words)
-    assert weekly, words
-    months = ALL_MONTHS if weekly[2] is None else names(weekly[2], MONTHS, 1)
-    return dates(months, set(range(1, 32)), read_weekdays(weekly[1]))
-
-
-# -- days that depend on the length of the month, and years --------------------------------------------------------
-
 NUMBERS = ["first", "second", "third", "fourth", "fifth", "last"]
 
 
-@dataclass(frozen=True)
-class SaidOfMonths:
-    """The times and days that some words name, if the days are not the same in each month."""
-
-    seconds: set[int]
-    matches: Callable[[date], bool]
-
-
-def read_of_months(words: str, zone: str) -> SaidOfMonths:
-    """Read words that end with `in ZONE`, or with years after it."""
-    words, _, only = words.partition(f" in {zone}, only in ")
-    words = words if only else words.removesuffix(f" in {zone}")
-    years = numbers(only) if only else None
-    days, times = split_times(words)
-    parts = [read_dates(part) for part in re.sub(",$", "", days).split(", and on ")]
-
-    def matches(day: date) -> bool:
-        return (years is None or day.year in years) and any(part(day) for part in parts)
-
-    return SaidOfMonths(read_times(times), matches)
-
-
-def read_dates(words: str) -> Callable[[date], bool]:
-    """Read one part of the days as a function of a date."""
+def read_days(words: str) -> Matches:
+    """Read days of the week or of the month; no words are every day."""
     special = re.fullmatch(r"on (the .*?|.* and the last day) of ((?:every month|[A-Z])[^()]*?)(?: \((.*)\))?", words)
-    months = ALL_MONTHS if special is None or special[2] == "every month" else names(special[2], MONTHS, 1)
-    if special is None or not re.search("weekday|last day|day$", special[1]):
-        plain = read_part(words)
-        return lambda day: (day.month, day.day, day.isoweekday() % 7) in plain
-    shown, remark = special[1], special[3]
-    shortest = min(LONGEST[month] - (month == 2) for month in months)
-    nearest = re.fullmatch(r"the (first|last) weekday|the weekday nearest to the (\w+)", shown)
+    if special and re.search("weekday|last day|day$", special[1]):
+        return read_special(special[1], read_months(special[2]), special[3])
+    yearly = re.fullmatch(r"every (leap )?year on (\d+) (\w+)", words)
+    if yearly:
+        named = MONTHS.index(yearly[3]) + 1, int(yearly[2])
+        assert (named == (2, 29)) == (yearly[1] is not None), words
+        return lambda day: (day.month, day.day) == named
+    monthly = re.fullmatch(r"on (.+) of ([^()]+?)( \(if the month has that day\))?", words)
+    if monthly:
+        months, days = read_months(monthly[2]), read_month_days(monthly[1])
+        assert (max(days) > shortest(months)) == bool(monthly[3]), words
+        return lambda day: day.month in months and day.day in days
+    weekly = re.fullmatch(rf"(every .+?|)(?: (?:in|from) ((?:{'|'.join(MONTHS)}).*))?", words)
+    assert weekly, words
+    months, weekdays = read_months(weekly[2] or "every month"), read_weekdays(weekly[1])
+    return lambda day: day.month in months and weekday_of(day) in weekdays
+
+
+def read_special(words: str, months: set[int], remark: str | None) -> Matches:
+    """Read days that depend on the length of the month, or on its weekdays."""
+    nearest = re.fullmatch(r"the (first|last) weekday|the weekday nearest to the (\w+)", words)
     if nearest:
         number = ordinal(nearest[2]) if nearest[2] else {"first": 1, "last": 31}[nearest[1]]
-        is_clipped = nearest[2] is not None and number > shortest
+        is_clipped = nearest[2] is not None and number > shortest(months)
         assert remark == ("or to its last day, if the month is shorter" if is_clipped else None), words
         return lambda day: day.month in months and is_nearest_weekday(day, number)
-    last_day = re.fullmatch(r"the last day|(.+) and the last day", shown)
+    last_day = re.fullmatch(r"the last day|(.+) and the last day", words)
     if last_day:
         days = read_month_days(last_day[1]) if last_day[1] else set[int]()
-        assert remark == ("if the month has that day" if max(days, default=0) > shortest else None), words
+        assert remark == ("if the month has that day" if max(days, default=0) > shortest(months) else None), words
         return lambda day: day.month in months and (day.day in days or (day + timedelta(days=1)).day == 1)
-    named = [item.removeprefix("the ").split(" ") for item in items(shown)]
+    named = [item.removeprefix("the ").split(" ") for item in items(words)]
     assert remark == ("if the month has that day" if any(number == "fifth" for number, _ in named) else None), words
     wanted = {(WEEKDAYS.index(weekday), number) for number, weekday in named}
     return lambda day: day.month in months and bool(wanted & numbered(day))
 
 
+def weekday_of(day: date) -> int:
+    """Return the day of the week; Sunday is 0."""
+    return day.isoweekday() % 7
+
+
 def numbered(day: date) -> set[tuple[int, str]]:
     """Return what a date is among the weekdays of its month: the third Friday, and maybe the last."""
-    weekday = day.isoweekday() % 7
     is_last = (day + timedelta(days=7)).month != day.month
-    return {(weekday, NUMBERS[(day.day - 1) // 7])} | ({(weekday, "last")} if is_last else set())
+    return {(weekday_of(day), NUMBERS[(day.day - 1) // 7])} | ({(weekday_of(day), "last")} if is_last else set())
+
+
+def is_nearest_weekday(day: date, number: int) -> bool:
+    """Return whether a date is the weekday that is nearest to a day of its month, or to its last day."""
+    length = calendar.monthrange(day.year, day.month)[1]
+    weekdays = [n for n in range(1, length + 1) if day.replace(day=n).isoweekday() <= 5]
+    return day.day == min(weekdays, key=lambda n: abs(n - min(number, length)))
+
+
+def shortest(months: set[int]) -> int:
+    """Return how many days each of some months has in any year."""
+    return min(calendar.monthrange(2026, month)[1] for month in months)
+
+
+def read_months(words: str) -> set[int]:
+    """Read `every month`, or a list of names with ranges."""
+    if words == "every month":
+        return set(range(1, 13))
+    found: set[int] = set()
+    for item in items(words):
+        first, _, last = item.partition(" to ")
+        found |= set(range(MONTHS.index(first) + 1, MONTHS.index(last or first) + 2))
+    return found
 
 
 def read_month_days(words: str) -> set[int]:
@@ -212,11 +206,6 @@ def read_weekdays(words: str) -> set[int]:
     return {WEEKDAYS.index(name) for name in items(words.removeprefix("every "))}
 
 
-def dates(months: set[int], days: set[int], weekdays: set[int]) -> Dates:
-    """List the dates that exist in some year."""
-    return {(m, d, w) for m in months for d in days for w in weekdays if d <= LONGEST[m]}
-
-
 # -- lists ---------------------------------------------------------------------------------------------------------
 
 
@@ -232,15 +221,6 @@ def numbers(words: str) -> set[int]:
         run = re.fullmatch(r"(\d+)(?: to (\d+)(?: in steps of (\d+))?)?", item)
         assert run, words
         found |= set(range(int(run[1]), int(run[2] or run[1]) + 1, int(run[3] or 1)))
-    return found
-
-
-def names(words: str, known: list[str], low: int) -> set[int]:
-    """Read a list of names with ranges as numbers from `low` on."""
-    found: set[int] = set()
-    for item in items(words):
-        first, _, last = item.partition(" to ")
-        found |= set(range(known.index(first) + low, known.index(last or first) + low + 1))
     return found
 
 
