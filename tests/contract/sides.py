@@ -6,13 +6,10 @@ Its rule: a test names no implementation; a side says what its server can do (`h
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import StreamPort
-from nats_scheduler.engine.fire import (
-    Fire,
-    LookForFire,
-)
+from nats_scheduler.engine.fire import Fire, LookForFire
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     FireLookedFor,
@@ -46,34 +43,6 @@ ANSWER_SECONDS = 30.0
 Kind = TypeVar("Kind", bound=Input)
 
 
-class Backing(Protocol):
-    """The stream as its users see it."""
-
-    async def publish(self, subject: str, block: bytes = b"", body: bytes = b"") -> Any:
-        """Store a message as an application does, and return the outcome."""
-
-    async def delete(self, sequence: int) -> None:
-        """Delete one message."""
-
-    async def deny_delete(self) -> None:
-        """Switch `deny_delete` on."""
-
-    async def messages(self) -> list[tuple[int, str]]:
-        """List what is stored: sequence and subject."""
-
-    async def consumers(self) -> int:
-        """Count the consumers."""
-
-    async def add_consumer(self, name: str, matching: str | None = None) -> None:
-        """Create a durable consumer of what is stored on the subjects that match, None for all."""
-
-    async def acknowledge(self, name: str, sequence: int) -> None:
-        """Have a consumer acknowledge one message that it receives, after all before it were delivered too."""
-
-    async def add_stream(self, name: str, config: Mapping[str, Any]) -> "Backing":
-        """Create another stream in the account."""
-
-
 def each(given: Input) -> Iterable[Input]:
     """Return one input for each fire, or purge, of an input about many."""
     if isinstance(given, SchedulesPurged):
@@ -87,7 +56,7 @@ def each(given: Input) -> Iterable[Input]:
 class PortSide:
     """One contact, its inputs, and its stream."""
 
-    def __init__(self, name: str, contact: StreamPort, backing: Backing, inputs: list[Input], *, guard: bool) -> None:
+    def __init__(self, name: str, contact: StreamPort, backing: "Backing", inputs: list[Input], *, guard: bool) -> None:
         self.contact = contact
         self.inputs = inputs
         self.has_guard = guard
@@ -140,7 +109,7 @@ class PortSide:
         """Have a consumer acknowledge one message."""
         await self._backing.acknowledge(name, sequence)
 
-    async def add_stream(self, **config: Any) -> Backing:
+    async def add_stream(self, **config: Any) -> "Backing":
         """Create the other stream of the account."""
         return await self._backing.add_stream(f"{self.name}_OTHER", config)
 
@@ -313,6 +282,10 @@ class _ServerBacking:
             worker.pull(1)
             await worker.takes(len(worker.taken) + 1)
         await worker.acknowledge(sequence)
+
+
+Backing = _MemoryBacking | _ServerBacking
+"""A stream as its users see it."""
 
 
 @asynccontextmanager

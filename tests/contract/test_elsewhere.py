@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.jetstream import elsewhere as target_reading
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.headers import with_header
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 
@@ -54,28 +54,25 @@ async def test_fires_into_both_streams_are_each_answered_once(open_side: OpenSid
         assert len(await side.stored()) == 200
 
 
-async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look(open_side: OpenSide) -> None:
+async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look_and_with_one_its_rules_count(
+    open_side: OpenSide,
+) -> None:
     async with open_side() as side:
         fire = side.elsewhere()
         assert await side.outcome(fire) == NO_STREAM
         look = LookForFire(fire, 0, 0)
         side.contact.ask(look)
         assert await side.hears(Unanswered) == [Unanswered(look, NO_STREAM.description, refusal=NO_STREAM)]
-
-
-async def test_the_rules_of_the_other_stream_refuse(open_side: OpenSide) -> None:
-    async with open_side() as side:
         await side.add_stream(allow_rollup_hdrs=False)
-        fire = side.elsewhere()
         fire.block = with_header(fire.block, b"Nats-Rollup", b"sub")
         refused = await side.outcome(fire)
         assert isinstance(refused, Refused)
         assert refused.code == 10111
 
 
-async def test_a_fire_that_is_the_last_message_is_found(open_side: OpenSide) -> None:
+async def test_a_fire_that_is_the_last_message_is_found_until_it_is_removed(open_side: OpenSide) -> None:
     async with open_side() as side:
-        await side.add_stream()
+        other = await side.add_stream()
         fire = side.elsewhere(fire_time=5 * SECOND)
         found(side, [], await side.looked_for(fire))
         await side.outcome(fire)
@@ -86,6 +83,8 @@ async def test_a_fire_that_is_the_last_message_is_found(open_side: OpenSide) -> 
         found(side, [], await side.looked_for(side.elsewhere(fire_time=6 * SECOND)))
         older = await side.looked_for(side.elsewhere(fire_time=6 * SECOND), since=1 << 62, first=5 * SECOND)
         found(side, [1], older)
+        await other.delete(1)
+        found(side, [], await side.looked_for(fire))
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
@@ -134,15 +133,6 @@ async def test_thousands_of_looks_on_one_target_read_it_once(
             answer = await side.looked_for(fire, was_sent=False)
             assert len(answer.found) == (number % 3 == 0)
     assert len(reads) <= 30, "no more than one in a second, however slow the machine is"
-
-
-async def test_a_fire_that_was_removed_is_not_found(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        other = await side.add_stream()
-        fire = side.elsewhere(fire_time=HOUR)
-        await side.outcome(fire)
-        await other.delete(1)
-        found(side, [], await side.looked_for(fire))
 
 
 async def test_what_is_open_when_the_contact_ends_is_answered(open_side: OpenSide) -> None:

@@ -3,10 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.fire import CheckFinished
-from nats_scheduler.engine.inputs import (
-    FinishChecked,
-    Unanswered,
-)
+from nats_scheduler.engine.inputs import FinishChecked, Unanswered
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 from tests.harness.blocks import block_of
@@ -72,39 +69,31 @@ async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(ope
         assert await unfinished(side, fire - 1, fire, WORKERS) == 0
 
 
-async def test_a_fire_that_is_acknowledged_out_of_order_is_finished_with_those_before_it(open_side: OpenSide) -> None:
+async def test_a_kept_fire_is_finished_with_those_before_it_or_once_it_is_removed(open_side: OpenSide) -> None:
     async with open_side(**KEPT) as side:
         await side.add_consumer(WORKERS, "out")
         other = await side.store("out")
         fire = await side.store("out", block_of_fire(side))
         await side.acknowledge(WORKERS, fire)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+        assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "it was acknowledged out of order"
         await side.acknowledge(WORKERS, other)
         assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+        removed = await side.store("out", block_of_fire(side))
+        await side.delete(removed)
+        for consumer in (WORKERS, "nobody"):
+            assert await unfinished(side, removed - 1, removed, consumer) == 0, "whatever its consumer does"
 
 
-async def test_a_kept_fire_that_is_removed_is_finished_whatever_its_consumer_does(open_side: OpenSide) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS, "out")
-        await side.store("out")
-        fire = await side.store("out", block_of_fire(side))
-        await side.delete(fire)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
-        assert await unfinished(side, fire - 1, fire, "nobody") == 0
-
-
-@pytest.mark.parametrize(("consumer", "says"), [("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")])
-async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(
-    open_side: OpenSide, consumer: str, says: str
-) -> None:
+async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(open_side: OpenSide) -> None:
     async with open_side(**KEPT) as side:
         await side.add_consumer(WORKERS, "elsewhere")
         fire = await side.store("out", block_of_fire(side))
-        answer = await checked(side, question(side, fire - 1, fire, consumer))
-        assert answer.unfinished == fire
-        assert says in answer.fault
-        several = await checked(side, question(side, 0, fire, consumer))
-        assert (several.unfinished, several.fault) == (fire, answer.fault)
+        for consumer, says in (("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")):
+            answer = await checked(side, question(side, fire - 1, fire, consumer))
+            assert answer.unfinished == fire
+            assert says in answer.fault
+            several = await checked(side, question(side, 0, fire, consumer))
+            assert (several.unfinished, several.fault) == (fire, answer.fault)
 
 
 async def test_another_message_under_the_sequence_is_no_fire(open_side: OpenSide) -> None:

@@ -1,20 +1,37 @@
-"""A limits stream is followed through a consumer, within the limits of server and stream for consumers."""
+"""A limits stream is followed through a consumer: within the limits of the server, through bursts of the sidecar's own
+fires, of which it reads only what others store, and past consumers whose node died.
+"""
 
 import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, Input, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.jetstream import follow
+from nats_scheduler.jetstream.api import MESSAGE_NOT_FOUND, JetStreamApi
+from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
+from nats_scheduler.jetstream.connection import Connection, ServerInfo, frame
+from nats_scheduler.jetstream.follow import ConsumerFollower
+from nats_scheduler.jetstream.publish import outcome_of
 from tests.conftest import SharedServer, StartServer
-from tests.contract.sides import server_side
+from tests.contract.sides import PortSide, server_side
+from tests.harness.account import account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually
+
+NOTICED_SECONDS = 30.0
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11])
-@pytest.mark.parametrize("allowed", [1, 7])
 async def test_no_more_is_asked_for_at_a_time_than_the_server_allows(
-    start_server: StartServer, stream_name: str, version: str, allowed: int
+    start_server: StartServer, stream_name: str, version: str
 ) -> None:
-    server = await start_server(version, config=f"jetstream {{ limits {{ max_request_batch: {allowed} }} }}\n")
+    server = await start_server(version, config="jetstream { limits { max_request_batch: 1 } }\n")
     async with server_side(server.url, stream_name, {}) as side:
         for _ in range(20):
             await side.store("before")
@@ -27,10 +44,10 @@ async def test_no_more_is_asked_for_at_a_time_than_the_server_allows(
 
 
 async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
-    start_server: StartServer, stream_name: str
+    shared_server: SharedServer, stream_name: str
 ) -> None:
     limits = {"consumer_limits": {"inactive_threshold": 1_000_000_000}}
-    async with server_side((await start_server(V2_11)).url, stream_name, limits) as side, side.following():
+    async with server_side((await shared_server(V2_11)).url, stream_name, limits) as side, side.following():
         await side.store("a")
         assert len(await side.reads(1)) == 1
 
@@ -41,7 +58,7 @@ async def test_many_that_come_at_once_are_read_as_they_were_stored(
 ) -> None:
     """Unusual blocks are stored among usual ones, so that both are read in runs and one by one."""
     blocks = [b"NATS/1.0\r\nA: 1\r\n\r\n"] * 50 + [b"NATS/1.0\r\nA:\t\xff \r\nA:1\r\n\r\n", b""]
-    count = 40 * len(blocks)
+    count = 20 * len(blocks)
     async with server_side((await shared_server(version)).url, stream_name, {}) as side:
         await asyncio.gather(*(side.store(f"s{number}", blocks[number % len(blocks)]) for number in range(count)))
         async with side.following():
@@ -50,3 +67,266 @@ async def test_many_that_come_at_once_are_read_as_they_were_stored(
     for message in read:
         block = blocks[int(message.subject.rpartition(".s")[2]) % len(blocks)]
         assert message.block == (block or b"NATS/1.0\r\n\r\n").removesuffix(b"\r\n") + b"Nats-Msg-Size: 0\r\n\r\n"
+
+
+# -- bursts of our own fires -----------------------------------------------------------------------------------------
+
+BURST = 5_000
+ROUNDS = 3
+"""Bursts until one is recognised: a machine that stands still for some milliseconds ends one."""
+
+
+def fires(side: PortSide) -> list[Fire]:
+    """Make a burst of fires that differ in their identity, also from those before."""
+    first = len(side.received(PublishConcluded))
+    blocks = (b"NATS/1.0\r\nNats-Msg-Id: %d\r\n\r\n" % number for number in range(first, first + BURST))
+    return [Fire(side.subject("s"), 1, 0, None, side.subject("out"), block, b"x" * 100) for block in blocks]
+
+
+class Course:
+    """A burst that is stored, and messages of other clients between its fires."""
+
+    def __init__(self, side: PortSide, others: Connection) -> None:
+        self.side = side
+        self._others = others
+        self.theirs: list[int] = []
+
+    async def store(self, subject: str) -> None:
+        """Store a message of another client."""
+        block, body = await self._others.request(self.side.subject(subject), b"theirs")
+        stored = outcome_of(self.side.name, block, body)
+        assert isinstance(stored, Stored)
+        self.theirs.append(stored.sequence)
+
+    async def run(self, each: int) -> None:
+        """Store a burst, and between its fires messages of another client, one for each `each` fires."""
+        before = self.concluded()
+        self.side.contact.publish(fires(self.side))
+        for number in range(before + each, before + BURST, each):
+            await self._until(partial(self.has_concluded, number))
+            await self.store("theirs")
+        await self._until(partial(self.has_concluded, before + BURST))
+        await self.store("last")
+        await self._until(lambda: self.side.read and self.side.read[-1].sequence >= self.theirs[-1])
+
+    def has_concluded(self, count: int) -> bool:
+        return self.concluded() >= count
+
+    def concluded(self) -> int:
+        return len(self.side.received(PublishConcluded))
+
+    @property
+    def ours(self) -> set[int]:
+        """The sequences of the burst's fires."""
+        outcomes = [concluded.outcome for concluded in self.side.received(PublishConcluded)]
+        return {outcome.sequence for outcome in outcomes if isinstance(outcome, Stored)}
+
+    async def _until(self, condition: Callable[[], object]) -> None:
+        await eventually(condition, within_seconds=30, describe=lambda: f"{self.concluded()} concluded")
+
+
+def assert_all_is_known(course: Course) -> set[int]:
+    """Compare what was delivered with what was stored; return the sequences that were not read."""
+    known, read = 0, list[int]()
+    for received in course.side.received(MessagesRead):
+        read += [message.sequence for message in received.messages]
+        passed = set(range(known + 1, received.through + 1)) - set(read)
+        assert passed <= course.ours, "a message of another was passed by"
+        known = max(known, received.through, read[-1] if read else 0)
+    assert read == sorted(set(read))
+    assert [sequence for sequence in read if sequence not in course.ours] == course.theirs
+    return set(range(1, course.theirs[-1] + 1)) - set(read)
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
+async def test_what_others_store_among_a_herd_is_read_and_the_herd_is_not(
+    shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    url = (await shared_server(version)).url
+    async with server_side(url, stream_name, {}) as side, account_on(url) as others, side.following():
+        course = Course(side, others.connection)
+        await course.store("first")
+        for _ in range(ROUNDS):
+            await course.run(each=250)
+            unread = assert_all_is_known(course)
+            if len(unread) > MIN_BURST_FIRES:
+                break
+        assert len(unread) > MIN_BURST_FIRES
+
+        async def has_one_consumer() -> bool:
+            return await side.consumers() == 1
+
+        await eventually(has_one_consumer, within_seconds=30)
+        before = len(side.read)
+        await course.store("after")
+        await side.reads(before + 1)
+
+
+@pytest.mark.deep
+async def test_where_others_store_as_much_everything_is_read(shared_server: SharedServer, stream_name: str) -> None:
+    url = (await shared_server(V2_11)).url
+    async with server_side(url, stream_name, {}) as side, account_on(url) as others, side.following():
+        course = Course(side, others.connection)
+        side.contact.publish(fires(side))
+        while course.concluded() < BURST:
+            await asyncio.gather(*(course.store("theirs") for _ in range(50)))
+        course.theirs.sort()
+        await course.store("last")
+        await eventually(lambda: side.read and side.read[-1].sequence >= course.theirs[-1], within_seconds=30)
+        assert_all_is_known(course)
+
+
+# -- consumers whose node died ---------------------------------------------------------------------------------------
+
+STREAM = "S"
+
+
+class Nodes:
+    """Nodes of a cluster on which consumers are placed; they send no heartbeat.
+
+    Subscriptions on a real server play the API: a node that died is one without its subscription.
+    """
+
+    def __init__(self, connection: Connection, prefix: str) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._listening: dict[str, int] = {}
+        self.dead_places = 0
+        """The number of next consumers that are placed on a node that has died."""
+        self.stored = 0
+        """The number of stored messages, with the sequences from 1 on."""
+        self.has_stream = True
+        """True if the stream has a leader, which answers."""
+        self.placed: list[str] = []
+        self.asked = 0
+        """The number of times that a consumer was probed."""
+        connection.subscribe(f"{prefix}.CONSUMER.CREATE.{STREAM}.*", self._create)
+        connection.subscribe(f"{prefix}.STREAM.MSG.GET.{STREAM}", self._get)
+        connection.subscribe(f"{prefix}.STREAM.INFO.{STREAM}", self._inform)
+
+    def die(self) -> None:
+        """End the consumers."""
+        for number in self._listening.values():
+            self._connection.unsubscribe(number)
+        self._listening.clear()
+
+    def _create(self, subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        name = subject.decode().rpartition(".")[2]
+        if name in self.placed:
+            return
+        self.placed.append(name)
+        if self.dead_places:
+            self.dead_places -= 1
+            return
+        pulled = f"{self._prefix}.CONSUMER.MSG.NEXT.{STREAM}.{name}"
+        self._listening[name] = self._connection.subscribe(pulled, self._pulled)
+        self._connection.publish(reply.decode(), json.dumps({"config": {}, "num_pending": 0}).encode())
+
+    def _inform(self, _subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+        if self.has_stream:
+            self._connection.publish(reply.decode(), json.dumps({"state": {"last_seq": self.stored}}).encode())
+
+    def _get(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+        sequence = json.loads(body)["seq"]
+        found = {"message": {"subject": "s", "seq": sequence, "time": "2026-01-01T00:00:00Z", "data": "Ym9keQ=="}}
+        missing = {"error": {"code": 404, "err_code": MESSAGE_NOT_FOUND, "description": "no message found"}}
+        if self.has_stream:
+            answer = found if sequence <= self.stored else missing
+            self._connection.publish(reply.decode(), json.dumps(answer).encode())
+
+    def _pulled(self, _subject: bytes, reply: bytes, _block: bytes, body: bytes) -> None:
+        if json.loads(body).get("no_wait"):
+            self.asked += 1
+            self._connection.write(frame(reply.decode(), "", b"NATS/1.0 404 No Messages\r\n\r\n", b""))
+
+    @asynccontextmanager
+    async def followed(self) -> AsyncIterator[list[Input]]:
+        """Follow the stream, and yield the inputs."""
+        received: list[Input] = []
+        api = JetStreamApi(self._connection, self._prefix)
+        config = {"name": STREAM}
+        follower = ConsumerFollower(self._connection, api, config, received.append, otherwise=asyncio.Event().wait)
+        following = asyncio.create_task(follower.follow(0))
+        yield received
+        following.cancel()
+        await asyncio.wait((following,))
+
+
+@pytest.fixture
+async def nodes(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Nodes]:
+    """Run nodes of a cluster behind a prefix of the test's own."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        yield Nodes(account.connection, stream_name)
+
+
+async def received_so_far(received: list[Input], *kinds: type[Input]) -> None:
+    """Wait until the inputs begin with these kinds, in this order; a process that stands still may find more."""
+    await eventually(
+        lambda: tuple(map(type, received))[: len(kinds)] == kinds,
+        within_seconds=NOTICED_SECONDS,
+        describe=lambda: f"{kinds}: {received}",
+    )
+
+
+async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(nodes: Nodes) -> None:
+    """A probe would get one message at each check, and no more."""
+    async with nodes.followed() as received:
+        await received_so_far(received, CaughtUp, ContactLost, CaughtUp)
+    assert nodes.asked >= 1
+
+
+async def test_a_consumer_whose_node_died_is_noticed_by_asking(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "MAX_SILENT_CHECKS", 1_000_000)  # it was not detected by the silence
+    async with nodes.followed() as received:
+        await received_so_far(received, CaughtUp)
+        nodes.die()
+        await received_so_far(received, CaughtUp, ContactLost, CaughtUp)
+    assert len(nodes.placed) == 2
+
+
+@pytest.fixture
+def of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the server report that it is part of a cluster."""
+    server = ServerInfo("n1", "2.11.11", 1 << 20, "", "C", has_jetstream=True)
+    monkeypatch.setattr(Connection, "server", property(lambda _self: server))
+
+
+@pytest.mark.usefixtures("of_a_cluster")
+async def test_where_a_cluster_places_consumers_on_a_dead_node_another_one_is_made(nodes: Nodes) -> None:
+    nodes.dead_places, nodes.has_stream = len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS) - 1, False
+    async with nodes.followed() as received:
+        await received_so_far(received, CaughtUp)
+    assert len(set(nodes.placed)) == len(follow.CLUSTER_CONSUMER_DEADLINES_SECONDS)
+
+
+@pytest.mark.usefixtures("of_a_cluster")
+async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 0.2))
+    nodes.dead_places, nodes.stored = 1_000_000, 2
+    async with nodes.followed() as received:
+        await received_so_far(received, MessagesRead, MessagesRead, CaughtUp)
+        await eventually(
+            lambda: len(nodes.placed) > 4, within_seconds=NOTICED_SECONDS, describe="consumers are asked for"
+        )
+        nodes.stored = 3
+        await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
+        read = [message for given in received if isinstance(given, MessagesRead) for message in given.messages]
+        assert [(message.sequence, message.body) for message in read] == [(1, None), (2, None), (3, None)]
+        nodes.dead_places = 0
+        await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead, CaughtUp)
+
+
+@pytest.mark.usefixtures("of_a_cluster")
+async def test_while_messages_cannot_be_asked_for_either_contact_is_lost(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "CLUSTER_CONSUMER_DEADLINES_SECONDS", (0.2, 30.0))
+    nodes.dead_places = 1_000_000
+    async with nodes.followed() as received:
+        await received_so_far(received, CaughtUp)
+        nodes.has_stream = False
+        await received_so_far(received, CaughtUp, ContactLost)
+        nodes.has_stream, nodes.stored = True, 1
+        await received_so_far(received, CaughtUp, ContactLost, MessagesRead, CaughtUp)

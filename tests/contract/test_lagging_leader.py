@@ -7,13 +7,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import ReadContent
-from nats_scheduler.engine.inputs import (
-    ContentRead,
-    ExpiryConcluded,
-    PurgeConcluded,
-    Unanswered,
-    Version,
-)
+from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, PurgeConcluded, Unanswered, Version
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import ManualClock
 from tests.conftest import SharedServer
@@ -71,6 +65,11 @@ async def test_a_schedule_that_the_leader_does_not_know_yet_is_unread_and_not_go
     (read,) = await side.hears(ContentRead)
     assert read.message is not None
     assert (read.message.sequence, read.message.body) == (after, b"newer")
+    await side.delete(after)
+    await side.delete(before)
+    side.contact.ask(ReadContent(schedule, after, None))
+    gone = (await side.hears(ContentRead, 2))[1]
+    assert (gone.message, len(side.received(Unanswered))) == (None, 1), "it is gone where the leader has come past it"
 
 
 async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it(lagging: Lagging) -> None:
@@ -82,17 +81,6 @@ async def test_neighbours_that_the_leader_does_not_know_yet_are_not_read_past_it
         lagging.side.contact.ask(ReadContent(lagging.side.subject(name), sequence, None, by_sequence=True))
     await lagging.side.hears(Unanswered, count)
     assert lagging.side.received(ContentRead) == []
-
-
-async def test_a_schedule_that_was_removed_is_gone_where_the_leader_has_come_past_it(lagging: Lagging) -> None:
-    side = lagging.side
-    sequence = await side.store("schedule")
-    lagging.fall_behind(sequence)
-    lagging.catch_up()
-    await side.delete(sequence)
-    side.contact.ask(ReadContent(side.subject("schedule"), sequence, None))
-    (read,) = await side.hears(ContentRead)
-    assert (read.message, side.received(Unanswered)) == (None, [])
 
 
 async def test_what_expired_is_not_taken_for_removed_by_a_leader_that_does_not_know_it_yet(lagging: Lagging) -> None:

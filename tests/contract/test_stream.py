@@ -5,20 +5,13 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.inputs import Outcome, Stored
-from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.testing.clock import ManualClock
 from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide, memory_side, server_side
+from tests.harness.blocks import block_with
 from tests.harness.servers import V2_11
-
-
-def block(**headers: str) -> bytes:
-    return with_headers(
-        EMPTY_BLOCK, [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    )
-
 
 PUBLISHES: list[dict[str, str]] = [
     {},
@@ -50,7 +43,7 @@ async def history(side: PortSide) -> list[Any]:
     outcomes: list[Outcome] = []
     for headers in PUBLISHES:
         fire = side.fire()
-        outcomes.append(await side.outcome(type(fire)("s", 0, 0, None, fire.target, block(**headers), b"")))
+        outcomes.append(await side.outcome(type(fire)("s", 0, 0, None, fire.target, block_with(**headers), b"")))
     return [*outcomes, await side.stored()]
 
 
@@ -65,26 +58,20 @@ async def test_the_same_publishes_get_the_same_answers_as_on_a_server(
         assert await history(memory) == await history(real)
 
 
-async def test_only_so_many_versions_of_a_subject_are_kept(open_side: OpenSide) -> None:
+async def test_only_so_many_versions_are_kept_and_a_rollup_leaves_the_other_subjects_alone(open_side: OpenSide) -> None:
     async with open_side(max_msgs_per_subject=2) as side:
         for name in ("a", "a", "b", "a"):
             await side.store(name)
         assert await side.stored() == [(2, "a"), (3, "b"), (4, "a")]
-
-
-async def test_a_rollup_leaves_the_other_subjects_alone(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.store("a")
-        await side.store("b")
-        assert await side.store("a", block(Nats_Rollup="sub")) == 3
-        assert await side.stored() == [(2, "b"), (3, "a")]
+        assert await side.store("a", block_with(Nats_Rollup="sub")) == 5
+        assert await side.stored() == [(3, "b"), (5, "a")]
 
 
 async def test_an_identity_is_forgotten_with_the_window() -> None:
     clock = ManualClock()
     stream = MemoryStream({"name": "S", "subjects": ["s"], "duplicate_window": 100}, clock.now)
-    assert stream.publish("s", block(Nats_Msg_Id="a")) == Stored(1)
+    assert stream.publish("s", block_with(Nats_Msg_Id="a")) == Stored(1)
     clock.advance(99)
-    assert stream.publish("s", block(Nats_Msg_Id="a")) == Stored(1, duplicate=True)
+    assert stream.publish("s", block_with(Nats_Msg_Id="a")) == Stored(1, duplicate=True)
     clock.advance(1)
-    assert stream.publish("s", block(Nats_Msg_Id="a")) == Stored(2)
+    assert stream.publish("s", block_with(Nats_Msg_Id="a")) == Stored(2)

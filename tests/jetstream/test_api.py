@@ -1,12 +1,17 @@
-"""The JetStream API: how long the client waits for an answer, and how it reads a list page by page."""
+"""The JetStream API: how long the client waits for an answer, how it reads a list, and how it sees what others ask."""
 
 from typing import Any
 
-import pytest
-
 from nats_scheduler.jetstream.api import CONSUMER_DEADLINE_SECONDS, JetStreamApi
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, Connection
+from nats_scheduler.jetstream.dial import Dialer
+from nats_scheduler.jetstream.watch import SIDECAR_INBOX, ConfigRequested, Request, RequestWatch
 from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.settings.connection import ConnectionSettings
+from tests.conftest import SharedServer
+from tests.harness.account import account_on
+from tests.harness.servers import V2_11
+from tests.harness.waiting import eventually
 
 
 class Unanswered(Connection):
@@ -23,20 +28,20 @@ class Unanswered(Connection):
         return {}
 
 
-@pytest.mark.parametrize("deadline", [REQUEST_DEADLINE_SECONDS, 0.5])
-async def test_a_consumer_is_awaited_for_less_than_anything_else(deadline: float) -> None:
+async def test_a_consumer_is_awaited_for_less_than_anything_else() -> None:
     """A consumer that was placed on a dead node never answers, and a new attempt is placed again."""
     connection = Unanswered()
-    api = JetStreamApi(connection, deadline=deadline)
-    await api.create_consumer("S", "name", {})
-    await api.delete_consumer("S", "name")
-    await api.consumer("S", "name")
-    shorter = min(CONSUMER_DEADLINE_SECONDS, deadline)
-    assert connection.waits == {
-        "CONSUMER.CREATE.S.name": (shorter, True),
-        "CONSUMER.DELETE.S.name": (shorter, False),
-        "CONSUMER.INFO.S.name": (deadline, True),
-    }
+    for deadline in (REQUEST_DEADLINE_SECONDS, 0.5):
+        api = JetStreamApi(connection, deadline=deadline)
+        await api.create_consumer("S", "name", {})
+        await api.delete_consumer("S", "name")
+        await api.consumer("S", "name")
+        shorter = min(CONSUMER_DEADLINE_SECONDS, deadline)
+        assert connection.waits == {
+            "CONSUMER.CREATE.S.name": (shorter, True),
+            "CONSUMER.DELETE.S.name": (shorter, False),
+            "CONSUMER.INFO.S.name": (deadline, True),
+        }
     assert CONSUMER_DEADLINE_SECONDS < REQUEST_DEADLINE_SECONDS
 
 
@@ -63,3 +68,21 @@ async def test_a_stream_without_a_leader_is_passed_and_no_other_is_listed_twice(
     connection = DeadNodes()
     listed = [info["config"]["name"] async for info in JetStreamApi(connection).streams()]
     assert (listed, connection.offsets) == (["A", "C", "D"], [0, 2])
+
+
+async def test_what_another_sidecar_asks_for_is_told_from_what_a_user_does(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        seen: list[Request] = []
+        watch = RequestWatch(account.connection, account.api.prefix, seen.append)
+        await account.api.info()  # the server has our subscriptions
+        for inbox in ("", SIDECAR_INBOX):
+            other = await Dialer(ConnectionSettings(servers=(server.url,)), inbox).dial()
+            await JetStreamApi(other).create_stream({"name": stream_name, "subjects": [stream_name]})
+            await other.close()
+        await eventually(lambda: len(seen) == 2, within_seconds=30)
+        watch.end()
+    requests = [request for request in seen if isinstance(request, ConfigRequested)]
+    assert [(request.stream, request.by_sidecar) for request in requests] == [(stream_name, False), (stream_name, True)]

@@ -2,70 +2,46 @@
 
 import uuid
 
-import pytest
-
 from nats_scheduler.jetstream.errors import Denial, read_denial
 
 
-@pytest.mark.parametrize(
-    ("written", "subject"),
-    [
+def test_a_denial_names_what_is_denied_whatever_stands_behind_it() -> None:
+    for written, subject in (
         (b"orders.out", "orders.out"),
         ("größe.ф".encode(), "größe.ф"),
         (rb"a'b.\"c\".\\", 'a\'b."c".\\'),
         (rb"not.utf-8.\xff\xc3", "not.utf-8.\udcff\udcc3"),
         (rb"blank.\u00a0.\U000e0001.\x01.\a", "blank.\u00a0.\U000e0001.\x01.\a"),
-    ],
-)
-@pytest.mark.parametrize(("said", "publishes"), [(b"Publish", True), (b"Subscription", False)])
-def test_a_denial_names_what_is_denied(written: bytes, subject: str, said: bytes, publishes: bool) -> None:
-    line = b"-ERR 'Permissions Violation for %b to \"%b\"'" % (said, written)
-    assert read_denial(line) == Denial(publishes, subject)
+    ):
+        for said, publishes in ((b"Publish", True), (b"Subscription", False)):
+            line = b"-ERR 'Permissions Violation for %b to \"%b\"'" % (said, written)
+            assert read_denial(line) == Denial(publishes, subject)
+    for more in (b' using queue "q"', b' (sid "7")', b", too many tokens"):
+        line = b"-ERR 'Permissions Violation for Subscription to \"a.*\"%b'" % more
+        assert read_denial(line) == Denial(False, "a.*")
+
+
+def test_what_cannot_be_read_is_none() -> None:
+    violation = b"-ERR 'Permissions Violation for Publish"
+    unended = [b'%b to "never ends' % violation, b'%b to "\\' % violation]
+    for line in (b"-ERR 'Authorization Violation'", b'%b with Reply of "x"\'' % violation, *unended, b"-ERR"):
+        assert read_denial(line) is None, line
+
+
+def test_a_permission_is_the_same_for_each_name_of_our_own_making() -> None:
+    for kind in ("CREATE", "MSG.NEXT", "DELETE", "INFO"):
+        tried = [f"$JS.API.CONSUMER.{kind}.S.nats-scheduler-{uuid.uuid4().hex[:16]}" for _ in range(3)]
+        assert {Denial(True, subject).permission for subject in tried} == {Denial(True, f"$JS.API.CONSUMER.{kind}.S.*")}
+    inbox = f"_INBOX.nats-scheduler-sidecar-{'0123456789abcdef' * 2}.r.*"
+    assert Denial(False, inbox).permission == Denial(False, "_INBOX.*.r.*")
+    for other in ("orders.nats-scheduler-x", f"a.b-nats-scheduler-{'0' * 16}", f"nats-scheduler-{'0' * 17}"):
+        assert Denial(False, other).permission == Denial(False, other)
 
 
 def test_all_advisories_are_one_permission() -> None:
     for subject in ("nats_scheduler.advisory.fire_refused.S.s", "nats_scheduler.advisory.fire_late.T.t"):
         assert Denial(True, subject).permission == Denial(True, "nats_scheduler.advisory.>")
     assert Denial(False, "nats_scheduler.advisory.x.S").permission.subject == "nats_scheduler.advisory.x.S"
-
-
-def test_a_queue_or_a_number_behind_the_subject_does_not_matter() -> None:
-    for more in (b' using queue "q"', b' (sid "7")', b", too many tokens"):
-        line = b"-ERR 'Permissions Violation for Subscription to \"a.*\"%b'" % more
-        assert read_denial(line) == Denial(False, "a.*")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"-ERR 'Authorization Violation'",
-        b"-ERR 'Permissions Violation for Publish with Reply of \"x\"'",
-        b"-ERR 'Permissions Violation for Publish to \"never ends",
-        b"-ERR 'Permissions Violation for Publish to \"\\",
-        b"-ERR",
-    ],
-)
-def test_what_cannot_be_read_is_none(line: bytes) -> None:
-    assert read_denial(line) is None
-
-
-@pytest.mark.parametrize("kind", ["CREATE", "MSG.NEXT", "DELETE", "INFO"])
-def test_a_permission_is_the_same_for_each_consumer_that_is_tried(kind: str) -> None:
-    tried = [f"$JS.API.CONSUMER.{kind}.S.nats-scheduler-{uuid.uuid4().hex[:16]}" for _ in range(3)]
-    assert {Denial(True, subject).permission for subject in tried} == {Denial(True, f"$JS.API.CONSUMER.{kind}.S.*")}
-
-
-@pytest.mark.parametrize(
-    ("denied", "permission"),
-    [
-        (f"_INBOX.nats-scheduler-sidecar-{'0123456789abcdef' * 2}.r.*", "_INBOX.*.r.*"),
-        ("orders.nats-scheduler-x", "orders.nats-scheduler-x"),
-        (f"a.b-nats-scheduler-{'0' * 16}", f"a.b-nats-scheduler-{'0' * 16}"),
-        (f"nats-scheduler-{'0' * 17}", f"nats-scheduler-{'0' * 17}"),
-    ],
-)
-def test_only_names_of_our_own_making_are_left_out_of_it(denied: str, permission: str) -> None:
-    assert Denial(False, denied).permission == Denial(False, permission)
 
 
 def test_all_chunks_of_snapshots_are_one_permission() -> None:

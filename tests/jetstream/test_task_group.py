@@ -23,35 +23,29 @@ async def fails_when_cancelled() -> None:
         raise LOST
 
 
-class Worker:
-    """Retries for ever, whatever its children fail with; `waits_inside` of its group, or only for its end."""
+@pytest.mark.parametrize("waits_inside", [True, False])
+async def test_a_worker_that_retries_ends_when_it_is_cancelled_although_its_children_fail(waits_inside: bool) -> None:
+    """It waits inside of its group, or only for its end."""
+    attempts, began = 0, asyncio.Event()
 
-    def __init__(self, *, waits_inside: bool) -> None:
-        self.waits_inside = waits_inside
-        self.attempts = 0
-        self.began = asyncio.Event()
-
-    async def run(self) -> None:
+    async def retry_for_ever() -> None:
+        nonlocal attempts
         while True:
             with suppress(ExceptionGroup):
                 async with TaskGroup() as tasks:
-                    self.attempts += 1
+                    attempts += 1
                     tasks.create_task(fails_when_cancelled())
-                    asyncio.get_running_loop().call_soon(self.began.set)
-                    if self.waits_inside:
+                    asyncio.get_running_loop().call_soon(began.set)
+                    if waits_inside:
                         await asyncio.Event().wait()
 
-
-@pytest.mark.parametrize("waits_inside", [True, False])
-async def test_a_worker_that_retries_ends_when_it_is_cancelled_although_its_children_fail(waits_inside: bool) -> None:
-    worker = Worker(waits_inside=waits_inside)
-    running = asyncio.create_task(worker.run())
-    await worker.began.wait()
+    running = asyncio.create_task(retry_for_ever())
+    await began.wait()
     running.cancel()
-    done, _pending = await asyncio.wait((running,), timeout=5)
+    done, _pending = await asyncio.wait((running,), timeout=60)
     assert done == {running}
     assert running.cancelled()
-    assert worker.attempts == 1
+    assert attempts == 1
 
 
 async def errors_of_a_group(*, waits_inside: bool) -> list[BaseException]:

@@ -1,18 +1,134 @@
-"""The registry records which streams carry the flag, and since when; the stream's configuration does not."""
+"""Streams: how servers describe them, which requested configurations are in force, and which carry the flag.
+
+The registry records the flag, and since when; the stream's configuration does not. The sidecar may update a stream
+only if the configuration that was requested is in force.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
 from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.registry import Registry
-from nats_scheduler.jetstream.streams import UNREADABLE, FlaggedStreams, Remembered, StreamState
+from nats_scheduler.jetstream.streams import (
+    METADATA_FLAG,
+    UNREADABLE,
+    FlaggedStreams,
+    Remembered,
+    StreamState,
+    as_kept,
+    is_in_force,
+)
 from nats_scheduler.message.capabilities import capabilities
+from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.conftest import StartServer
+from tests.conftest import SharedServer, StartServer
 from tests.harness.account import Account, account_on
-from tests.harness.servers import V2_11
+from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, V2_11
+
+KEPT: dict[str, Any] = {
+    "name": "ORDERS",
+    "subjects": ["orders.>"],
+    "retention": "limits",
+    "storage": "file",
+    "discard": "old",
+    "max_consumers": -1,
+    "max_msgs": -1,
+    "max_age": 0,
+    "num_replicas": 1,
+    "duplicate_window": 120_000_000_000,
+    "allow_direct": True,
+    "allow_rollup_hdrs": True,
+    "deny_delete": True,
+    "deny_purge": False,
+    "consumer_limits": {},
+    "metadata": {"_nats.ver": "2.11.11", METADATA_FLAG: "true", "team": "shop"},
+}
+"""The configuration that a server of 2.11 returns for a stream that the sidecar adopted."""
+
+ASKED: dict[str, Any] = {
+    "name": "ORDERS",
+    "subjects": ["orders.>"],
+    "deny_delete": True,
+    "metadata": {"team": "shop"},
+    FLAG: True,
+}
+"""The shortest request that results in it."""
+
+
+def test_what_the_server_filled_in_and_what_we_added_does_not_count() -> None:
+    for asked in (ASKED, {**KEPT, FLAG: True}, {**ASKED, "allow_rollup_hdrs": False, "max_msgs": 0}):
+        for closely in (True, False):
+            assert is_in_force(asked, KEPT, closely=closely, echoed=False), (asked, closely)
+
+
+def test_a_difference_that_no_server_makes_by_itself_is_one() -> None:
+    changes: list[dict[str, Any]] = [
+        {"subjects": ["orders.>", "more.>"]},
+        {"description": "new"},
+        {"storage": "memory"},
+        {"retention": "interest"},
+        {"max_age": 1},
+        {"max_consumers": 3},
+        {"deny_delete": False},
+        {"mirror": {"name": "other"}},
+        {"sources": [{"name": "other"}]},
+        {"republish": {"src": ">", "dest": "again.>"}},
+        {"metadata": {"team": "other"}},
+        {"metadata": {}},
+    ]
+    for change in changes:
+        for closely in (True, False):
+            assert not is_in_force({**ASKED, **change}, KEPT, closely=closely, echoed=False), (change, closely)
+
+
+def test_a_newer_flag_and_what_is_switched_off_are_awaited_closely_and_then_taken_for_unknown_or_kept_on() -> None:
+    for change in ({"allow_msg_ttl": True}, {"allow_direct": False}):
+        assert not is_in_force({**ASKED, **change}, KEPT, closely=True, echoed=False)
+        assert is_in_force({**ASKED, **change}, KEPT, closely=False, echoed=False)
+
+
+def test_where_the_server_keeps_the_flag_it_has_to_show() -> None:
+    kept = {**KEPT, FLAG: False}
+    assert not is_in_force(ASKED, kept, closely=False, echoed=True)
+    assert is_in_force(ASKED, {**KEPT, FLAG: True}, closely=False, echoed=True)
+
+
+def test_a_purge_that_is_denied_can_not_have_been_allowed_again() -> None:
+    assert not is_in_force(ASKED, {**KEPT, "deny_purge": True}, closely=False, echoed=False)
+    assert is_in_force({**ASKED, "deny_purge": True}, KEPT, closely=False, echoed=False), "servers imply false"
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_a_stream_is_described_alike_by_all_answers(
+    shared_server: SharedServer, stream_name: str, version: str
+) -> None:
+    """So that a round over all streams finds those that changed."""
+    configs: list[dict[str, Any]] = [{"metadata": {"team": "shop"}}]
+    if version in EMULATED_VERSIONS:
+        configs += [{}, {"max_age": 10**12, "allow_direct": True}]
+    async with account_on((await shared_server(version)).url) as account:
+        for config in configs:
+            created = await account.api.create_stream({"name": stream_name, "subjects": [stream_name], **config})
+            alone, (found, *_rest) = await account.api.stream(stream_name), await account.api.listed_streams()
+            [listed] = [one for one in found if one["config"]["name"] == stream_name]
+            await account.api.call(f"STREAM.DELETE.{stream_name}")
+            first, *others = map(StreamState.from_info, (created, alone, listed))
+            assert others == [first, first], config
+
+
+def test_only_what_the_server_adds_to_an_answer_is_left_out() -> None:
+    kept = {"_nats.req.level": "0", "team": "shop"}
+    added = {"_nats.ver": "2.11.11", "_nats.level": "1"}
+    assert as_kept({"name": "A", "metadata": kept | added}) == {"name": "A", "metadata": kept}
+    assert as_kept({"name": "A", "metadata": added}) == {"name": "A"}
+    assert as_kept({"name": "A", "metadata": {}}) == {"name": "A", "metadata": {}}
+    assert as_kept({"name": "A"}) == {"name": "A"}
+
+
+# -- the flag --------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -102,13 +218,13 @@ async def test_a_stream_that_comes_back_from_a_backup_is_flagged_as_it_was(flagg
         assert (known["created"], "deleted" in known) == (state.created, False)
 
 
-@pytest.mark.parametrize("value", [{}, {"created": 7}, {"created": None, "since": "never"}])
-async def test_an_entry_that_is_not_of_our_making_says_only_that_there_is_a_flag(
-    flagging: Flagging, value: dict[str, object]
-) -> None:
+async def test_an_entry_that_is_not_of_our_making_says_only_that_there_is_a_flag(flagging: Flagging) -> None:
     await flagging.registry.open()
-    await flagging.registry.put(f"stream.{flagging.name}", value)
-    assert (await flagging.flagged.recall(await flagging.state())).remembered == Remembered(UNREADABLE, False, None)
+    values: list[dict[str, object]] = [{}, {"created": 7}, {"created": None, "since": "never"}]
+    for value in values:
+        await flagging.registry.put(f"stream.{flagging.name}", value)
+        found = await flagging.flagged.recall(await flagging.state())
+        assert found.remembered == Remembered(UNREADABLE, False, None)
 
 
 async def test_a_repeated_creation_is_accepted_after_it_was_added(flagging: Flagging) -> None:

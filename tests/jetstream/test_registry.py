@@ -1,4 +1,4 @@
-"""Values of the registry have the number of their format; one of a newer version is refused, and stays as it is."""
+"""Values of the registry: the number of their format, one of a newer version, and two that write at once."""
 
 import asyncio
 import json
@@ -10,6 +10,7 @@ import pytest
 
 from nats_scheduler.engine.sharing.leases import UNHELD, Holders, Leases, Record
 from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import (
     ENTRY_FORMATS,
     FORMAT,
@@ -54,55 +55,52 @@ async def stored(account: Account, registry: Registry, key: str) -> bytes | None
     return None if message is None else message.body
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_before(key: str) -> None:
+def test_a_value_that_was_marked_is_read_as_it_was_and_so_is_one_of_the_version_before() -> None:
     value = {"created": "then", "holders": {}}
-    assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
-    assert read_as_known(key, marked(key, value)) == read_as_known(key, value) == value
+    for key in KEYS:
+        assert marked(key, value) == {FORMAT: FORMATS[key.partition(".")[0]], **value}
+        assert read_as_known(key, marked(key, value)) == read_as_known(key, value) == value
 
 
-@pytest.mark.parametrize("number", NEWER)
-def test_a_value_of_an_unknown_format_is_refused_with_a_sentence(number: Any) -> None:
-    with pytest.raises(UnknownFormatError) as refused:
-        read_as_known("lease.emulated.S", {FORMAT: number, "holders": {}})
-    said = str(refused.value)
-    assert "lease.emulated.S" in said
-    assert f"nats-scheduler {VERSION} reads format 1" in said
-    assert "newer version" in said
-    assert len(said) < 400
-    if type(number) is int:
-        assert str(number)[:80] in said
+def test_a_value_of_an_unknown_format_is_refused_with_a_sentence() -> None:
+    for number in NEWER:
+        with pytest.raises(UnknownFormatError) as refused:
+            read_as_known("lease.emulated.S", {FORMAT: number, "holders": {}})
+        said = str(refused.value)
+        for part in ("lease.emulated.S", f"nats-scheduler {VERSION} reads format 1", "newer version"):
+            assert part in said
+        assert len(said) < 400
+        if type(number) is int:
+            assert str(number)[:80] in said
 
 
-@pytest.mark.parametrize("key", KEYS)
 async def test_each_way_to_write_adds_the_number_and_each_way_to_read_removes_it(
-    account: Account, registry: Registry, key: str
+    account: Account, registry: Registry
 ) -> None:
-    async def is_stored() -> None:
+    async def is_stored(key: str) -> None:
         assert json.loads(await stored(account, registry, key) or b"") == {FORMAT: 1, "a": 1}
         assert await registry.get(key) == {"a": 1}
         assert (await registry.revised(key))[0] == {"a": 1}
 
-    await registry.put(key, {"a": 1})
-    await is_stored()
-    assert await registry.swap(key, {"a": 1}, (await registry.revised(key))[1])
-    await is_stored()
-    assert registry.send(key, {"a": 1})
-    await account.connection.request("$JS.API.INFO", b"")
-    await is_stored()
+    for key in KEYS:
+        await registry.put(key, {"a": 1})
+        await is_stored(key)
+        assert await registry.swap(key, {"a": 1}, (await registry.revised(key))[1])
+        await is_stored(key)
+        assert registry.send(key, {"a": 1})
+        await account.connection.request("$JS.API.INFO", b"")
+        await is_stored(key)
 
 
-@pytest.mark.parametrize("key", KEYS)
-async def test_a_value_of_a_newer_version_is_neither_read_nor_replaced(
-    account: Account, registry: Registry, key: str
-) -> None:
+async def test_a_value_of_a_newer_version_is_neither_read_nor_replaced(account: Account, registry: Registry) -> None:
     newer = json.dumps({FORMAT: 2, "new": [1]}).encode()
-    await account.publish(f"{registry.written_to}.{key}", body=newer)
-    for attempt in (registry.get(key), registry.revised(key), registry.dated(key), registry.put(key, {"a": 1})):
-        with pytest.raises(UnknownFormatError, match=re.escape(key)):
-            await attempt
-    assert await registry.swap(key, {"a": 1}, 0) is None, "its revision is never known"
-    assert await stored(account, registry, key) == newer
+    for key in KEYS:
+        await account.publish(f"{registry.written_to}.{key}", body=newer)
+        for attempt in (registry.get(key), registry.revised(key), registry.dated(key), registry.put(key, {"a": 1})):
+            with pytest.raises(UnknownFormatError, match=re.escape(key)):
+                await attempt
+        assert await registry.swap(key, {"a": 1}, 0) is None, "its revision is never known"
+        assert await stored(account, registry, key) == newer
 
 
 async def test_followers_receive_why_a_value_cannot_be_read(account: Account, registry: Registry) -> None:
@@ -142,6 +140,35 @@ async def test_of_a_shared_value_each_entry_has_a_number_and_those_of_newer_inst
     assert [type(one) for one in unknown] == [UnknownFormatError]
 
 
+async def test_of_two_writes_in_place_of_one_revision_one_is_stored(registry: Registry) -> None:
+    first = await registry.swap("lease", {"by": "a"}, 0)
+    assert first is not None
+    assert await registry.swap("lease", {"by": "b"}, 0) is None
+    assert await registry.revised("lease") == ({"by": "a"}, first)
+
+
+async def test_a_write_that_came_second_is_no_error_whatever_its_code_and_any_other_refusal_is_one(
+    account: Account, stream_name: str
+) -> None:
+    registry = Registry(account.connection, account.api, stream_name)
+
+    def refuse(key: str, code: int) -> None:
+        """Answer writes as the leader of a stream does that refuses them."""
+        answer = b'{"error":{"code":400,"err_code":%d,"description":"refused"}}' % code
+
+        def sink(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            account.connection.publish(reply.decode(), answer)
+
+        account.connection.subscribe(f"$KV.{stream_name}.{key}", sink)
+
+    for key, code in (("a", 10071), ("b", 10164)):
+        refuse(key, code)
+        assert await registry.swap(key, {}, 7) is None
+    refuse("c", 10077)
+    with pytest.raises(ApiError, match="10077"):
+        await registry.swap("c", {}, 7)
+
+
 def test_failures_of_a_newer_instance_are_not_read_as_something_else() -> None:
     entry = {"more": 3, "streams": {}}
     assert read_failures({"a": {FORMAT: 2, **entry}}, {"a"}) == Failures()
@@ -154,17 +181,11 @@ KEY = "emulated.S"
 OURS: Holders = ("me",) * SHARDS
 
 
-def holding() -> Leases:
-    """Return the leases of an instance that is alone and holds all shards of a stream."""
+def test_a_lease_that_cannot_be_read_ends_what_is_held_is_not_changed_and_is_claimed_once_it_can_be() -> None:
     leases = Leases("me", frozenset({KEY}))
     leases.received("me", [KEY], 0, 0)
     leases.recorded(KEY, Record(OURS, 1))
     assert len(leases.held(KEY)) == SHARDS
-    return leases
-
-
-def test_a_lease_that_cannot_be_read_ends_what_is_held_and_is_not_changed() -> None:
-    leases = holding()
     leases.recorded(KEY, Record(UNHELD, 2, is_foreign=True))
     now = 100 * MILLISECOND
     assert leases.held(KEY) == leases.to_fire(KEY, now) == frozenset()
@@ -173,12 +194,7 @@ def test_a_lease_that_cannot_be_read_ends_what_is_held_and_is_not_changed() -> N
     assert leases.on_record() == [], "and it is not removed as a leftover"
     leases.is_leaving = True
     assert leases.change(KEY, now) is None
-
-
-def test_a_lease_that_can_be_read_again_is_claimed_again() -> None:
-    leases = holding()
-    leases.recorded(KEY, Record(UNHELD, 2, is_foreign=True))
+    leases.is_leaving = False
     leases.recorded(KEY, Record(UNHELD, 3))
-    now = 100 * MILLISECOND
     leases.serves = leases.able([KEY], now)
     assert leases.change(KEY, now) == OURS

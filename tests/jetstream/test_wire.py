@@ -1,0 +1,494 @@
+"""What arrives is parsed together where it can be, and is then the same as parsed one by one, in order.
+
+Acknowledgements have the same outcomes as read as JSON; the frames of a consumer are the same whatever is between them;
+a message goes to its own subscription alone; and the end of a connection comes after all that was read before it.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nats.errors import ProtocolError, UnexpectedEOF
+
+from nats_scheduler.engine.inputs import Outcome, Stored, Unknown
+from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.jetstream.wire import (
+    ACKNOWLEDGED,
+    MIN_RUN_BYTES,
+    PURGED,
+    AnswerFrames,
+    ConsumerFrames,
+    DirectReader,
+    FrameParser,
+    WireClient,
+)
+from nats_scheduler.message.stored import StoredMessage
+from tests.harness.seeds import draws, generator
+from tests.harness.waiting import eventually
+from tests.hostile.effort import at_most
+
+
+async def parse(parser: FrameParser, wire: bytes, *sizes: int) -> None:
+    """Parse bytes that come in pieces of these sizes, repeatedly."""
+    at = turn = 0
+    while at < len(wire):
+        size = sizes[turn % len(sizes)]
+        await parser.parse(wire[at : at + size])
+        at, turn = at + size, turn + 1
+
+
+# -- acknowledgements ------------------------------------------------------------------------------------------------
+
+INBOX = "_INBOX.x"
+
+AS_SERVERS_WRITE_THEM = (
+    b'{"stream":"ORDERS","seq":7}',
+    b'{"stream":"ORDERS", "seq":7}',
+    b'{"stream":"ORDERS","domain":"hub","seq":7}',
+    b'{"stream":"ORDERS","domain":"hub", "seq":18446744073709551615}',
+    b'{"stream":"ORDERS","seq":7,"duplicate": true}',
+)
+
+ODD = (
+    b"",
+    b"{}",
+    b'{"stream":"ORDERS","seq":0}',
+    b'{"stream":"ORDERS","seq":07}',
+    b'{"stream":"ORDERS","seq":7',
+    b'{"stream":"ORDERS","seq":7,"duplicate":false}',
+    b'{"stream":"ORDERS","seq":7,"error":{"code":400,"err_code":10071,"description":"no"}}',
+    b'{"stream":"ORDERS","seq":7}\n',
+    b'{"stream":"ORDERS","seq":7}\r\n',
+    b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.1.8 3 27\r\n{"stream":"ORDERS","seq":8}',
+    b'{"stream":"OTHER","seq":7}',
+    b'{"seq":7}',
+    b'{"stream":"ORDERSX","seq":7}',
+    b'{"error":{"code":409,"err_code":10158,"description":"in process"},"stream":"ORDERS","seq":0}',
+    b'{"stream":"\t","seq":7}',
+    b'{"stream":"a\\"","seq":7}',
+    b'{"seq":7,"stream":"ORDERS"}',
+    b'{"stream":"ORDERS","seq":7.0}',
+    b'{"stream":"ORDERS","seq":-7}',
+)
+
+
+class Acknowledged:
+    """Reads acknowledgements from the wire, together or one by one, and notes the fire of each."""
+
+    def __init__(self, stream: str, *, at_once: bool) -> None:
+        self.read: list[tuple[bytes, Outcome | None]] = []
+        self.taken_at_once = 0
+        streams = {b"%d" % key: stream.encode("utf-8", "replace") for key in range(100)}
+        self._frames = AnswerFrames(INBOX, streams, ACKNOWLEDGED)
+        client = WireClient()
+        client.sinks[3] = lambda subject, _reply, block, body: self.read.append(
+            (subject.removeprefix(b"_INBOX.x."), outcome_of(stream, block, body))
+        )
+        if at_once:
+            client.runs[3] = self._run
+        self.parser = FrameParser(client)
+
+    def _run(self, buffer: bytes, position: int) -> int:
+        groups, position = self._frames.read(buffer, position)
+        for key, tokens, sequences in groups:
+            self.taken_at_once += len(tokens)
+            self.read += [(key + b"." + token, Stored(at)) for token, at in zip(tokens, sequences, strict=True)]
+        return position
+
+
+def wire_of(*bodies: bytes) -> bytes:
+    """Return the frames of acknowledgements, with a pong and a refusal without a body between them."""
+    shape = b"MSG _INBOX.x.%d.%d 3 %d\r\n%b\r\n"
+    frames = [shape % (number // 7, number, len(body), body) for number, body in enumerate(bodies)]
+    refusal = b"NATS/1.0 503\r\n\r\n"
+    frames.insert(len(frames) // 2, b"HMSG _INBOX.x.9.99 3 %d %d\r\n%b\r\n" % (len(refusal), len(refusal), refusal))
+    return b"".join(frames)
+
+
+async def assert_read_alike(wire: bytes, pieces: int = 1 << 20, stream: str = "ORDERS") -> Acknowledged:
+    """Read the same bytes both ways; return the reader that reads them together."""
+    at_once, one_by_one = Acknowledged(stream, at_once=True), Acknowledged(stream, at_once=False)
+    for reader in (at_once, one_by_one):
+        await parse(reader.parser, wire, pieces)
+    assert at_once.read == one_by_one.read, pieces
+    return at_once
+
+
+async def test_an_acknowledgement_says_what_it_says_in_json() -> None:
+    wire = wire_of(*AS_SERVERS_WRITE_THEM * 5, *ODD, *AS_SERVERS_WRITE_THEM * 5)
+    for pieces in (1, 2, 5, 64, 1_024, 1_100, 1 << 20):
+        await assert_read_alike(wire, pieces)
+
+
+async def test_what_servers_write_is_understood_at_once_whatever_the_name_of_the_stream() -> None:
+    reader = await assert_read_alike(wire_of(*AS_SERVERS_WRITE_THEM * 4))
+    outcomes = [outcome for token, outcome in reader.read if token != b"9.99"]
+    assert outcomes == [Stored(7), Stored(7), Stored(7), None, Stored(7, duplicate=True)] * 4
+    assert reader.taken_at_once == 4 * (len(AS_SERVERS_WRITE_THEM) - 2), "neither the huge one nor the duplicate"
+    for stream in ("\u00dcbung", "a+b", "a(b", "100%"):
+        body = b'{"stream":"%b","seq":7}' % stream.encode()
+        assert (await assert_read_alike(wire_of(*[body] * 40), stream=stream)).taken_at_once == 40, stream
+
+
+async def test_what_looks_like_an_end_inside_a_body_is_none() -> None:
+    inner = b'{"stream":"ORDERS","seq":7}\r\nMSG _INBOX.x.1.8 3 27\r\n{"stream":"ORDERS","seq":8}'
+    reader = await assert_read_alike(wire_of(*[inner] * 20))
+    assert (len(reader.read), reader.taken_at_once) == (21, 0)
+
+
+@settings(max_examples=draws(15))
+@given(
+    st.text(max_size=12),
+    st.none() | st.text(max_size=5),
+    st.integers(-3, 1 << 65),
+    st.none() | st.booleans(),
+    st.sampled_from([(",", ":"), (", ", ": "), (", ", ":")]),
+)
+async def test_an_acknowledgement_is_read_alike_whatever_stands_in_it(
+    stream: str, domain: str | None, sequence: int, duplicate: bool | None, separators: tuple[str, str]
+) -> None:
+    said = {"stream": stream, "domain": domain, "seq": sequence, "duplicate": duplicate}
+    said = {key: value for key, value in said.items() if value is not None}
+    body = json.dumps(said, separators=separators, ensure_ascii=False).encode("utf-8", "replace")
+    await assert_read_alike(wire_of(*[body] * 20), stream=stream)
+
+
+def test_an_identity_in_process_is_an_unknown_outcome_and_what_only_resembles_it_is_no_answer() -> None:
+    for said in (
+        b'{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"},"stream":"S"}',
+        b'{"stream":"S", "seq":0,"duplicate": true}',  # as 2.10 says it
+    ):
+        outcome = outcome_of("S", b"", said)
+        assert isinstance(outcome, Unknown)
+        assert outcome.in_process
+    for odd in (b'"seq":0', b'"duplicate":true', b'"seq":"0","duplicate":true', b'"seq":0.0'):
+        assert outcome_of("S", b"", b'{"stream":"S",%b}' % odd) is None, odd
+
+
+DONE = b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","success":true,"purged":%d}'
+ODD_PURGES = (
+    DONE[:-2],
+    DONE % 1 + b" ",
+    b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","purged":0}',
+    b'{"type":"io.nats.jetstream.api.v1.stream_purge_response","error":{"code":500,"err_code":10110,'
+    b'"description":"stream purge not permitted"},"purged":0}',
+    b"",
+    b"[]",
+)
+
+
+def read_purges(bodies: list[bytes], keys: dict[bytes, bytes]) -> list[bytes]:
+    """Return the numbers of those of these answers that are read at once, up to the first that is not."""
+    groups, _position = AnswerFrames(INBOX, keys, PURGED).read(wire_of(*bodies), 0)
+    return [number for _key, numbers, _counts in groups for number in numbers]
+
+
+def test_answers_to_purges_are_read_at_once_up_to_the_first_that_says_anything_else() -> None:
+    keys = {b"0": b"", b"1": b""}
+    usual = [DONE % count for count in (0, 1, 70)]
+    assert read_purges([*usual, *usual], keys) == [b"0", b"1", b"2"]  # a pong and a refusal lie between
+    for odd in ODD_PURGES:
+        assert read_purges([usual[0], odd, *usual, *usual, *usual], keys) == [b"0"]
+    assert read_purges([*usual, *usual], {}) == []
+
+
+# -- the frames of a consumer ----------------------------------------------------------------------------------------
+
+SID, STREAM, CONSUMER = 7, "größe+", "nats-scheduler-0123"
+PREFIX = f"$JS.ACK.{STREAM}.{CONSUMER}".encode()
+BLOCKS = [
+    b"NATS/1.0\r\nNats-Schedule: @at 2030-01-01T00:00:00Z\r\nNats-Msg-Size: 128\r\n\r\n",
+    b"NATS/1.0\r\nA:\t\xff\n \r\nNats-Msg-Size: 0\r\n\r\n",
+]
+ODD_BLOCKS = [
+    b"NATS/1.0\r\n\r\n",
+    b"NATS/1.0 503\r\n\r\n",
+    b"NATS/1.0\r\nA: 1\r\n\r\n\r\n",
+    b"NATS/1.0\r\nA: 1\r\n\r\n\r\nHMSG a 7 b 9 9\r\n",
+    b"NATS/1.0\r\nA: 1\r\n\r\nB: 2\r\n\r\n",
+    b"NATS/1.0\r\nA: \r 1\r\n\r\n",
+    b"no block",
+]
+SUBJECTS = ["s.1", "größe.ф", "s.\udcff", "HMSG", "$JS.ACK"]
+
+SECONDS_A_CHUNK = 0.8
+"""Longest process time for 4,000 frames of one read."""
+
+
+def written(subject: str, reply: bytes, block: bytes, body: bytes = b"", sid: int = SID) -> bytes:
+    """Write a frame as a server does."""
+    name = subject.encode("utf-8", "surrogateescape")
+    size = len(block)
+    return b"HMSG %b %d %b %d %d\r\n%b%b\r\n" % (name, sid, reply, size, size + len(body), block, body)
+
+
+def usual(rng: Random, number: int) -> bytes:
+    """Write the frame that the consumer delivers as its `number`th message."""
+    reply = b"%b.1.%d.%d.%d.%d" % (PREFIX, number * 3, number, 10**18 + number, rng.randrange(1, 10**6))
+    return written(rng.choice(SUBJECTS), reply, rng.choice(BLOCKS))
+
+
+def odd(rng: Random, number: int) -> bytes:
+    """Write a frame that differs in one thing, or in several."""
+    place = rng.choice([PREFIX, PREFIX[:-1], PREFIX.replace(b"ACK.", b"ACK.domain.hash.")])
+    times, in_order, pending = rng.choice([1, 2]), rng.choice([1, number]), rng.choice([0, 1, 5])
+    reply = b"%b.%d.%d.%d.%d.%d" % (place, times, number, in_order, 10**18, pending)
+    return rng.choice(
+        [
+            written("s.1", reply, rng.choice(BLOCKS + ODD_BLOCKS)),
+            written("s.1", reply, BLOCKS[0], body=rng.choice([b"x", b"\r\n"])),
+            written("s.1", reply, BLOCKS[0], sid=rng.choice([7, 8, 77])),
+            written("s.1", b"an.answer.1.2.3.4.5.6.7", BLOCKS[0]),
+            b"MSG s.1 7 %b 2\r\nxy\r\n" % reply,
+            b"HMSG s.1 \t7 %b  %d  %d \r\n%b\r\n" % (reply, len(BLOCKS[0]), len(BLOCKS[0]), BLOCKS[0]),
+            b"+OK\r\n",
+        ]
+    )
+
+
+class Followed:
+    """Receives messages, together or one by one, as a follower does."""
+
+    def __init__(self, *, at_once: bool, is_live: bool) -> None:
+        self._is_live = is_live
+        self.received: list[StoredMessage] = []
+        self.taken_at_once = 0
+        self._delivered = 0
+        self._frames = ConsumerFrames(SID, STREAM, CONSUMER)
+        client = WireClient()
+        client.sinks[SID] = self._one
+        if at_once:
+            client.runs[SID] = self._many
+        self.parser = FrameParser(client)
+
+    def _one(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
+        fields = reply.split(b".")
+        first = 5 if len(fields) == 9 else 7
+        sequence, self._delivered, stored_at = (int(field) for field in fields[first : first + 3])
+        self.received.append(
+            StoredMessage(subject.decode("utf-8", "surrogateescape"), sequence, stored_at, block, None)
+        )
+
+    def _many(self, buffer: bytes, position: int) -> int:
+        run, position = self._frames.read(buffer, position, self._delivered, is_live=self._is_live)
+        if run is not None:
+            self.received += run
+            self._delivered += len(run)
+            self.taken_at_once += len(run)
+        return position
+
+
+async def poured(wire: bytes, *sizes: int, at_once: bool, is_live: bool = False) -> Followed:
+    """Deliver the bytes in pieces of these sizes, repeatedly."""
+    listener = Followed(at_once=at_once, is_live=is_live)
+    await parse(listener.parser, wire, *sizes)
+    return listener
+
+
+async def test_frames_of_a_consumer_are_the_same_at_once_or_one_by_one() -> None:
+    rng = generator("frames of a consumer")
+    for odds in [0.0, 0.005, 0.1] * draws(1):
+        for sizes in ((1 << 30,), (32_768,), (5_000, 4_096, 9_001), (20_000, 1, 7_000, 3)):
+            wire = b"".join(odd(rng, n) if rng.random() < odds else usual(rng, n) for n in range(1, 400))
+            plain = await poured(wire, *sizes, at_once=False)
+            for is_live in (False, True):
+                fast = await poured(wire, *sizes, at_once=True, is_live=is_live)
+                assert fast.received == plain.received
+                assert odds or (len(fast.received), fast.taken_at_once > 300) == (399, True)
+
+
+def test_a_gap_another_frame_or_the_end_of_what_was_read_ends_what_is_taken() -> None:
+    rng = generator("a gap")
+    first, *rest = [usual(rng, number) for number in range(1, 100)]
+    for other in (
+        written("s.1", PREFIX + b".1.2.3.2.1", BLOCKS[0]),
+        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0], sid=8),
+        written("s.1", PREFIX + b".1.2.2.2.0", BLOCKS[0]),
+        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0], body=b"x"),
+        written("s.1", PREFIX + b".1.2.2.2.1", ODD_BLOCKS[0]),
+        written("s.1", PREFIX + b".1.2.2.2.1", BLOCKS[0]).replace(b" 73 73", b" 72 72"),
+    ):
+        wire = b"".join([first, other, *rest])
+        run, position = ConsumerFrames(SID, STREAM, CONSUMER).read(wire, 0, 0, is_live=False)
+        assert run is not None
+        assert (len(run), position) == (1, len(first)), other
+    for end in range(len(first)):
+        assert ConsumerFrames(SID, STREAM, CONSUMER).read(first[:end], 0, 0, is_live=True) == (None, 0)
+
+
+async def test_blocks_that_look_like_two_are_read_once_and_those_before_them_at_once() -> None:
+    """The plain path does not have the rest parsed again and again: it takes about a hundredth of what is allowed."""
+    rng, odd_block = generator("blocks that look like two"), b"NATS/1.0\r\nA: 1\r\n\r\n\r\n"
+    many = [usual(rng, number) for number in range(1, 4_000)]
+    odd_one = written("s.1", PREFIX + b".1.4000.4000.2.1", odd_block)
+    with at_most(SECONDS_A_CHUNK):
+        listener = await poured(b"".join([*many, odd_one]), 1 << 30, at_once=True)
+    assert (len(listener.received), listener.taken_at_once) == (4_000, 3_999)
+    many = [written("s.1", PREFIX + b".1.%d.%d.2.1" % (number, number), odd_block) for number in range(1, 4_000)]
+    with at_most(SECONDS_A_CHUNK):
+        listener = await poured(b"".join(many), 1 << 30, at_once=True)
+    assert len(listener.received) == 3_999
+
+
+# -- who is called ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_frame_asks_one_reader_and_a_chunk_calls_who_asked_for_it() -> None:
+    client, asked, called, delivered = WireClient(), list[int](), list[int](), list[int]()
+
+    def subscribe(sid: int) -> None:
+        def run(_buffer: bytes, position: int) -> int:
+            asked.append(sid)
+            return position
+
+        def sink(_subject: bytes, _reply: bytes, _block: bytes, _body: bytes) -> None:
+            delivered.append(sid)
+            client.after_chunk.append(lambda: called.append(sid))
+
+        client.sinks[sid], client.runs[sid] = sink, run
+
+    for sid in range(1, 1_001):
+        subscribe(sid)
+    body = b"x" * MIN_RUN_BYTES
+    parser = FrameParser(client)
+    await parser.parse(b"MSG s 7 %d\r\n%b\r\nMSG s 900 %d\r\n%b\r\n" % (len(body), body, len(body), body))
+    assert (asked, delivered, called) == ([7, 900], [7, 900], [7, 900])
+    await parser.parse(b"+OK\r\n")
+    assert called == [7, 900], "once, and not after what concerns nobody"
+
+
+async def test_a_subscription_that_was_ended_takes_nothing_out_of_what_was_read() -> None:
+    client, asked = WireClient(), list[int]()
+    sid = client.add_sink("s", lambda *_: None)
+
+    def run(_buffer: bytes, position: int) -> int:
+        asked.append(position)
+        return position
+
+    client.runs[sid] = run
+    client.remove_sink(sid)
+    await FrameParser(client).parse(b"MSG s %d 2000\r\n%b\r\n" % (sid, b"x" * 2_000))
+    assert not asked
+
+
+# -- the end of a connection -----------------------------------------------------------------------------------------
+
+SHORT_SECONDS = 15.0
+LINE = b"a line that waits for its task"
+
+
+class Notes:
+    """Takes the place of the parser: one line is a control line, and another one is an error."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+        self.finished: list[bytes] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self._waiting: list[bytes] = []
+
+    @property
+    def has_control_line(self) -> bool:
+        return bool(self._waiting)
+
+    def take(self, data: bytes) -> bool:
+        if data == b"gibberish":
+            raise ProtocolError
+        if data == LINE or self._waiting:
+            self._waiting.append(data)
+            return False
+        if data:
+            self.taken.append(data)
+        return True
+
+    async def finish(self) -> None:
+        while self._waiting:
+            await self.go_on.wait()
+            self.finished.append(self._waiting.pop(0))
+
+    @property
+    def all_taken(self) -> bytes:
+        return b"".join(self.taken)
+
+
+class Server:
+    """The other end of the connection."""
+
+    def __init__(self) -> None:
+        self.writer: asyncio.StreamWriter
+        self.is_connected = asyncio.Event()
+
+    async def serve(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.is_connected.set()
+
+
+@asynccontextmanager
+async def reading(notes: Notes, before: bytes = b"") -> AsyncIterator[tuple[Server, asyncio.Task[None]]]:
+    """Connect through a stream, as the library does, and read directly from then on."""
+    server = Server()
+    listener = await asyncio.start_server(server.serve, "127.0.0.1")
+    async with listener:
+        stream, writer = await asyncio.open_connection(*listener.sockets[0].getsockname()[:2])
+        await server.is_connected.wait()
+        transport = writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        reader = DirectReader(transport, cast(FrameParser, notes))
+        stream.feed_data(before)
+        stream.feed_eof()
+        task = asyncio.create_task(reader.run(await stream.read()))
+        try:
+            yield server, task
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            for one in (writer, server.writer):
+                one.close()
+
+
+async def test_what_was_read_before_comes_first() -> None:
+    notes = Notes()
+    async with reading(notes, b"before ") as (server, _task):
+        server.writer.write(b"and after")
+        await eventually(lambda: notes.all_taken == b"before and after", within_seconds=SHORT_SECONDS)
+
+
+async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
+    notes = Notes()
+    notes.go_on.clear()
+    async with reading(notes) as (server, _task):
+        server.writer.write(LINE)
+        await eventually(lambda: notes.has_control_line, within_seconds=SHORT_SECONDS)
+        server.writer.write(b"behind it")
+        notes.go_on.set()
+        await eventually(lambda: notes.finished + notes.taken == [LINE, b"behind it"], within_seconds=SHORT_SECONDS)
+
+
+async def test_the_end_of_the_connection_comes_after_the_control_line_before_it() -> None:
+    notes = Notes()
+    notes.go_on.clear()
+    async with reading(notes) as (server, task):
+        server.writer.write(LINE)
+        await eventually(lambda: notes.has_control_line, within_seconds=SHORT_SECONDS)
+        server.writer.close()
+        notes.go_on.set()
+        with pytest.raises(UnexpectedEOF):
+            await asyncio.wait_for(task, SHORT_SECONDS)
+        assert notes.finished == [LINE]
+
+
+async def test_bytes_that_are_not_the_protocol_or_a_reset_end_it() -> None:
+    async with reading(Notes()) as (server, task):
+        server.writer.write(b"gibberish")
+        with pytest.raises(ProtocolError):
+            await asyncio.wait_for(task, SHORT_SECONDS)
+    async with reading(Notes()) as (server, task):
+        server.writer.transport.abort()
+        with pytest.raises((ConnectionError, UnexpectedEOF)):
+            await asyncio.wait_for(task, SHORT_SECONDS)
