@@ -50,14 +50,15 @@ def _option(name: str) -> str:
 if __name__ == "__main__":
     with ExitStack() as altered:
         if "--hasty" in sys.argv:
-            from tests.simulation.snapshots import hasty
+            from tests.simulation.buckets import hasty
+            from tests.simulation.planted import planted
 
             sys.argv.remove("--hasty")
-            altered.enter_context(hasty())
+            altered.enter_context(planted(hasty))
         if bug := _option("--bug"):
             from tests.simulation.planted import BUGS, planted
 
-            altered.enter_context(planted({one.__name__: one for one in BUGS}[bug]))
+            altered.enter_context(planted(BUGS[bug].changes))
         if clock := _option("--clock"):
             shift_clocks(Path(clock))
         main()

@@ -10,10 +10,10 @@ from typing import Protocol
 
 from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars, read_calendar
 from tests.judge.history import SECOND, CalendarSeen, Leaves
+from tests.simulation.network import Weather
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.timeline import Timeline
-from tests.simulation.weather import Weather
 
 NAMES = ("work", "more")
 

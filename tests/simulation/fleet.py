@@ -12,9 +12,9 @@ from typing import Any
 from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.message.headers import with_headers
 from tests.judge.history import History
-from tests.simulation.bucket import BucketServer
+from tests.simulation.buckets import BucketServer
 from tests.simulation.instance import Instance
-from tests.simulation.link import UnheardError
+from tests.simulation.network import UnheardError
 from tests.simulation.scenario import drawn
 from tests.simulation.server import ELSEWHERE, Server
 from tests.simulation.timeline import Timeline
@@ -67,9 +67,12 @@ class SimulatedFleet:
         instance.boot("latest")
         return instance
 
-    def records(self) -> int:
-        """Return how often a record of holders was written."""
-        return self.bucket.hand_overs
+    def fires_within(self, duration: int) -> Counter[str]:
+        """Let time pass, and return how often each schedule fired meanwhile."""
+        fires = self.server.history.fires
+        before = len(fires)
+        self.timeline.run(duration)
+        return Counter(fire.schedule for fire in fires[before:])
 
     def holders(self) -> dict[int, int]:
         """Return how many instances fire for each shard."""

@@ -9,11 +9,11 @@ from random import Random
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.schedule.instants import SECOND
+from tests.simulation.network import Weather
 from tests.simulation.process import Doom, Point, Process
 from tests.simulation.server import Server
 from tests.simulation.sidecar import Sidecar
 from tests.simulation.timeline import Timeline
-from tests.simulation.weather import Weather
 
 
 class SkewedClock:

@@ -4,6 +4,7 @@ Its rule: everything is drawn here or later from one seed, and each seed breaks 
 faults of all kinds at once hide each other.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -216,3 +217,11 @@ def with_snapshots(seed: int) -> Scenario:
         consumes=False,
         calendars=False,
     )
+
+
+DRAWS: dict[str, Callable[[int], Scenario]] = {
+    "": drawn,
+    "--snapshots": with_snapshots,
+    "--roll-ups": with_roll_ups,
+}
+"""What is drawn of a seed, by the option of the command."""

@@ -6,7 +6,7 @@ messages, and the order of a drain.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
@@ -33,10 +33,11 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.sharing.leases import Leases
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
-from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config
+from nats_scheduler.jetstream.api import CONSUMER_NOT_FOUND, Config, Removed
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.continuity import StreamWentBackError
 from nats_scheduler.runtime.instances import DIVISION_CHECK_INTERVAL_SECONDS, Instances
@@ -48,17 +49,12 @@ from nats_scheduler.schedule.calendars import NOT_READ
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.network import Fate
-from tests.simulation.agreement import AgreedContact
-from tests.simulation.bucket import SimulatedBucket
-from tests.simulation.information import Information
-from tests.simulation.link import Link
+from tests.simulation.buckets import FOUND, SimulatedBucket, SimulatedSnapshots
+from tests.simulation.network import Link, Weather
 from tests.simulation.process import Point, Process
-from tests.simulation.reporter import SilentReporter
 from tests.simulation.scenario import MILLISECOND
-from tests.simulation.server import ELSEWHERE, Server
-from tests.simulation.snapshots import FOUND, SimulatedSnapshots
+from tests.simulation.server import ELSEWHERE, AgreedContact, Server
 from tests.simulation.timeline import Event as Happening
-from tests.simulation.weather import Weather
 
 FOLLOWS_ANEW_SECONDS = 1.0
 """Wait before a stream is followed again through a live connection (`runtime.serving`)."""
@@ -82,6 +78,37 @@ ANSWERS: dict[type[Any], Point] = {
     PurgeConcluded: Point.PURGED,
 }
 """Points at which a process may die before it acts on what it received."""
+
+
+class Traces:
+    """A reporter of which each report is a line of the trace, and nothing else."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def __getattr__(self, report: str) -> Callable[..., None]:
+        return lambda *given, **fields: self._note(f"{report} {given or ''}{fields or ''}")
+
+
+class Information:
+    """The server's information about the stream, requested through a connection: a `runtime.port.StreamInformation`."""
+
+    def __init__(self, server: Server, link: Link) -> None:
+        self._server = server
+        self._link = link
+
+    async def stream(self, _name: str) -> Any:
+        """Return the stream's information."""
+        return await self._link.ask_again(Point.LOOK_AT_STREAM, self._server.information, then=Point.LOOKED_AT_STREAM)
+
+    async def message(self, _name: str, *, seq: int) -> StoredMessage | None:
+        """Return the message with a sequence."""
+        return await self._link.ask_again(Point.LOOK_AT_STREAM, lambda: self._server.stream.message(seq))
+
+    async def removed(self, _name: str, most: int) -> Removed | None:
+        """Return which messages were removed."""
+        first, gone = await self._link.ask_again(Point.LOOK_AT_STREAM, self._server.removed)
+        return Removed(first, gone) if len(gone) <= most else None
 
 
 class SimulatedContact(AgreedContact):
@@ -177,7 +204,7 @@ class Sidecar:
         self._calendars = NOT_READ
         self.service = self._new_service(StreamState.from_info(server.information()))
         self._services = {"SIM": self.service}
-        self._reporter = SilentReporter(process.note)
+        self._reporter: Any = Traces(process.note)
         self._instances: Instances | None = None
         self._has_opened = False
         self._has_gone_back = self._mistrusts = False

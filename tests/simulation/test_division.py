@@ -1,34 +1,46 @@
-"""Instances that divide their work, or do it twice, in worlds made by hand: cases that few seeds show.
+"""Instances that divide their work, or do it twice, and a leader that is behind, in worlds made by hand.
 
 The rule: each test fails with the bug planted that it stands for.
 """
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
-from nats_scheduler.engine.sharing.leases import IDLE_CONFIRMED_AFTER_NS, Leases
+from nats_scheduler.engine.firing.outcomes import Outcomes
+from nats_scheduler.engine.holding import lifecycle
+from nats_scheduler.engine.inputs import CheckpointLoaded, FiresStored
+from nats_scheduler.engine.sharing import leases
+from nats_scheduler.engine.sharing.leases import IDLE_CONFIRMED_AFTER_NS, Leases, Record
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
-from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
+from nats_scheduler.runtime import instances, sidecar, wakes
+from nats_scheduler.runtime.checkpoints import CheckpointKeeper
+from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS, Instances
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import SECOND
 from tests.simulation.fleet import SimulatedFleet
-from tests.simulation.planted import old_knowledge_trusted, planted
-from tests.simulation.planted_division import (
-    Changes,
-    checkpoint_for_the_shards_of_others,
-    dead_brought_back_to_life,
-    dead_holders_buried_late,
-    drained_before_handing_over,
-    last_word_awaited,
-    life_not_told_while_waiting,
-    removal_held_against_the_holder,
-    shards_given_to_one_who_reads,
-)
+from tests.simulation.instance import Instance
+from tests.simulation.planted import around, instead, planted, removal_held_against_the_holder, together
 from tests.simulation.scenario import LIVE
 
 pytestmark = pytest.mark.slow
 
 READING = 6 * SECOND
+SUBJECTS = [f"s.{number}" for number in range(12)]
+
+
+@contextmanager
+def two() -> Iterator[tuple[SimulatedFleet, Instance, Instance]]:
+    """Run two instances until they have divided the work."""
+    with SimulatedFleet() as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        yield fleet, first, second
 
 
 def held_while_reading() -> frozenset[int]:
@@ -46,33 +58,52 @@ def held_while_reading() -> frozenset[int]:
         return held
 
 
+def served_before_it_is_read(original: Any, self: Leases, caught_up: Iterable[str], now: int) -> Any:
+    return original(self, {*caught_up, *self._records}, now)
+
+
+def test_one_who_is_still_reading_is_given_nothing() -> None:
+    assert held_while_reading() == frozenset()
+    with planted(around(Leases, "able", served_before_it_is_read)):
+        assert held_while_reading() != frozenset()
+
+
 def longest_silence_of_one_who_waits() -> int:
     """Let one claim the shards of a dead one without an answer; return the longest time (ns) without its heartbeat."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        assert first.held == ALL_SHARDS - second.held != frozenset()
+    with two() as (fleet, _first, second):
         fleet.bucket.answers = False
         second.kill()
         return max(fleet.silences("instance.i0-1", 6 * SECOND))
 
 
+async def keep_silent(_self: Instances) -> None:
+    """Send heartbeats only between two divisions, which wait for lost answers."""
+
+
+def test_one_who_waits_for_an_answer_tells_all_the_same_that_it_lives() -> None:
+    assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT_INTERVAL_NS
+    waits_longer = instead(instances, "BUCKET_WRITE_LIMIT_SECONDS", 10.0)
+    with planted(together(instead(Instances, "_keep_sending", keep_silent), waits_longer)):
+        assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT_INTERVAL_NS
+
+
 def held_after_a_death(duration: int) -> frozenset[int]:
     """Kill one of two, and return what the other one holds after a time (ns)."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        assert first.held == ALL_SHARDS - second.held != frozenset()
+    with two() as (fleet, first, second):
         second.kill()
         fleet.timeline.run(duration)
         return first.held
 
 
+def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
+    assert held_after_a_death(LIVE) == ALL_SHARDS
+    with planted(instead(leases, "LEASE_DURATION_NS", 7 * SECOND // 2)):
+        assert held_after_a_death(LIVE) != ALL_SHARDS
+
+
 def held_after_a_reconnect() -> frozenset[int]:
     """Let one connect again while an old heartbeat of a dead one is still stored; return what it holds then."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
+    with two() as (fleet, first, second):
         fleet.bucket.forgets = False
         second.kill()
         fleet.timeline.run(6 * SECOND)
@@ -82,30 +113,40 @@ def held_after_a_reconnect() -> frozenset[int]:
         return first.held
 
 
+def listening_anew(self: Leases) -> None:
+    self._own_received_at = None
+    self._records = {key: Record(record.holders) for key, record in self._records.items()}
+
+
+def own_received(self: Leases, now: int, _stored_at: int) -> bool:
+    """Believe heartbeats that were stored before the watch began again."""
+    is_news, self._own_received_at = self._own_received_at is None, now
+    return is_news
+
+
+def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
+    assert held_after_a_reconnect() == ALL_SHARDS
+    believed = instead(Leases, "_own_received", own_received)
+    with planted(together(instead(Leases, "listening_anew", listening_anew), believed)):
+        assert held_after_a_reconnect() != ALL_SHARDS
+
+
 def hand_overs_after_an_outage(*, second_dies: bool = False) -> int:
     """Cut off two instances, the second a moment longer; return how often shards changed hands then."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        assert first.held == ALL_SHARDS - second.held != frozenset()
-        before = fleet.records()
+    with two() as (fleet, first, second):
+        before = fleet.bucket.hand_overs
         first.cut(4 * SECOND)
         second.cut(4 * SECOND + SECOND // 2)
         if second_dies:
             second.kill()
         fleet.timeline.run(4 * SECOND + LIVE)
         assert first.held == ALL_SHARDS if second_dies else first.held == ALL_SHARDS - second.held
-        return fleet.records() - before
-
-
-def nobody_counted_on() -> Changes:
-    """Treat an instance that is not back yet as gone."""
-    yield Leases, "_expect_the_others", lambda _self, _now, _stored_at: None
+        return fleet.bucket.hand_overs - before
 
 
 def test_the_first_one_back_from_an_outage_of_all_takes_nothing_from_the_others() -> None:
     assert hand_overs_after_an_outage() == 0
-    with planted(nobody_counted_on):
+    with planted(instead(Leases, "_expect_the_others", lambda *_: None)):
         assert hand_overs_after_an_outage() >= 2
 
 
@@ -115,20 +156,29 @@ def test_who_died_in_an_outage_of_all_is_replaced_within_the_time_that_is_promis
 
 def missing_while_one_leaves() -> int:
     """Let one of two leave, with its hand-over unanswered; return how many fires are missing afterwards."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        subjects = [f"s.{number}" for number in range(12)]
-        shards = {shard_of(subject) for subject in subjects}
+    with two() as (fleet, first, second):
+        shards = {shard_of(subject) for subject in SUBJECTS}
         assert shards & first.held
         assert shards & second.held
-        for subject in subjects:
+        for subject in SUBJECTS:
             fleet.store(subject, "@every 1s")
         fleet.timeline.run(7 * SECOND // 10)
         fleet.bucket.unanswered_until = fleet.timeline.now + SECOND
         second.leave()
         fleet.timeline.run(LIVE)
-        return len(subjects) * LIVE // SECOND - len(fleet.server.history.fires)
+        return len(SUBJECTS) * LIVE // SECOND - len(fleet.server.history.fires)
+
+
+async def drain_first(original: Any, self: Instances) -> None:
+    for service in self._served.by_key().values():
+        await service.drain(0)
+    await original(self)
+
+
+def test_one_who_leaves_fires_until_what_it_holds_is_handed_over() -> None:
+    assert missing_while_one_leaves() == 0
+    with planted(around(Instances, "leave", drain_first)):
+        assert missing_while_one_leaves() > 0
 
 
 def end_of_one_who_leaves() -> int:
@@ -146,14 +196,17 @@ def end_of_one_who_leaves() -> int:
         return fleet.timeline.now - begun
 
 
+def test_one_who_leaves_does_not_wait_for_a_bucket_that_is_silent() -> None:
+    assert end_of_one_who_leaves() <= LIVE + SECOND // 2
+    with planted(instead(sidecar, "LAST_CHECKPOINTS_LIMIT_SECONDS", 10.0)):
+        assert end_of_one_who_leaves() > LIVE + SECOND // 2
+
+
 def fires_of_what_a_dead_one_held() -> int:
     """Let one die before its schedules come due, while the other one fires; count the former's fires."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        subjects = [f"s.{number}" for number in range(12)]
-        theirs = [subject for subject in subjects if shard_of(subject) in second.held]
-        mine = next(subject for subject in subjects if shard_of(subject) in first.held)
+    with two() as (fleet, first, second):
+        theirs = [subject for subject in SUBJECTS if shard_of(subject) in second.held]
+        mine = next(subject for subject in SUBJECTS if shard_of(subject) in first.held)
         for subject in theirs:
             fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
         fleet.store(mine, "* * * * * *")
@@ -163,6 +216,16 @@ def fires_of_what_a_dead_one_held() -> int:
         fired = [fire.schedule for fire in fleet.server.history.fires if fire.schedule in theirs]
         assert len(fired) in (0, len(theirs))
         return len(fired)
+
+
+async def write_for_all(original: Any, self: CheckpointKeeper, settled: CheckpointLoaded) -> Any:
+    return await original(self, replace(settled, shards=ALL_SHARDS))
+
+
+def test_nothing_is_settled_that_others_have_yet_to_fire() -> None:
+    assert fires_of_what_a_dead_one_held() > 0
+    with planted(around(CheckpointKeeper, "write", write_for_all)):
+        assert fires_of_what_a_dead_one_held() == 0
 
 
 def fires_when_one_wakes_up_late() -> int:
@@ -180,11 +243,15 @@ def fires_when_one_wakes_up_late() -> int:
         return len(fleet.server.history.fires)
 
 
+def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None:
+    assert fires_when_one_wakes_up_late() == 1
+    with planted(instead(wakes, "CONTACT_STANDSTILL_LIMIT_NS", 1 << 100)):  # nothing is re-checked after a stall
+        assert fires_when_one_wakes_up_late() == 2
+
+
 def relieved_by_a_removal() -> bool:
     """Remove the only schedule of one of two unseen; return whether the other one claims its shards."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
+    with two() as (fleet, first, second):
         held = second.held
         subject = next(subject for subject in map("s.{}".format, range(1_000)) if shard_of(subject) in held)
         fleet.store(subject, f"@at {format_rfc3339(fleet.timeline.now + SECOND)}")
@@ -201,49 +268,34 @@ def test_a_removal_in_silence_takes_nothing_from_the_holder() -> None:
         assert relieved_by_a_removal()
 
 
-def test_one_who_wakes_up_late_does_not_repeat_what_another_one_stored() -> None:
-    assert fires_when_one_wakes_up_late() == 1
-    with planted(old_knowledge_trusted):
-        assert fires_when_one_wakes_up_late() == 2
+def fired_after_a_leader_was_behind(*, divides: bool) -> set[str]:
+    """Return which of the schedules, one fire a second each, fire within 3 s after their leader has caught up.
+
+    It was behind by more than their interval: it refused their fires, and acknowledged the fires before them later.
+    """
+    with SimulatedFleet(divides=divides, guard=True, consumes=False, lags=True) as fleet:
+        fleet.boot("i0")
+        fleet.timeline.run(3 * SECOND)
+        for subject in SUBJECTS:
+            fleet.store(subject, "@every 1s")
+        fleet.timeline.run(3 * SECOND)
+        fleet.server.stream.behind = 3 * SECOND // 2
+        fleet.timeline.run(5 * SECOND)
+        fleet.server.stream.behind = 0
+        return set(fleet.fires_within(LIVE))
 
 
-def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
-    assert held_after_a_death(LIVE) == ALL_SHARDS
-    with planted(dead_holders_buried_late):
-        assert held_after_a_death(LIVE) != ALL_SHARDS
+def any_fire_taken_for_the_refused(original: Any, self: Outcomes, stored: FiresStored, now: int) -> None:
+    known = self._lifecycle.refusals
+    for fire in stored.fires:
+        if fire.sequence in known.held:
+            known.stored(fire.sequence, now)
+    original(self, stored, now)
 
 
-def test_the_dead_are_not_brought_back_to_life_by_what_is_stored_of_them() -> None:
-    assert held_after_a_reconnect() == ALL_SHARDS
-    with planted(dead_brought_back_to_life):
-        assert held_after_a_reconnect() != ALL_SHARDS
-
-
-def test_one_who_is_still_reading_is_given_nothing() -> None:
-    assert held_while_reading() == frozenset()
-    with planted(shards_given_to_one_who_reads):
-        assert held_while_reading() != frozenset()
-
-
-def test_one_who_waits_for_an_answer_tells_all_the_same_that_it_lives() -> None:
-    assert longest_silence_of_one_who_waits() <= 2 * HEARTBEAT_INTERVAL_NS
-    with planted(life_not_told_while_waiting):
-        assert longest_silence_of_one_who_waits() > 2 * HEARTBEAT_INTERVAL_NS
-
-
-def test_one_who_leaves_fires_until_what_it_holds_is_handed_over() -> None:
-    assert missing_while_one_leaves() == 0
-    with planted(drained_before_handing_over):
-        assert missing_while_one_leaves() > 0
-
-
-def test_one_who_leaves_does_not_wait_for_a_bucket_that_is_silent() -> None:
-    assert end_of_one_who_leaves() <= LIVE + SECOND // 2
-    with planted(last_word_awaited):
-        assert end_of_one_who_leaves() > LIVE + SECOND // 2
-
-
-def test_nothing_is_settled_that_others_have_yet_to_fire() -> None:
-    assert fires_of_what_a_dead_one_held() > 0
-    with planted(checkpoint_for_the_shards_of_others):
-        assert fires_of_what_a_dead_one_held() == 0
+@pytest.mark.parametrize("divides", [True, False], ids=["divided", "undivided"])
+def test_all_fire_soon_after_their_leader_has_caught_up(*, divides: bool) -> None:
+    assert fired_after_a_leader_was_behind(divides=divides) == set(SUBJECTS)
+    none_rests_shorter = instead(lifecycle, "OF_A_MOMENT", frozenset())
+    with planted(together(none_rests_shorter, around(Outcomes, "were_stored", any_fire_taken_for_the_refused))):
+        assert fired_after_a_leader_was_behind(divides=divides) != set(SUBJECTS)

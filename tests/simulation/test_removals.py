@@ -1,49 +1,65 @@
-"""Removals by the stream itself, or on a request that nobody saw: no instance holds what was removed any more.
+"""What a stream loses while it is served: removals that nobody requested, and a stream that goes back or is made anew.
 
 The rule: each test fails with the bug planted that it stands for.
 """
 
 import asyncio
+from collections import Counter
+from itertools import product
+from random import Random
 
 import pytest
 
 from nats_scheduler.engine.inputs import RemovalRequested
+from nats_scheduler.engine.reading import landed
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime.port import StreamContents
 from nats_scheduler.runtime.removals import LONGEST_WAIT_SECONDS, Removals
+from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.seeds import seeds
 from tests.judge.history import SECOND
 from tests.simulation.fleet import SimulatedFleet
-from tests.simulation.planted import planted
-from tests.simulation.planted_division import Changes
+from tests.simulation.planted import instead, planted, together
+from tests.simulation.scenario import ANSWER_DEADLINE, LIVE
 from tests.simulation.server import Server
 
 pytestmark = pytest.mark.slow
 
 worlds = pytest.mark.parametrize("divides", [True, False], ids=["divided", "undivided"])
-servers = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 
 STORED = frozenset({"s.tick", *(f"s.{number}" for number in range(12))})
+FROM_THE_BEGINNING = STORED - {f"s.{number}" for number in range(6)}
+LEFT = {
+    "from within": STORED - {"s.3", "s.4", "s.9"},
+    "from the beginning": FROM_THE_BEGINNING,
+    "on request": FROM_THE_BEGINNING,
+    "not at all": STORED,
+}
+"""How something is removed, and what is left."""
 
 
-def removals_not_followed() -> Changes:
-    """Never look what the stream has removed."""
-
-    async def follow(_self: Removals, _api: StreamContents) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    yield Removals, "follow", follow
+async def never_look(_self: Removals, _api: StreamContents) -> None:
+    await asyncio.get_running_loop().create_future()
 
 
-def all_said_to_be_removed() -> Changes:
-    """Have the server say that it has removed all that is stored."""
-    yield Server, "removed", lambda self: (self.stream.last_sequence + 1, frozenset())
+async def unnoticed(*_args: object) -> str:
+    return ""
+
+
+removals_not_followed = instead(Removals, "follow", never_look)
+all_said_to_be_removed = instead(Server, "removed", lambda self: (self.stream.last_sequence + 1, frozenset()))
+step_back_unnoticed = together(
+    instead(continuity, "step_back", unnoticed), instead(StreamService, "serves_the_same", lambda *_: True)
+)
+older_fire_elsewhere_believed = instead(landed, "is_older", lambda *_: False)
 
 
 def left_after(how: str, *, divides: bool, guard: bool = True) -> set[str]:
     """Store schedules, remove some `how`, and return what both instances list in the end; the rest has to fire.
 
-    The removals from within are `s.3`, `s.4` and `s.9`, of which the second is rejected; from the beginning, up to
-    `s.5`.
+    `s.4` is rejected.
     """
     with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
         instances = [fleet.boot(name) for name in ("i0", "i1")]
@@ -68,42 +84,134 @@ def left_after(how: str, *, divides: bool, guard: bool = True) -> set[str]:
             for instance in instances:
                 instance.list_streams()
         fleet.timeline.run(int(2 * LONGEST_WAIT_SECONDS * SECOND))
-        fires = fleet.server.history.fires
-        fires.clear()
-        fleet.timeline.run(3 * SECOND)
-        assert len(fires) == 3, "what is stored fires"
+        assert fleet.fires_within(3 * SECOND) == {"s.tick": 3}, "what is stored fires"
         first, second = (instance.schedules for instance in instances)
         assert first == second
         return first
 
 
-FROM_WITHIN = STORED - {"s.3", "s.4", "s.9"}
-FROM_THE_BEGINNING = STORED - {f"s.{number}" for number in range(6)}
+@pytest.mark.parametrize("how", LEFT)
+def test_what_is_removed_is_listed_no_more(how: str) -> None:
+    for divides, guard in ((True, True), (True, False), (False, True)):
+        assert left_after(how, divides=divides, guard=guard) == LEFT[how], f"divides: {divides}, guard: {guard}"
+    for divides in (True, False):
+        with planted(removals_not_followed if LEFT[how] != STORED else all_said_to_be_removed):
+            assert left_after(how, divides=divides) == STORED, f"divides: {divides}"
+
+
+def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = False) -> dict[str, list[int]]:
+    """Let a stream go back, and return for which times each schedule fired since.
+
+    At 0 s `s.old` and `s.late` are stored, a copy is made, and `s.lost` is stored; all have fired when the stream goes
+    back at 4.5 s. At 5 s `s.new` is stored, and the world ends at 11 s.
+    """
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
+        for name in ("i0", "i1"):
+            fleet.boot(name)
+        fleet.timeline.run(3 * SECOND)
+        begin = fleet.timeline.now
+        fleet.store("s.old", "@every 1s")
+        fleet.store("s.late", f"@at {format_rfc3339(fleet.timeline.now + 2 * SECOND)}")
+        through, messages = (0, []) if is_new else fleet.server.stream.copied()
+        fleet.store("s.lost", "@every 1s")
+        assert fleet.fires_within(4 * SECOND + SECOND // 2).keys() == {"s.old", "s.late", "s.lost"}
+        fires = fleet.server.history.fires
+        fires.clear()
+        fleet.server.go_back(through, messages)
+        fleet.timeline.run(SECOND // 2)
+        fleet.store("s.new", "@every 1s")
+        fleet.timeline.run(LIVE + 3 * SECOND)
+        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if divides else 2)
+        found: dict[str, list[int]] = {}
+        for fire in fires:
+            assert fire.fire_time is not None
+            found.setdefault(fire.schedule, []).append((fire.fire_time - begin) // SECOND)
+        return found
 
 
 @worlds
-@servers
-@pytest.mark.parametrize(
-    ("how", "left"),
-    [
-        ("from within", FROM_WITHIN),
-        ("from the beginning", FROM_THE_BEGINNING),
-        ("on request", FROM_THE_BEGINNING),
-        ("not at all", STORED),
-    ],
-)
-def test_what_is_removed_is_listed_no_more(how: str, left: set[str], *, divides: bool, guard: bool) -> None:
-    assert left_after(how, divides=divides, guard=guard) == left
+def test_what_is_stored_after_a_return_fires_and_what_is_gone_does_not(*, divides: bool) -> None:
+    for guard in (True, False):
+        fired = fires_after_a_return(divides=divides, guard=guard)
+        assert fired.keys() == {"s.old", "s.late", "s.new"}
+        assert fired["s.new"][-3:] == [8, 9, 10]
+        assert fired["s.late"] == [2] or not guard, "what had fired behind the copy fires once more"
+    with planted(step_back_unnoticed):
+        assert "s.new" not in fires_after_a_return(divides=divides)
 
 
 @worlds
-@pytest.mark.parametrize("how", ["from within", "from the beginning", "on request"])
-def test_removals_that_nobody_follows_are_seen(how: str, *, divides: bool) -> None:
-    with planted(removals_not_followed):
-        assert left_after(how, divides=divides) == STORED
+def test_a_stream_that_is_made_anew_is_served_from_its_beginning(*, divides: bool) -> None:
+    fired = fires_after_a_return(divides=divides, is_new=True)
+    assert fired.keys() == {"s.new"}
+    assert fired["s.new"][-3:] == [8, 9, 10]
+
+
+def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
+    """Let a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
+    random = Random(f"return {seed}")
+    divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
+        instances = [fleet.boot(name) for name in ("i0", "i1")]
+        fleet.timeline.run(3 * SECOND)
+        if not is_new:
+            fleet.store("s.old", "@every 1s")
+        copy = fleet.server.stream.copied()
+        fleet.store("s.lost", "@every 1s")
+        fleet.timeline.run(int(random.random() * 5 * SECOND))
+        troubled, trouble = random.choice(instances), random.choice(["lossy", "slow", "cut", "stall", "kill"])
+        if trouble in ("lossy", "slow"):
+            troubled.weather.kinds.add(trouble)
+        elif trouble == "cut":
+            troubled.cut(2 * SECOND)
+        elif trouble == "stall":
+            troubled.process.stall()
+        else:
+            troubled.kill()
+        fleet.timeline.run(int(random.random() * 2 * SECOND))
+        fleet.server.go_back(*copy)
+        fleet.timeline.run(int(random.random() * 2 * SECOND))
+        fleet.store("s.new", "@every 1s")
+        troubled.weather.kinds.clear()
+        troubled.wake(acts_first=random.random() < 0.5)
+        if not troubled.is_alive:
+            troubled.boot("latest")
+        fleet.timeline.run(ANSWER_DEADLINE + 3 * LIVE)
+        begin, fires = fleet.timeline.now, fleet.server.history.fires
+        fires.clear()
+        fleet.timeline.run(3 * SECOND + SECOND // 2)
+        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if divides else 2), trouble
+        times = ((fire.schedule, ((fire.fire_time or 0) - begin) // SECOND) for fire in fires)
+        assert is_new or "s.old" in {fire.schedule for fire in fires}, trouble
+        return Counter((schedule, second) for schedule, second in times if 0 <= second < 3)
+
+
+@pytest.mark.parametrize("some", [seeds(60)[:20], pytest.param(seeds(60)[20:], marks=pytest.mark.deep)], ids=str)
+def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(some: range) -> None:
+    for seed in some:
+        fires = fires_in_the_end(seed)
+        fired = {schedule for schedule, _second in fires}
+        assert "s.new" in fired <= {"s.old", "s.new"}, seed
+        assert fires == dict.fromkeys(product(fired, range(3)), 1), seed
+
+
+def fires_elsewhere_of_three_streams(*, divides: bool, guard: bool) -> list[int]:
+    """Make a stream anew twice, each time with the same `@at`; return the fires in the other stream, by second."""
+    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False, elsewhere=True) as fleet:
+        for name in ("i0", "i1"):
+            fleet.boot(name)
+        fleet.timeline.run(3 * SECOND)
+        begin = fleet.timeline.now
+        for _ in range(3):
+            fleet.store_for_elsewhere("s.again", f"@at {format_rfc3339(begin + SECOND)}")
+            fleet.timeline.run(LIVE + SECOND)
+            fleet.server.go_back(0, [])
+        return [((fire.fire_time or 0) - begin) // SECOND for fire in fleet.server.history.fires]
 
 
 @worlds
-def test_a_server_that_contradicts_itself_ends_no_schedule(*, divides: bool) -> None:
-    with planted(all_said_to_be_removed):
-        assert left_after("not at all", divides=divides) == STORED
+def test_a_schedule_that_is_stored_again_in_a_stream_made_anew_fires_elsewhere_again(*, divides: bool) -> None:
+    for guard in (True, False):
+        assert fires_elsewhere_of_three_streams(divides=divides, guard=guard) == [1, 1, 1]
+    with planted(older_fire_elsewhere_believed):
+        assert len(fires_elsewhere_of_three_streams(divides=divides, guard=True)) < 3

@@ -4,17 +4,17 @@ Its rule: one seed, one history. Time passes only on the timeline, and all that 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
 from tests.judge.checkers import Violation, verdict
 from tests.judge.history import SECOND, Fault, History, Life
-from tests.simulation.forger import Forger
+from tests.simulation.buckets import hasty
+from tests.simulation.clients import Forger, Publishers, Workers
 from tests.simulation.instance import Instance
+from tests.simulation.planted import instead, planted
 from tests.simulation.process import OF_SNAPSHOTS, Point
-from tests.simulation.publishers import Publishers
 from tests.simulation.scenario import (
     CLOCK_OFF,
     LONGEST,
@@ -23,13 +23,9 @@ from tests.simulation.scenario import (
     PARTITION_NOTICED,
     SILENT,
     Scenario,
-    drawn,
-    with_snapshots,
 )
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
-from tests.simulation.snapshots import hasty
 from tests.simulation.timeline import Timeline
-from tests.simulation.workers import Workers
 
 SHARED = ("lossy", "slow", "refusing", "cut")
 """Faults of the server, which concern all instances at once."""
@@ -96,21 +92,10 @@ class World:
 
     def run(self) -> History:
         """Break everything, heal everything, and return what happened."""
-        with self._what_is_far(), hasty() if self.scenario.snapshots else nullcontext():
+        # All worlds end soon, so that in half of them what is some tenths of a second from its next fire is packed.
+        packs = instead(Roster, "far_bits", FAR_BITS if self.scenario.seed % 2 else Roster.far_bits)
+        with planted(packs), planted(hasty if self.scenario.snapshots else tuple):
             return self._run()
-
-    @contextmanager
-    def _what_is_far(self) -> Iterator[None]:
-        """Pack what is some tenths of a second from its next fire, in half of the worlds, since all of them end soon.
-
-        It is no draw, so that each seed stays what it was.
-        """
-        usual = Roster.far_bits
-        Roster.far_bits = FAR_BITS if self.scenario.seed % 2 else usual
-        try:
-            yield
-        finally:
-            Roster.far_bits = usual
 
     def _run(self) -> History:
         for instance in self.instances:
@@ -347,6 +332,6 @@ class World:
         instance.step_clock(self._random.randint(-CLOCK_OFF, CLOCK_OFF))
 
 
-def judged(seed: int, trace: Trace = silent, *, snapshots: bool = False) -> list[Violation]:
-    """Run one seed, in which instances may keep snapshots, and return what it shows to be broken."""
-    return verdict(World(with_snapshots(seed) if snapshots else drawn(seed), trace).run())
+def judged(scenario: Scenario, trace: Trace = silent) -> list[Violation]:
+    """Run a world, and return what it shows to be broken."""
+    return verdict(World(scenario, trace).run())
