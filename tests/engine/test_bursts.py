@@ -65,9 +65,15 @@ def test_the_next_fires_of_a_herd_are_built_in_the_pause_and_not_while_it_fires(
     assert all(flight.fire is not None for flight in flights)
 
 
-def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
+def waiting() -> tuple[Desk, list[Fire]]:
+    """Bring a herd of instants into flight, of which the first 30 are stored, so that what follows from it waits."""
     desk, fires = burst(*[AT_5S] * COUNT)
     desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
+    return desk, fires
+
+
+def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> None:
+    desk, fires = waiting()
     assert (desk.reported(FireStored), desk.purges) == ([], [])
     assert desk.asked(WakeAt) == [], "what waits for outcomes makes no steps in between"
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
@@ -76,10 +82,8 @@ def test_what_was_stored_is_told_and_removed_once_no_herd_is_in_the_way() -> Non
 
 
 def test_a_herd_that_never_ends_keeps_nothing_waiting() -> None:
-    desk, fires = burst(*[AT_5S] * COUNT)
-    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    desk.at(5 + BURST_LIMIT_NS / SECOND - 0.001)
-    assert desk.purges == []
+    desk, _fires = waiting()
+    assert desk.at(5 + BURST_LIMIT_NS / SECOND - 0.001).purges == []
     assert len(desk.at(5 + BURST_LIMIT_NS / SECOND).purges) == 30
 
 
@@ -115,35 +119,28 @@ def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
     assert desk.engine.is_idle
 
 
-def test_what_is_replaced_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
-    desk, fires = burst(*[AT_5S] * COUNT)
-    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    desk.read(schedule(AT_60S, 2_000, fires[0].schedule))
+def test_what_is_replaced_or_overwritten_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
+    desk, fires = waiting()
+    desk.read(schedule(AT_60S, 2_000, fires[0].schedule), plain(fires[1].schedule, 2_001))
+    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert desk.purges.count((fires[0].schedule, 1_999)) == 1
     assert (fires[0].schedule, 1) not in desk.purges
     assert desk.engine.held.exactly(fires[0].schedule, 2_000) is not None
+    assert fires[1].schedule not in dict(desk.purges)
+    assert len(desk.purges) == COUNT - 1
 
 
 def test_what_is_read_back_while_it_waits_is_removed_once() -> None:
     desk, fires = burst(*[AT_5S] * COUNT)
-    desk.read(*(stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)))
-    seen, purges = desk.reported(FireReadBack), desk.purges
-    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    seen, purges = [*seen, *desk.reported(FireReadBack)], [*purges, *desk.purges]
-    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
-    seen, purges = [*seen, *desk.reported(FireReadBack)], [*purges, *desk.purges]
+    seen, purges = list[FireReadBack](), list[tuple[str, int]]()
+    stored = [stored_fire(fire, FIRST + number, desk.now) for number, fire in enumerate(fires)]
+    first, last = range(FIRST, FIRST + 30), range(FIRST + 30, FIRST + COUNT)
+    for given in (MessagesRead(stored), FiresStored(fires[:30], first), FiresStored(fires[30:], last)):
+        desk.step(given)
+        seen += desk.reported(FireReadBack)
+        purges += desk.purges
     assert (len(seen), sorted(purges)) == (COUNT, sorted((fire.schedule, fire.sequence) for fire in fires))
-
-
-def test_what_is_overwritten_while_it_waits_is_not_removed() -> None:
-    desk, fires = burst(*[AT_5S] * COUNT)
-    desk.step(FiresStored(fires[:30], range(FIRST, FIRST + 30)))
-    desk.read(plain(fires[0].schedule, 2_000))
-    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
-    desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
-    assert len(desk.purges) == COUNT - 1
-    assert fires[0].schedule not in dict(desk.purges)
 
 
 def test_acknowledgements_that_all_came_too_late_change_nothing() -> None:

@@ -1,7 +1,8 @@
-"""Schedules that name calendars: what an edit changes, what it does not change, and what a missing one does."""
+"""Schedules that name calendars: what an edit changes, and what it does not change, at every moment of a fire."""
 
 import pytest
 
+from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import (
     CalendarApplied,
     CalendarMissing,
@@ -10,25 +11,33 @@ from nats_scheduler.engine.events import (
     FiresMissed,
     ScheduleEnded,
 )
+from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing import calendars
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP, MIN_ENTRIES
+from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP
+from nats_scheduler.engine.inputs import CalendarsRead, DuplicateRead, Refused, Stored, Unknown
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, schedule
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 ONE = "s.one"
 TARGET = {"Nats-Schedule-Target": "t.out"}
 NAMED = {**TARGET, "Nats-Schedule-X-Except": "calendar:work"}
 DAILY = {"Nats-Schedule": "0 0 9 * * *", **NAMED}
 """Fires at 9 h of each day that is left; the first day is 2026-01-01."""
+
+
 EVERY_6H = {"Nats-Schedule": "@every 6h", **NAMED}
+AT_2ND = {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED}
 
 
 def days(world: ScheduleWorld) -> list[int]:
@@ -72,24 +81,14 @@ def missed(world: ScheduleWorld) -> list[tuple[int, int]]:
     ]
 
 
-# -- a calendar that is known -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 def test_nothing_fires_on_the_days_of_a_calendar(guard: bool) -> None:
-    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-02..2026-01-04"})
-    world.publish(ONE, DAILY)
+    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-02", "more": "2026-01-04"})
+    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Except": "calendar:work,2026-01-03, calendar:more"})
     world.advance("120h")
     assert days(world) == [1, 5]
     assert following(world) == ["2026-01-05T09:00:00Z", "2026-01-06T09:00:00Z"]
     assert state(world) is State.WAITING
-
-
-def test_days_and_several_calendars_are_left_out_together() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-02", "more": "2026-01-04"})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Except": "calendar:work,2026-01-05, calendar:more"})
-    world.advance("150h")
-    assert days(world) == [1, 3, 6]
 
 
 def test_an_edit_counts_at_once_in_both_directions() -> None:
@@ -135,17 +134,15 @@ def test_a_fast_schedule_whose_content_is_kept_stops_and_goes_on() -> None:
     assert missed(world) == []
 
 
-@pytest.mark.parametrize("change", ["set", "delete"])
-def test_a_schedule_that_names_no_calendar_is_not_concerned(change: str) -> None:
+def test_a_schedule_that_names_no_calendar_is_not_concerned() -> None:
     world = ScheduleWorld(calendars={"work": ""})
     world.publish(ONE, {"Nats-Schedule": "@every 2s", **TARGET, "Nats-Schedule-X-Except": "2026-02-01"})
     world.advance("5s")
-    if change == "set":
-        world.set_calendar("work", "2026-01-01")
-    else:
-        world.delete_calendar("work")
+    world.set_calendar("work", "2026-01-01")
     world.advance("5s")
-    assert len(world.generated) == 5
+    world.delete_calendar("work")
+    world.advance("5s")
+    assert len(world.generated) == 7
     assert reported(world) == []
     assert not world.engine.calendars.are_named
 
@@ -180,42 +177,32 @@ def test_an_edit_of_a_calendar_of_many_schedules_is_applied_to_each() -> None:
     assert reported(world) == [("work", "", count)]
 
 
-def test_schedules_that_ended_are_not_kept() -> None:
+def test_schedules_that_ended_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calendars, "MIN_ENTRIES", 20)
     world = ScheduleWorld(calendars={"work": ""})
-    for _ in range(3 * MIN_ENTRIES):
+    for _ in range(60):
         world.publish(ONE, DAILY)
-    assert len(world.engine.calendars._named["work"]) <= MIN_ENTRIES
+    assert len(world.engine.calendars._named["work"]) <= 20
     world.set_calendar("work", "2026-01-01")
     assert reported(world) == [("work", "", 1)]
 
 
-# -- what is left -------------------------------------------------------------------------------------------------
-
-
 def test_an_at_whose_day_is_excepted_waits_for_its_time_and_ends() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-02"})
-    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
+    world = ScheduleWorld(calendars={"work": "2026-01-02", "left": "2026-01-02"})
+    world.publish(ONE, AT_2ND)
+    world.publish("s.left", {**AT_2ND, "Nats-Schedule-X-Except": "calendar:left"})
     world.advance("24h")
     assert (state(world), listed(world).next_fire) == (State.EXCEPTED, None)
+    world.set_calendar("left", "")
     world.advance("10h")
-    assert days(world) == []
-    assert endings(world) == [Ending.EXCEPTED]
-    assert list(world.stream.messages()) == []
-
-
-def test_an_at_whose_day_is_left_by_an_edit_fires() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-02"})
-    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
-    world.advance("24h")
-    world.set_calendar("work", "")
-    world.advance("10h")
-    assert days(world) == [2]
-    assert endings(world) == [Ending.FIRED]
+    assert [message.schedule for message in world.generated] == ["s.left"], "an edit leaves its day in time"
+    assert endings(world) == [Ending.EXCEPTED, Ending.FIRED]
+    assert [message.subject for message in world.stream.messages()] == ["t.out"]
 
 
 def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
     world = ScheduleWorld()
-    world.publish(ONE, {"Nats-Schedule": "@at 2026-01-02T09:00:00Z", **NAMED})
+    world.publish(ONE, AT_2ND)
     world.advance("48h")
     world.restart("1h")
     assert state(world) is State.NO_CALENDAR
@@ -313,7 +300,7 @@ def test_of_what_an_outage_missed_the_new_days_decide() -> None:
     assert missed(world) == [(2, 3)]
 
 
-def test_a_jittered_fire_is_held_back_by_an_edit_before_it_is_sent() -> None:
+def test_a_jittered_fire_is_held_back_or_left_by_an_edit_before_it_is_sent() -> None:
     world = ScheduleWorld(calendars={"work": ""})
     world.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
     sent = listed(world).sent
@@ -326,13 +313,139 @@ def test_a_jittered_fire_is_held_back_by_an_edit_before_it_is_sent() -> None:
     world.advance("2s")
     assert days(world) == []
     assert world.next_fire(ONE) == START + DAY + 9 * HOUR
+    left = ScheduleWorld(calendars={"work": "2026-01-01"})
+    left.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
+    left.advance("9h1s")
+    left.set_calendar("work", "")
+    assert left.next_fire(ONE) == START + 9 * HOUR
+    left.advance("11h")
+    assert [format_rfc3339(one.fire_time) for one in left.generated] == ["2026-01-01T09:00:00Z"]
 
 
-def test_a_jittered_fire_that_an_edit_leaves_before_it_would_be_sent_is_sent() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-01"})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
-    world.advance("9h1s")
-    world.set_calendar("work", "")
-    assert world.next_fire(ONE) == START + 9 * HOUR
-    world.advance("11h")
-    assert [format_rfc3339(one.fire_time) for one in world.generated] == ["2026-01-01T09:00:00Z"]
+FIRST_DAY = Days(START // DAY, START // DAY)
+NO_DAY, TODAY = KnownCalendars({"work": Calendar("work", ())}), KnownCalendars({"work": Calendar("work", (FIRST_DAY,))})
+
+
+# -- an edit while a fire is in flight, or while another instance has other days --------------------------------------
+
+
+def named_schedule(pattern: str = "@every 20s", end: str = "2027-01-01T00:00:00Z") -> StoredMessage:
+    return schedule(pattern, Nats_Schedule_X_Except="calendar:work", Nats_Schedule_X_End=end)
+
+
+def fire_time(desk: Desk) -> float:
+    """Return the time of the next fire (s since the start)."""
+    held = desk.engine.held.on(SCHEDULE)
+    assert held is not None
+    return (held.fire_time - START) / SECOND
+
+
+def desk_of(message: StoredMessage, known: KnownCalendars = NO_DAY) -> Desk:
+    desk = Desk(message)
+    desk.step(CalendarsRead(known))
+    return desk
+
+
+def in_flight_at_20s(message: StoredMessage) -> tuple[Desk, Fire]:
+    """Bring the first fire of an instance that knows no excepted day into flight."""
+    desk = desk_of(message).at(19.5)
+    return desk, desk.in_flight(message, 20)
+
+
+@pytest.mark.parametrize(
+    "outcome", [Stored(2), Stored(2, duplicate=True), Unknown("lost"), Refused(503, 10077, "full")]
+)
+def test_an_edit_does_not_recall_what_is_in_flight(outcome: Stored | Unknown | Refused) -> None:
+    message = named_schedule()
+    desk, fire = in_flight_at_20s(message)
+    desk.step(CalendarsRead(TODAY))
+    assert desk.fires == []
+    desk.concluded(fire, outcome)
+    if isinstance(outcome, Stored) and outcome.duplicate:
+        desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
+    desk.at(25)
+    if isinstance(outcome, Unknown):
+        assert desk.fire is fire, "it may be stored, so the same is sent again"
+        desk.concluded(fire, Stored(2))
+    elif isinstance(outcome, Refused):
+        desk.found(message)
+        assert desk.fires == [], "nothing was stored, and its day is excepted now"
+    assert fire_time(desk.at(26)) == DAY / SECOND
+
+
+def test_a_calendar_that_is_deleted_while_a_fire_is_in_flight_stops_the_next_one() -> None:
+    message = named_schedule("@every 5s")
+    desk = desk_of(message)
+    fire = desk.in_flight(message, 5)
+    desk.step(CalendarsRead(KnownCalendars({})))
+    desk.concluded(fire, Stored(2))
+    desk.at(60)
+    assert (desk.fires, desk.reads) == ([], [])
+    desk.step(CalendarsRead(NO_DAY))
+    desk.at(60.001)
+    desk.found(message)
+    assert desk.fire.fire_time == START + 60 * SECOND
+    assert desk.fire.next_fire == START + 65 * SECOND
+
+
+def test_a_stored_fire_that_names_the_end_ends_the_schedule_whatever_the_calendar_says() -> None:
+    """The instance that stored it had other days: its fire informed consumers that no fire follows."""
+    message = named_schedule()
+    _desk, fire = in_flight_at_20s(message)
+    for known in (NO_DAY, TODAY, KnownCalendars({})):
+        desk = desk_of(message, known).at(20.1)
+        last = stored_fire(fire, 2, desk.now)
+        block = last.block.replace(b"2026-01-01T00:00:40Z", b"purge")
+        assert block != last.block
+        desk.read(last._replace(block=block))
+        asked = desk.actions
+        assert PurgeSchedule in map(type, asked + desk.at(20.2).actions), known
+
+
+def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_days_leave_none() -> None:
+    message = named_schedule(end="2026-01-02T00:00:00Z")
+    _desk, fire = in_flight_at_20s(message)
+    desk = desk_of(message, TODAY)
+    desk.read(stored_fire(fire, 2, START + 20 * SECOND))
+    desk.at(30)
+    assert (desk.is_held(), desk.purges, desk.reads, desk.fires) == (True, [], [], [])
+    desk.step(CalendarsRead(NO_DAY))
+    assert fire_time(desk.at(30.1)) == 40
+
+
+def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:
+    message = named_schedule("@at 2026-01-01T00:00:20Z")
+    desk, unedited = desk_of(message, TODAY), desk_of(message, TODAY)
+    for one in (desk, unedited):
+        one.step(CalendarsRead(TODAY, is_followed=False))
+        for seconds in (20, 25, 30):
+            assert (one.at(seconds).purges, one.is_held()) == ([], True)
+    desk.step(CalendarsRead(NO_DAY))
+    desk.at(30.1).found(message)
+    assert desk.fire.fire_time == START + 20 * SECOND, "the edit was made in time, as far as is known"
+    unedited.step(CalendarsRead(TODAY))
+    assert unedited.at(31).purges == [(SCHEDULE, 1)], "edits are received again, and none left it"
+
+
+def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days() -> None:
+    """Nobody knows when the edit was made: it may have left the fire of 20 s before that was due.
+
+    That a connection is lost is noticed up to 3 s later.
+    """
+    for seconds, is_followed, expected in ((10, True, 40), (10, False, 20), (22, False, 20), (24, False, 40)):
+        desk = desk_of(named_schedule(), TODAY).at(seconds)
+        desk.step(CalendarsRead(TODAY, is_followed))
+        desk.at(30).step(CalendarsRead(NO_DAY))
+        assert fire_time(desk.at(30.1)) == expected, (seconds, is_followed)
+
+
+def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() -> None:
+    desk = desk_of(named_schedule(), TODAY).at(50)
+    for _ in range(2):  # said again, since it was tried in vain to follow them
+        desk.step(CalendarsRead(TODAY, is_followed=False))
+        desk.at(70)
+    desk.step(CalendarsRead(NO_DAY))
+    assert fire_time(desk.at(70.1)) == 60
+    desk.step(CalendarsRead(TODAY))
+    desk.step(CalendarsRead(NO_DAY))
+    assert fire_time(desk.at(70.2)) == 80, "edits are received again, so this one was made now"

@@ -1,4 +1,4 @@
-"""Targets in other streams: what is stored there, by crashes and outages too, and when it is looked for."""
+"""Targets in other streams: what is stored there, by crashes, outages and takeovers too, and when it is looked for."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,18 @@ import pytest
 
 from nats_scheduler.engine.actions import Action
 from nats_scheduler.engine.events import FireForged, FireReadBack, FireRefused, FiresMissed, FireStored, ScheduleEnded
-from nats_scheduler.engine.fire import (
-    Fire,
-    LookForFire,
-    ReadContent,
+from nats_scheduler.engine.fire import Fire, LookForFire, ReadContent
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    CheckpointLoaded,
+    FireLookedFor,
+    MessagesRead,
+    Refused,
+    ShardsHeld,
+    Stored,
 )
-from nats_scheduler.engine.inputs import CheckpointLoaded, Refused, ShardsHeld
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.message.generated import MISSED, PREVIOUS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import MINUTE, SECOND
@@ -20,6 +25,7 @@ from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, Desk, message_on, plain
 
 EVERY_5S = {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-X-Target": "jobs.run"}
 AT_10S = {"X-Nats-Schedule": "@at 2026-01-01T00:00:10Z", "X-Nats-Schedule-X-Target": "jobs.run"}
@@ -54,12 +60,15 @@ def world_of(
 
 def stored(stream: MemoryStream) -> list[int]:
     """Return the fire times (s since the start) of what is stored in a stream."""
-    found = []
-    for message in stream.messages():
-        identity = header_value(message.block, b"Nats-Msg-Id")
-        assert identity is not None
-        found.append((int(identity.split(b":")[2]) - START) // SECOND)
-    return found
+    identities = [header_value(message.block, b"Nats-Msg-Id") or b"" for message in stream.messages()]
+    return [(int(identity.split(b":")[2]) - START) // SECOND for identity in identities]
+
+
+def claims(fire_time: int, following: bytes, sequence: int = 1) -> bytes:
+    """Return the headers of a message that claims to be a fire of `cron.a` for a time (s since the start)."""
+    identity = fire_identity("cron.a", sequence, START + fire_time * SECOND).encode()
+    named = [(b"X-Nats-Scheduler", b"cron.a"), (b"X-Nats-Schedule-Next", following), (b"Nats-Msg-Id", identity)]
+    return with_headers(b"", named)
 
 
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
@@ -105,23 +114,17 @@ def test_in_time_nothing_is_looked_for() -> None:
 
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 def test_what_is_replaced_or_purged_before_the_look_does_not_fire(guard: bool) -> None:
+    """A purge after the look is in time too if the request is seen."""
     world, jobs = world_of(guard=guard)
-    world.publish("cron.a", AT_10S, b"old")
-    world.publish("cron.b", AT_10S, b"purged")
+    for subject, body in (("cron.a", b"old"), ("cron.b", b"purged"), ("cron.c", b"purged at last")):
+        world.publish(subject, AT_10S, body)
     world.advance("9900ms")
     world.publish("cron.a", AT_10S, b"new")
     world.purge("cron.b")
+    world.advance("90ms")
+    world.purge("cron.c")
     world.advance("10s")
     assert [message.body for message in jobs.messages()] == [b"new"]
-
-
-def test_what_is_purged_after_the_look_does_not_fire_if_the_request_is_seen() -> None:
-    world, jobs = world_of()
-    world.publish("cron.a", AT_10S)
-    world.advance("9990ms")
-    world.purge("cron.a")
-    world.advance("10s")
-    assert stored(jobs) == []
 
 
 @pytest.mark.parametrize("with_checkpoint", [True, False])
@@ -181,24 +184,15 @@ def test_what_was_lost_is_repeated_after_the_look() -> None:
     assert first is second, "the same bytes"
 
 
-def test_what_was_missed_is_made_up_once() -> None:
-    world, jobs = world_of()
-    world.publish("cron.a", EVERY_5S)
-    world.advance("7s")
-    world.restart("20s")
-    world.advance("3s")
-    assert stored(jobs) == [5, 25, 30]
-    [missed] = [event for event in world.events if isinstance(event, FiresMissed)]
-    assert (missed.first, missed.made_up) == (START + 10 * SECOND, START + 25 * SECOND)
-
-
-def test_a_fire_that_another_instance_made_up_is_not_made_up_again() -> None:
+def test_what_was_missed_is_made_up_once_also_if_another_instance_did() -> None:
     world, jobs = world_of()
     world.publish("cron.a", EVERY_5S)
     world.advance("7s")
     before = world.checkpoint
     world.restart("20s")
     assert stored(jobs) == [5, 25]
+    [missed] = [event for event in world.events if isinstance(event, FiresMissed)]
+    assert (missed.first, missed.made_up) == (START + 10 * SECOND, START + 25 * SECOND)
     world.checkpoint = before
     world.restart("2s")
     assert stored(jobs) == [5, 25]
@@ -257,12 +251,7 @@ def test_a_forged_fire_of_a_later_time_hides_no_genuine_one() -> None:
     world, jobs = world_of()
     sequence = world.publish("cron.a", EVERY_5S)
     world.advance("5s")
-    claims = [
-        (b"X-Nats-Scheduler", b"cron.a"),
-        (b"X-Nats-Schedule-Next", b"2027-01-01T00:00:00Z"),
-        (b"Nats-Msg-Id", fire_identity("cron.a", sequence, START + 3_600 * SECOND).encode()),
-    ]
-    jobs.publish("jobs.run", with_headers(b"", claims), b"forged")
+    jobs.publish("jobs.run", claims(3_600, b"2027-01-01T00:00:00Z", sequence), b"forged")
     world.restart("1s", with_checkpoint=False)
     world.advance("4s")
     assert [fire for fire in stored(jobs) if fire != 3_600] == [5, 10]
@@ -271,13 +260,8 @@ def test_a_forged_fire_of_a_later_time_hides_no_genuine_one() -> None:
 def test_a_message_in_its_own_stream_is_no_fire_of_it() -> None:
     world, jobs = world_of()
     sequence = world.publish("cron.a", EVERY_5S)
-    claims = [
-        (b"X-Nats-Scheduler", b"cron.a"),
-        (b"X-Nats-Schedule-Next", b"2027-01-01T00:00:00Z"),
-        (b"Nats-Msg-Id", fire_identity("cron.a", sequence, START + 5 * SECOND).encode()),
-    ]
     world.advance("4s")
-    world.publish("cron.forged", with_headers(b"", claims))
+    world.publish("cron.forged", claims(5, b"2027-01-01T00:00:00Z", sequence))
     world.advance("1s")
     assert stored(jobs) == [5]
 
@@ -333,20 +317,12 @@ def test_a_fire_that_the_other_stream_does_not_keep_is_stored_again_beyond_the_w
 
 def test_fires_of_another_stream_are_not_counted_where_they_land() -> None:
     world = ScheduleWorld(["jobs.>"])
-    claims = [
-        (b"X-Nats-Scheduler", b"cron.a"),
-        (b"X-Nats-Schedule-Next", b"purge"),
-        (b"Nats-Msg-Id", fire_identity("cron.a", 1, START).encode()),
-    ]
-    fire = with_headers(b"", claims)
     for _ in range(3):
         world.publish("jobs.other")
     world.publish("jobs.due", {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-Target": "jobs.out"})
-    world.publish("jobs.run", fire)
+    world.publish("jobs.run", claims(0, b"purge"))
     assert not any(isinstance(event, FireReadBack) for event in world.events)
-    world.publish(
-        "jobs.due", with_headers(b"", [*claims[:2], (b"Nats-Msg-Id", fire_identity("cron.a", 2, START).encode())])
-    )
+    world.publish("jobs.due", claims(0, b"purge", 2))
     assert world.next_fire("jobs.due") is None, "it ends the schedule on which it lands, as any message does"
 
 
@@ -381,3 +357,85 @@ def test_a_fire_of_the_stream_before_is_none_of_the_one_that_was_created_again(g
         world.stream.go_back(0, ())
         world.restart(with_checkpoint=False)
     assert stored(jobs) == [10, 10, 10]
+
+
+# -- several instances: none sees what another one fires --------------------------------------------------------------
+
+
+class Other(Desk):
+    """An instance that begins without a shard, of a stream with one schedule into another stream."""
+
+    def __init__(self, pattern: str, **more: str) -> None:
+        super().__init__(only_schedules=True, live=False)
+        into = {"X_Nats_Schedule": pattern, "X_Nats_Schedule_X_Target": "jobs.run"}
+        self.message = message_on(SCHEDULE, 1, **into, **more)
+        self.step(ShardsHeld(frozenset()), MessagesRead([self.message]), CaughtUp())
+
+    def gains(self, seconds: float, checkpoint: CheckpointLoaded) -> None:
+        """Hold all shards from a time in seconds since the start on."""
+        self.now = START + int(seconds * SECOND)
+        self.step(checkpoint, ShardsHeld(ALL_SHARDS))
+
+    def takes_over(self, seconds: float) -> Fire:
+        """Hold all shards without a checkpoint, and return the fire that is looked for."""
+        self.gains(seconds, NO_CHECKPOINT)
+        self.found(self.message)
+        [look] = self.asked(LookForFire)
+        return look.fire
+
+    def fires_at(self, seconds: int) -> tuple[int, bytes]:
+        """Fire at a time in seconds since the start, and have that stored; return the fire time and the headers."""
+        self.at(seconds - 0.04).found(self.message)
+        fire = self.at(seconds).fire
+        sent = fire.fire_time, fire.block
+        self.concluded(fire, Stored(seconds))
+        return sent
+
+    def reports(self, seconds: int) -> tuple[bytes | None, bytes | None]:
+        """Fire, and return which fire the new one says was before it, and how many were dropped between."""
+        _fire_time, block = self.fires_at(seconds)
+        return header_value(block, PREVIOUS), header_value(block, MISSED)
+
+
+def test_an_instance_is_not_taken_for_one_that_does_not_fire() -> None:
+    other = Other("@every 5s")
+    for seconds in range(1, 300):
+        assert other.at(seconds).reads == []
+    assert not other.engine.ownership.neglected
+    assert other.at(306).reads == [(SCHEDULE, 1)], "it is read now and then, to notice that it is gone"
+    other.found(None, of=other.message)
+    assert not other.is_held()
+
+
+def test_a_takeover_looks_for_what_no_checkpoint_contains_and_for_nothing_else() -> None:
+    assert Other("@every 5s").takes_over(18).fire_time == START + 15 * SECOND
+    settled = Other("@every 5s")
+    settled.gains(18, CheckpointLoaded(START + 17 * SECOND, 1))
+    assert settled.at(18).reads == []
+    assert settled.fires_at(20)[0] == START + 20 * SECOND
+
+
+def test_what_another_instance_fired_meanwhile_is_not_reported_as_missed() -> None:
+    other = Other("@every 5s", X_Nats_Schedule_X_Report="true")
+    for since in (18, 48):
+        other.gains(since, CheckpointLoaded(START + (since - 1) * SECOND, 1))
+        assert other.reports(since + 2) == (None, b"0"), "it is not known which one was before"
+        assert other.reports(since + 7) == (b"2026-01-01T00:00:%dZ" % (since + 2), b"0")
+        other.step(ShardsHeld(frozenset()))
+
+
+def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> None:
+    other = Other("@every 5s")
+    fire = other.takes_over(18)
+    other.step(ShardsHeld(frozenset()))
+    other.step(FireLookedFor(fire, (), fire.fire_time))
+    assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)
+    assert other.takes_over(40).fire_time == START + 40 * SECOND
+
+
+def test_a_schedule_that_ends_during_the_look_is_not_fired() -> None:
+    other = Other("@every 5s")
+    fire = other.takes_over(18)
+    other.read(plain(SCHEDULE, 2))
+    other.step(FireLookedFor(fire, (), fire.fire_time))
+    assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)

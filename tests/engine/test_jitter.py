@@ -1,13 +1,12 @@
 """Schedules with a jitter: what happens between the fire time and the send time of a fire, and what it costs others."""
 
-import sys
-
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
 from nats_scheduler.engine.inputs import CaughtUp, CheckpointLoaded, MessagesRead, PurgeConcluded, ShardsHeld, Stored
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.views.figures import State
+from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
@@ -43,6 +42,18 @@ def delayed(headers: dict[str, str] = HOURLY, *, guard: bool = True) -> Schedule
 
 def jittered(pattern: str = "@every 1h", sequence: int = 1, subject: str = SCHEDULE) -> StoredMessage:
     return schedule(pattern, sequence, subject, Nats_Schedule_X_Jitter="30m")
+
+
+def of_another_holder(*messages: StoredMessage) -> Desk:
+    desk = Desk(live=False)
+    desk.step(ShardsHeld(frozenset()), MessagesRead(messages), CaughtUp())
+    return desk
+
+
+def listed(desk: Desk, at: int) -> ListedSchedule:
+    found = desk.engine.view().schedule(SCHEDULE, at)
+    assert found is not None
+    return found
 
 
 @GUARDS
@@ -140,23 +151,6 @@ def test_an_outage_is_made_up_for_what_was_to_be_sent_and_the_delayed_fire_is_se
     assert missed == [(START + HOUR, START + 2 * HOUR)]
 
 
-def test_another_holder_that_takes_over_during_the_delay_fires_at_the_same_time() -> None:
-    message = jittered()
-    at = (sent() - START) / SECOND
-    first, second = Desk(message), Desk(live=False)
-    second.step(ShardsHeld(frozenset()), MessagesRead([message]), CaughtUp())
-    middle = 3_600 + (at - 3_600) / 2
-    for desk, shards in ((first, frozenset[int]()), (second, ALL_SHARDS)):
-        desk.at(middle)
-        desk.step(CheckpointLoaded(desk.now - 1, 1), ShardsHeld(shards))
-        assert (desk.reads, desk.fires) == ([], [])
-    assert first.at(at + 1).reads == []
-    assert second.at(at - 0.9).reads == [(SCHEDULE, 1)]  # with others due near it
-    second.found(message)
-    assert second.at(at - 0.001).fires == []
-    assert second.at(at + 0.001).fire.fire_time == START + HOUR
-
-
 @GUARDS
 @pytest.mark.parametrize("change", ["replaced", "purged", "deleted", "overwritten"])
 def test_what_ends_during_the_delay_does_not_fire(change: str, guard: bool) -> None:
@@ -183,22 +177,15 @@ def test_a_ttl_that_runs_out_during_the_delay_ends_the_schedule_without_its_fire
     assert fired(world) == []
     endings = [event.ending for event in world.events if isinstance(event, (ScheduleEndsEarly, ScheduleEnded))]
     assert endings == [Ending.EXPIRED, Ending.EXPIRED], "announced when it was stored, and carried out"
+    after = ScheduleWorld(guard=guard)
+    after.publish(SCHEDULE, {**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"})
+    after.advance("2h")
+    assert fired(after) == [(START + HOUR, sent())], "after the send time it changes nothing"
 
 
-def test_a_ttl_that_runs_out_after_the_send_time_changes_nothing() -> None:
-    world = ScheduleWorld()
-    world.publish(SCHEDULE, {**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"})
-    world.advance("2h")
-    assert fired(world) == [(START + HOUR, sent())]
-
-
-@pytest.mark.parametrize("removed", ["max_age", "kept"])
-def test_max_age_counts_until_the_send_time(removed: str) -> None:
-    age = sent() - START + (1 if removed == "kept" else -1)
-    desk = Desk(jittered(), max_age=age)
-    listed = desk.engine.view().schedule(SCHEDULE, desk.now)
-    assert listed is not None
-    assert listed.state is (State.WAITING if removed == "kept" else State.EXPIRING)
+def test_max_age_counts_until_the_send_time() -> None:
+    for more, state in ((-1, State.EXPIRING), (1, State.WAITING)):
+        assert listed(Desk(jittered(), max_age=sent() - START + more), START).state is state
 
 
 def test_a_source_is_read_at_the_send_time() -> None:
@@ -208,56 +195,52 @@ def test_a_source_is_read_at_the_send_time() -> None:
     assert [(one.body, one.stored_at) for one in world.generated] == [(b"new", sent())]
 
 
-@pytest.mark.parametrize("step", [-20 * MINUTE, -20 * SECOND, 20 * SECOND])
-def test_a_clock_step_during_the_delay_leaves_the_send_time_as_it_is_by_the_clock(step: int) -> None:
-    world = delayed()
-    world.advance_to(sent() - MINUTE)
-    world.step_clock(step)
-    assert fired(world) == []
-    world.advance_to(sent() - 1)
-    assert fired(world) == []
-    world.advance("1s")
-    assert fired(world) == [(START + HOUR, sent())]
+def test_a_clock_step_during_the_delay_leaves_the_send_time_as_it_is_by_the_clock() -> None:
+    for step in (-20 * MINUTE, -20 * SECOND, 20 * SECOND):
+        world = delayed()
+        world.advance_to(sent() - MINUTE)
+        world.step_clock(step)
+        assert fired(world) == []
+        world.advance_to(sent() - 1)
+        assert fired(world) == []
+        world.advance("1s")
+        assert fired(world) == [(START + HOUR, sent())], step
+    over = delayed()
+    over.step_clock(HOUR // 2)
+    assert [time for time, _at in fired(over)] == [START + HOUR], "a step over the send time fires at once"
 
 
-def test_a_clock_that_steps_over_the_send_time_fires_at_once() -> None:
-    world = delayed()
-    world.step_clock(HOUR // 2)
-    assert [time for time, _at in fired(world)] == [START + HOUR]
+def test_another_holder_that_takes_over_during_the_delay_fires_at_the_same_time() -> None:
+    message, at = jittered(), (sent() - START) / SECOND
+    first, second = Desk(message), of_another_holder(message)
+    middle = 3_600 + (at - 3_600) / 2
+    for desk, shards in ((first, frozenset[int]()), (second, ALL_SHARDS)):
+        desk.at(middle)
+        desk.step(CheckpointLoaded(desk.now - 1, 1), ShardsHeld(shards))
+        assert (desk.reads, desk.fires) == ([], [])
+    assert first.at(at + 1).reads == []
+    assert second.at(at - 0.9).reads == [(SCHEDULE, 1)]  # with others due near it
+    second.found(message)
+    assert second.at(at - 0.001).fires == []
+    assert second.at(at + 0.001).fire.fire_time == START + HOUR
 
 
-# -- what is known of others ------------------------------------------------------------------------------------------
-
-
-def test_a_fire_that_was_sent_late_shows_that_its_holder_fires() -> None:
-    """Two schedules of one shard, and the fire time of the one that is due is between the two times of the other."""
-    message = jittered()
+def test_a_fire_that_was_sent_late_shows_that_its_holder_fires_and_one_during_the_delay_does_not() -> None:
+    """Two schedules of one shard: the one without a jitter is due during the delay of the other."""
+    message, at = jittered(), (sent() - START) / SECOND
     other = next(f"s.{n}" for n in range(10_000) if shard_of(f"s.{n}") == shard_of(SCHEDULE))
-    between = sent() - SECOND
-    second = schedule(f"@every {(between - START) // SECOND}s", 2, other)
-    fire = Desk(message)
-    at = (sent() - START) / SECOND
-    fire.at(at - 0.5)
-    fire.found(message)
-    made = fire.at(at + 0.001).fire
-    desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead([message, second]), CaughtUp())
-    desk.at(at + 0.01).read(stored_fire(made, 3, desk.now))
+    due_last = schedule(f"@every {(sent() - SECOND - START) // SECOND}s", 2, other)
+    late = Desk(message).at(at - 0.5)
+    late.found(message)
+    desk = of_another_holder(message, due_last).at(at + 0.01)
+    desk.read(stored_fire(late.at(at + 0.001).fire, 3, desk.now))
     assert desk.at(at + 3).reads == [], "its holder has sent a fire since"
     assert desk.engine.ownership.neglected == {}
-
-
-def test_a_fire_that_was_sent_during_a_delay_does_not_show_that_the_delayed_fire_was_sent() -> None:
-    message = jittered()
-    other = next(f"s.{n}" for n in range(10_000) if shard_of(f"s.{n}") == shard_of(SCHEDULE))
-    second = schedule("@every 3601s", 2, other)
-    fire = Desk(second).in_flight(second, 3_601)
-    desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead([message, second]), CaughtUp())
-    desk.at(3_601).read(stored_fire(fire, 3, desk.now))
-    at = (sent() - START) / SECOND
-    desk.at(at)
-    assert desk.at(at + 3.1).reads == [(SCHEDULE, 1)]
+    due_first = schedule("@every 3601s", 2, other)
+    fire = Desk(due_first).in_flight(due_first, 3_601)
+    desk = of_another_holder(message, due_first).at(3_601)
+    desk.read(stored_fire(fire, 3, desk.now))
+    assert desk.at(at).at(at + 3.1).reads == [(SCHEDULE, 1)], "that was before the delayed fire was to be sent"
 
 
 def test_a_fire_that_is_read_and_built_holds_back_no_checkpoint_before_its_send_time() -> None:
@@ -272,9 +255,7 @@ def test_a_fire_that_is_read_and_built_holds_back_no_checkpoint_before_its_send_
 
 
 def test_a_schedule_of_another_holder_is_neglected_only_after_its_send_time() -> None:
-    desk = Desk(live=False)
-    desk.step(ShardsHeld(frozenset()), MessagesRead([jittered()]), CaughtUp())
-    at = (sent() - START) / SECOND
+    desk, at = of_another_holder(jittered()), (sent() - START) / SECOND
     for seconds, reads in ((3_604, []), (at, []), (at + 2.9, []), (at + 3.1, [(SCHEDULE, 1)])):
         assert desk.at(seconds).reads == reads, seconds
     desk.found(jittered())
@@ -297,28 +278,10 @@ def test_the_lateness_of_a_last_fire_counts_from_its_send_time_also_if_its_sched
     assert (seen.fire_time, seen.send_time, seen.overdue) == (START + HOUR, sent(), False)
 
 
-# -- what is shown, and what it costs ---------------------------------------------------------------------------------
-
-
 def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
     desk = Desk(jittered(), plain("d.x", 2))
     delay = sent() - START - HOUR
-    for at, next_fire, sent_at in (
-        (START + 1, START + HOUR, sent()),
-        (START + HOUR + delay // 2, START + HOUR, sent()),
-        (sent() + 1, START + 2 * HOUR, sent(2)),
-        (START + 2 * HOUR + 1, START + 2 * HOUR, sent(2)),
-    ):
-        listed = desk.engine.view().schedule(SCHEDULE, at)
-        assert listed is not None
-        assert (listed.state, listed.next_fire, listed.sent) == (State.WAITING, next_fire, sent_at)
-    plain_one = Desk(schedule("@every 1h")).engine.view().schedule(SCHEDULE, START)
-    assert plain_one is not None
-    assert plain_one.sent is None
-
-
-def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
-    held, other = (Desk(message).engine.held.on(SCHEDULE) for message in (schedule("@every 1h"), jittered()))
-    assert (vars(held), sys.getsizeof(held)) == ({}, 136)
-    assert other is not None
-    assert other.has_history
+    for at, number in ((START + 1, 1), (START + HOUR + delay // 2, 1), (sent() + 1, 2), (START + 2 * HOUR + 1, 2)):
+        one = listed(desk, at)
+        assert (one.state, one.next_fire, one.sent) == (State.WAITING, START + number * HOUR, sent(number)), at
+    assert listed(Desk(schedule("@every 1h")), START).sent is None
