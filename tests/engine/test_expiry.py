@@ -12,7 +12,6 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     ExpiryConcluded,
     HistoryRead,
-    MessagesRead,
     PublishConcluded,
     Refused,
     RemovalRequested,
@@ -27,6 +26,7 @@ from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import TARGET, Desk, schedule
 from tests.harness.blocks import block_with
+from tests.harness.seeds import generator, seeds
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 FULL = Refused(503, 10077, "maximum messages exceeded")
@@ -51,54 +51,26 @@ def stored(world: ScheduleWorld, matching: str = ">") -> list[int]:
     return [message.sequence for message in world.stream.messages(matching)]
 
 
+def fired(world: ScheduleWorld) -> list[int]:
+    return [(message.fire_time - START) // SECOND for message in world.generated]
+
+
+def expired(world: ScheduleWorld) -> int:
+    return sum(event.count for event in world.events if isinstance(event, MessagesExpired))
+
+
 def headers(pattern: str, **more: str) -> dict[str, str]:
     return {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET, **more}
 
 
 @pytest.mark.clause("ttl-generated")
 class TestGeneratedMessages:
-    def test_each_is_removed_when_its_own_ttl_has_run_out(self) -> None:
-        one = desk(generated(1, "5s"), generated(2, "60"), generated(3, "never"), generated(4, "00"), generated(5, "5"))
-        assert one.at(4.9).removals == []
-        assert one.wake == 5
-        assert sorted(one.at(5).removals) == [1, 5]
-        assert one.wake == 60
-        assert one.at(60).removals == [2]
-        assert one.at(10**9).removals == []
-
-    def test_it_is_never_removed_early_and_at_most_a_second_late(self) -> None:
-        one = desk(generated(1, "5s", stored_at=START + 1))
-        assert one.at(5.9).removals == []
-        assert one.at(6).removals == [1]
-
-    def test_a_fire_of_ours_is_followed_from_storing_to_removal(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "15s"}))
-        one.advance("34s")
-        assert len(one.generated) == 3
-        assert len(stored(one, TARGET)) == 2
-        one.advance("2s")
-        assert len(stored(one, TARGET)) == 1
-        assert sum(event.count for event in one.events if isinstance(event, MessagesExpired)) == 2
-
     def test_messages_of_others_keep_what_they_have(self) -> None:
         one = world()
         one.publish("t.out", {"Nats-TTL": "1s"})
         one.publish("t.out", {"Nats-TTL": "1s", "Nats-Scheduler": "s.one", "Nats-Schedule-Next": "purge"})
         one.advance("1h")
         assert stored(one) == [1, 2]
-
-    def test_a_rolled_up_message_costs_nothing_but_a_look(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "15s", "Nats-Schedule-Rollup": "sub"}))
-        one.advance("31s")
-        one.purge("s.one")
-        one.advance("1h")
-        assert stored(one) == []
-        assert sum(event.count for event in one.events if isinstance(event, MessagesExpired)) == 1
-
-    def test_where_the_server_acts_on_ttls_nothing_is_done(self) -> None:
-        assert Desk(generated(1, "5s")).at(60).removals == []
 
     def test_where_the_stream_does_not_ask_for_ttls_nothing_is_done(self) -> None:
         one = world(allow_msg_ttl=False)
@@ -109,44 +81,42 @@ class TestGeneratedMessages:
         assert rejection.code == 10166
         assert stored(one, "s.one") == [1]
 
+    def test_each_is_removed_when_its_own_ttl_has_run_out(self) -> None:
+        one = desk(generated(1, "5s"), generated(2, "60"), generated(3, "never"), generated(4, "00"), generated(5, "5"))
+        assert one.at(4.9).removals == []
+        assert one.wake == 5
+        assert sorted(one.at(5).removals) == [1, 5]
+        assert one.wake == 60
+        assert one.at(60).removals == [2]
+        assert one.at(10**9).removals == []
+        assert Desk(generated(1, "5s")).at(60).removals == [], "where the server acts on TTLs nothing is done"
+
+    def test_it_is_never_removed_early_and_at_most_a_second_late(self) -> None:
+        one = desk(generated(1, "5s", stored_at=START + 1))
+        assert one.at(5.9).removals == []
+        assert one.at(6).removals == [1]
+
+    def test_a_fire_of_ours_is_followed_from_storing_to_removal(self) -> None:
+        one, rolled_up = world(), world()
+        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "15s"}))
+        rolled_up.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "15s", "Nats-Schedule-Rollup": "sub"}))
+        for seconds, left in ((34, 2), (2, 1)):
+            one.advance(f"{seconds}s")
+            assert (len(one.generated), len(stored(one, TARGET))) == (3, left)
+        assert expired(one) == 2
+        rolled_up.advance("31s")
+        rolled_up.purge("s.one")
+        rolled_up.advance("1h")
+        assert (stored(rolled_up), expired(rolled_up)) == ([], 1), "the others cost nothing but a look"
+
 
 @pytest.mark.clause("ttl-schedule")
 class TestSchedules:
-    @pytest.mark.parametrize("pattern", [AT_5S, "@every 5s", "*/5 * * * * *"])
-    def test_one_whose_ttl_runs_out_before_its_due_time_never_fires(self, pattern: str) -> None:
-        one = world()
-        one.publish("s.one", headers(pattern, **{"Nats-TTL": "3s"}))
-        one.advance("1m")
-        assert (one.generated, stored(one)) == ([], [])
-        endings = [event.ending for event in one.events if isinstance(event, ScheduleEnded)]
-        assert endings == [Ending.EXPIRED]
-
-    def test_at_the_instant_of_its_expiry_it_has_expired(self) -> None:
-        one = world()
-        one.publish("s.one", headers(AT_5S, **{"Nats-TTL": "5s"}))
-        one.publish("s.two", headers(AT_5S, **{"Nats-TTL": "6s"}))
-        one.advance("1m")
-        assert [message.schedule for message in one.generated] == ["s.two"]
-
     def test_it_ends_at_once_although_it_is_removed_at_the_full_second(self) -> None:
         one = desk(schedule("@every 1h", stored_at=START + 1, Nats_TTL="3s"))
         one.at(3.5)
         assert (one.is_held(), one.removals) == (False, [])
         assert one.at(4).removals == [1]
-
-    def test_it_fires_until_then(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 5s", **{"Nats-TTL": "12s"}))
-        one.advance("1m")
-        assert [(message.fire_time - START) // SECOND for message in one.generated] == [5, 10]
-        assert stored(one, "s.one") == []
-
-    def test_a_replacement_without_ttl_lives_on(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 5s", **{"Nats-TTL": "3s"}))
-        one.publish("s.one", headers("@every 5s"))
-        one.advance("11s")
-        assert (len(one.generated), stored(one, "s.one")) == (2, [2])
 
     def test_one_under_an_ordinary_message_and_one_that_is_invalid_are_removed_too(self) -> None:
         one = world()
@@ -190,6 +160,22 @@ class TestSchedules:
         one.step(*(PublishConcluded(fire, Stored(300)) for fire in fires))
         assert one.removals == [200]
 
+    def test_one_fires_until_its_ttl_has_run_out_and_not_at_that_instant(self) -> None:
+        for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
+            for ttl, fires in (("3s", []), ("5s", []), ("6s", [5]), ("12s", [5] if pattern == AT_5S else [5, 10])):
+                one = world()
+                one.publish("s.one", headers(pattern, **{"Nats-TTL": ttl}))
+                one.advance("1m")
+                assert fired(one) == fires, (pattern, ttl)
+                assert stored(one, "s.one") == []
+                endings = [event.ending for event in one.events if isinstance(event, ScheduleEnded)]
+                assert endings == [Ending.FIRED if pattern == AT_5S and fires else Ending.EXPIRED]
+        replaced = world()
+        replaced.publish("s.one", headers("@every 5s", **{"Nats-TTL": "3s"}))
+        replaced.publish("s.one", headers("@every 5s"))
+        replaced.advance("11s")
+        assert (fired(replaced), stored(replaced, "s.one")) == ([5, 10], [2]), "without a TTL it lives on"
+
 
 @pytest.mark.clause("ttl-restart")
 class TestRestarts:
@@ -201,29 +187,6 @@ class TestRestarts:
         one.restart("40s")
         one.advance("1s")
         assert stored(one) == [3, 4], "the first of three fires has expired"
-
-    def test_a_schedule_that_expired_before_its_due_time_does_not_fire_at_start(self) -> None:
-        one = world()
-        one.publish("s.one", headers(AT_5S, **{"Nats-TTL": "3s"}))
-        one.restart("1m")
-        one.advance("2s")
-        assert (one.generated, stored(one)) == ([], [])
-
-    @pytest.mark.parametrize("pattern", [AT_5S, "@every 5s", "*/5 * * * * *"])
-    def test_a_fire_that_came_due_before_the_expiry_is_made_up_and_then_the_schedule_goes(self, pattern: str) -> None:
-        one = world()
-        one.publish("s.one", headers(pattern, **{"Nats-TTL": "8s"}))
-        one.restart("1m")
-        one.advance("3s")
-        assert [(message.fire_time - START) // SECOND for message in one.generated] == [5]
-        assert stored(one, "s.one") == []
-
-    def test_the_make_up_fire_is_the_latest_that_came_due_before_the_expiry(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 5s", **{"Nats-TTL": "18s"}))
-        one.restart("1m")
-        one.advance("3s")
-        assert [(message.fire_time - START) // SECOND for message in one.generated] == [15]
 
     def test_nothing_is_removed_without_contact_nor_while_draining(self) -> None:
         one = desk(generated(1, "5s"), live=False)
@@ -248,44 +211,19 @@ class TestRestarts:
         one.concluded(one.in_flight(message, 5), Stored(8))
         assert one.at(7).removals == [8]
 
+    def test_the_latest_fire_that_came_due_before_the_expiry_is_made_up_and_then_the_schedule_goes(self) -> None:
+        for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
+            for ttl, fires in (("3s", []), ("8s", [5]), ("18s", [5] if pattern == AT_5S else [15])):
+                one = world()
+                one.publish("s.one", headers(pattern, **{"Nats-TTL": ttl}))
+                one.restart("1m")
+                one.advance("3s")
+                assert fired(one) == fires, (pattern, ttl)
+                assert stored(one, "s.one") == []
+
 
 @pytest.mark.clause("ttl-restart")
 class TestRemovals:
-    def test_only_so_many_are_under_way_and_the_rest_follow(self) -> None:
-        count = MAX_REMOVALS_IN_FLIGHT + 10
-        one = desk(*(generated(number, "5s") for number in range(1, count + 1)))
-        first = one.at(5).removals
-        assert len(first) == MAX_REMOVALS_IN_FLIGHT
-        assert not one.engine.is_idle
-        one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in first))
-        assert sorted(first + one.removals) == list(range(1, count + 1))
-        assert one.reported(MessagesExpired) == [MessagesExpired(MAX_REMOVALS_IN_FLIGHT)]
-        one.step(*(ExpiryConcluded(sequence) for sequence in one.removals))
-        assert one.reported(MessagesExpired) == [], "others had removed them"
-        assert one.engine.is_idle
-
-    def test_a_failure_is_told_and_tried_again_after_a_while_that_grows(self) -> None:
-        one = desk(generated(1, "5s"), generated(2, "5s"))
-        one.at(5)
-        pauses = []
-        for _ in range(4):
-            one.step(ExpiryConcluded(1, failure="no answer"), ExpiryConcluded(2, failure="no answer"))
-            assert one.reported(ExpiryFailed) == [ExpiryFailed(1, "no answer", refused=False)]
-            assert one.removals == []
-            pauses.append(one.wake)
-            assert sorted(one.at(one.wake).removals) == [1, 2]
-        assert pauses == sorted(pauses)
-        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, TARGET))
-        assert one.reported(MessagesExpired) == [MessagesExpired(2)]
-
-    def test_a_pause_is_not_prolonged_by_a_clock_that_is_set_back(self) -> None:
-        one = desk(generated(1, "5s"), generated(2, "5s"))
-        assert sorted(one.at(5).removals) == [1, 2]
-        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, failure="no answer"))
-        one.read(generated(3, "5s", stored_at=START - 7200 * SECOND))
-        one.at(-3600)
-        assert one.at(-3599).removals == [3]
-
     def test_what_the_server_refuses_for_good_is_told_once_and_never_tried_again(self) -> None:
         one = desk(generated(1, "5s"), generated(2, "5s"), generated(3, "1h"))
         one.at(5)
@@ -326,6 +264,42 @@ class TestRemovals:
         assert len(stored(one, TARGET)) == 6
         assert [event.refused for event in one.events if isinstance(event, ExpiryFailed)] == [True]
 
+    def test_only_so_many_are_under_way_and_the_rest_follow(self) -> None:
+        count = MAX_REMOVALS_IN_FLIGHT + 10
+        one = desk(*(generated(number, "5s") for number in range(1, count + 1)))
+        one.read(generated(1, "5s"))  # again, which is harmless
+        first = one.at(5).removals
+        assert len(first) == MAX_REMOVALS_IN_FLIGHT
+        assert not one.engine.is_idle
+        one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in first))
+        assert sorted(first + one.removals) == [1, *range(1, count + 1)]
+        assert one.reported(MessagesExpired) == [MessagesExpired(MAX_REMOVALS_IN_FLIGHT)]
+        one.step(*(ExpiryConcluded(sequence) for sequence in one.removals))
+        assert one.reported(MessagesExpired) == [], "others had removed them"
+        assert one.engine.is_idle
+
+    def test_a_failure_is_told_and_tried_again_after_a_while_that_grows(self) -> None:
+        one = desk(generated(1, "5s"), generated(2, "5s"))
+        one.at(5)
+        pauses = []
+        for _ in range(4):
+            one.step(ExpiryConcluded(1, failure="no answer"), ExpiryConcluded(2, failure="no answer"))
+            assert one.reported(ExpiryFailed) == [ExpiryFailed(1, "no answer", refused=False)]
+            assert one.removals == []
+            pauses.append(one.wake)
+            assert sorted(one.at(one.wake).removals) == [1, 2]
+        assert pauses == sorted(pauses)
+        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, TARGET))
+        assert one.reported(MessagesExpired) == [MessagesExpired(2)]
+
+    def test_a_pause_is_not_prolonged_by_a_clock_that_is_set_back(self) -> None:
+        one = desk(generated(1, "5s"), generated(2, "5s"))
+        assert sorted(one.at(5).removals) == [1, 2]
+        one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(2, failure="no answer"))
+        one.read(generated(3, "5s", stored_at=START - 7200 * SECOND))
+        one.at(-3600)
+        assert one.at(-3599).removals == [3]
+
 
 class LostRemovals(Perfect):
     """A network on which every second removal, and every third answer to one, gets lost."""
@@ -357,9 +331,87 @@ def test_an_agenda_gives_back_what_it_was_given_second_by_second() -> None:
     assert (agenda.pop_due(3 * SECOND), agenda.next_due()) == (None, None)
 
 
-def test_reading_a_message_again_is_harmless() -> None:
-    one = desk(generated(1, "5s"))
-    one.step(MessagesRead([generated(1, "5s")]))
-    one.at(5)
-    one.step(ExpiryConcluded(1, TARGET), ExpiryConcluded(1))
-    assert one.engine.is_idle
+# -- random lives, compared with a simple model: the time of storage and the lifetime of every message ----------------
+
+TTLS = {"": None, "1s": 1, "2500ms": 2, "5": 5, "0012": 12, "1m": 60, "never": None, "00": None}
+
+GRACE_SECONDS = 2
+"""Time (ns) for rounding up to the second, and for a last fire that needs the message before its removal."""
+
+
+class Life:
+    """One world, what is done to it, and what was ever stored in it."""
+
+    def schedule(self) -> None:
+        """Store a schedule with any lifetime, of itself and of what it generates."""
+        subject = f"s.{self.random.randint(1, 6)}"
+        pattern = self.random.choice(["@every 3s", "@every 10s", "*/7 * * * * *"])
+        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"t.{subject}"}
+        for name in ("Nats-TTL", "Nats-Schedule-TTL"):
+            if text := self.random.choice(list(TTLS)):
+                headers[name] = text
+        self.world.publish(subject, headers)
+
+    def message(self) -> None:
+        """Store a message of an application, which lives as long as it always did."""
+        self.world.publish("x.any", {"Nats-TTL": "1s"})
+
+    def restart(self) -> None:
+        """Kill the sidecar, and start another after a while."""
+        self.world.restart(self.random.choice([0, 3, 30]) * SECOND, with_checkpoint=self.random.random() < 0.5)
+
+    def cut(self) -> None:
+        """Cut the connection for a while."""
+        self.world.lose_contact()
+        self.world.advance(self.random.choice([1, 15]) * SECOND)
+        self.world.regain_contact()
+
+    def _counts(self, message: StoredMessage) -> bool:
+        newer = (m for m in self.messages.values() if m.subject == message.subject and m.sequence > message.sequence)
+        return not (message.subject.startswith("s.") and any(newer))
+
+    def _stored(self, message: StoredMessage) -> None:
+        self.messages[message.sequence] = message
+        lines = message.block.decode().split("\r\n")
+        text = next((line[len("Nats-TTL: ") :] for line in lines if line.startswith("Nats-TTL: ")), "")
+        seconds = None if message.subject == "x.any" else TTLS[text]
+        self.ends[message.sequence] = None if seconds is None else message.stored_at + seconds * SECOND
+
+    def __init__(self, seed: int) -> None:
+        self.random = generator(f"lives without TTLs {seed}")
+        self.world = ScheduleWorld(guard=False)
+        self.messages: dict[int, StoredMessage] = {}
+        self.ends: dict[int, int | None] = {}
+        self.gone_early: list[int] = []
+        self.world.stream.listen(self._stored)
+
+    def act(self) -> None:
+        """Do one thing, let some time pass, and look for what went too early."""
+        self.random.choice([self.schedule, self.schedule, self.message, self.restart, self.cut])()
+        self.world.advance(self.random.randint(1, 12 * SECOND))
+        now = self.world.now
+        wanted = {n for n, end in self.ends.items() if (end is None or end > now) and self._counts(self.messages[n])}
+        self.gone_early += sorted(wanted - self.left())
+
+    def left(self) -> set[int]:
+        """Return what the stream holds, without schedules that were replaced."""
+        return {message.sequence for message in self.world.stream.messages() if self._counts(message)}
+
+
+@pytest.mark.clause("ttl-generated", "ttl-schedule", "ttl-restart")
+@pytest.mark.slow
+def test_whatever_happens_what_has_expired_goes_and_all_else_stays() -> None:
+    for seed in seeds(10):
+        life = Life(seed)
+        for _ in range(40):
+            life.act()
+        life.world.advance(GRACE_SECONDS * SECOND)
+        last = life.world.now - GRACE_SECONDS * SECOND
+        ends = {sequence: end for sequence, end in life.ends.items() if end is not None}
+        overdue = {sequence for sequence in life.left() if ends.get(sequence, last) < last}
+        late = [
+            one for one in life.world.generated if one.fire_time >= ends.get(one.schedule_sequence, one.fire_time + 1)
+        ]
+        assert (life.gone_early, late, overdue) == ([], [], set()), f"seed {seed}"
+        assert len(life.world.generated) > 20, "a life in which nothing fires shows nothing"
+        assert len(life.messages) > len(life.left()), "nor does one in which nothing expires"

@@ -4,15 +4,16 @@ import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted, ScheduleEnded
-from nats_scheduler.engine.fire import ReadContent
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
-from nats_scheduler.engine.inputs import ContentRead, Refused, RemovalRequested, Stored
+from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.message.headers import with_header
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, message_on, plain, schedule
+from tests.harness.seeds import generator
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 
@@ -30,13 +31,14 @@ def lateness(world: ScheduleWorld) -> list[int]:
     return [message.stored_at - message.fire_time for message in world.generated]
 
 
-def test_a_delayed_message_fires_once_at_its_time_and_is_removed() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", at("2026-01-01T00:00:07.5Z"), b"hello")
-    world.advance("1h")
-    assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", START + 7_500_000_000)]
-    assert world.stream.last("s.one") is None
-    assert world.next_fire("s.one") is None
+def test_a_delayed_message_fires_once_at_its_time_or_at_once_and_is_removed() -> None:
+    for instant, stored_at in (("2026-01-01T00:00:07.5Z", START + 7_500_000_000), ("1999-01-01T00:00:00Z", START)):
+        world = ScheduleWorld()
+        world.publish("s.one", at(instant), b"hello")
+        world.advance("1h")
+        assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", stored_at)]
+        assert world.stream.last("s.one") is None
+        assert world.next_fire("s.one") is None
 
 
 def test_schedules_that_are_due_near_each_other_are_read_together_and_none_later_than_that() -> None:
@@ -48,19 +50,14 @@ def test_schedules_that_are_due_near_each_other_are_read_together_and_none_later
     assert read == {3.99: [], 4.01: ["s.0"], 4.09: [], 4.11: ["s.1", "s.2", "s.3"], 4.21: ["s.4"]}
 
 
-def test_a_past_time_fires_at_once() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", at("1999-01-01T00:00:00Z"))
-    assert [message.stored_at for message in world.generated] == [START]
-    assert world.stream.last("s.one") is None
-
-
 def test_an_interval_fires_on_the_grid_of_its_stored_time() -> None:
     world = ScheduleWorld(start=START + 400_000_000)
     world.publish("s.one", EVERY_5S)
     world.advance("22s")
     assert fire_times(world) == [5, 10, 15, 20]
     assert lateness(world) == [0, 0, 0, 0]
+    reported = [type(event) for event in world.events]
+    assert [reported.count(kind) for kind in (ScheduleAccepted, FireStored, FireReadBack)] == [1, 4, 4]
 
 
 def test_a_cron_schedule_fires_when_the_wall_clock_of_its_zone_matches() -> None:
@@ -73,60 +70,33 @@ def test_a_cron_schedule_fires_when_the_wall_clock_of_its_zone_matches() -> None
 
 
 def test_a_generated_message_keeps_the_publishers_headers_and_carries_the_schedulers() -> None:
-    world = ScheduleWorld()
+    world, unguarded, portable = ScheduleWorld(), ScheduleWorld(guard=False), ScheduleWorld()
     world.publish("s.one", {"A": "1", **EVERY_5S, "Nats-Schedule-TTL": "1m", "b": "2", "Nats-Schedule-Rollup": "sub"})
-    world.advance("5s")
-    world.settle()
-    assert world.generated[0].headers == (
-        ("A", "1"),
-        ("b", "2"),
-        ("Nats-Scheduler", "s.one"),
-        ("Nats-Schedule-Next", "2026-01-01T00:00:10Z"),
-        ("Nats-TTL", "1m"),
-        ("Nats-Rollup", "sub"),
-        ("Nats-Msg-Id", f"nats-scheduler:1:{START + 5 * SECOND}:s.one"),
-        ("Nats-Expected-Last-Subject-Sequence", "1"),
-        ("Nats-Expected-Last-Subject-Sequence-Subject", "s.one"),
-    )
-
-
-def test_header_bytes_that_are_no_text_are_kept() -> None:
-    world = ScheduleWorld()
-    block = b"NATS/1.0\r\nX:\t\xff \r\nNats-Schedule: @every 5s\r\nX:2\r\nNats-Schedule-Target: t.out\r\n\r\n"
-    world.publish("s.one", block)
-    world.advance("5s")
-    stored = world.stream.last("t.out")
+    odd = b"NATS/1.0\r\nX:\t\xff \r\nNats-Schedule: @every 5s\r\nX:2\r\nNats-Schedule-Target: t.out\r\n\r\n"
+    unguarded.publish("s.one", odd)
+    portable.publish("s.one", {f"X-{name}": value for name, value in EVERY_5S.items()})
+    for one in (world, unguarded, portable):
+        one.advance("5s")
+        one.settle()
+    guard = ("Nats-Expected-Last-Subject-Sequence", "1"), ("Nats-Expected-Last-Subject-Sequence-Subject", "s.one")
+    scheduler, following = ("Nats-Scheduler", "s.one"), ("Nats-Schedule-Next", "2026-01-01T00:00:10Z")
+    identity = ("Nats-Msg-Id", f"nats-scheduler:1:{START + 5 * SECOND}:s.one")
+    appended = scheduler, following, ("Nats-TTL", "1m"), ("Nats-Rollup", "sub"), identity
+    assert world.generated[0].headers == (("A", "1"), ("b", "2"), *appended, *guard)
+    stored = unguarded.stream.last("t.out")
     assert stored is not None
-    assert stored.block.startswith(b"NATS/1.0\r\nX:\t\xff \r\nX:2\r\nNats-Scheduler: s.one\r\n")
-
-
-def test_without_the_guard_the_server_is_sent_no_expectation() -> None:
-    world = ScheduleWorld(guard=False)
-    world.publish("s.one", EVERY_5S)
-    world.advance("5s")
-    assert world.generated[0].header("Nats-Expected-Last-Subject-Sequence") is None
-
-
-def test_the_portable_headers_are_answered_in_kind() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {"X-Nats-Schedule": "@every 5s", "X-Nats-Schedule-Target": "t.out"})
-    world.advance("5s")
-    assert world.generated[0].header("X-Nats-Scheduler") == "s.one"
-
-
-def test_fires_due_together_are_stored_in_the_order_of_their_schedules() -> None:
-    world = ScheduleWorld()
-    sequences = [world.publish(f"s.{number}", at("2026-01-01T00:00:30Z")) for number in (3, 1, 4, 2, 5)]
-    world.advance("1m")
-    assert [message.schedule_sequence for message in world.generated] == sequences
+    assert stored.block.startswith(b"NATS/1.0\r\nX:\t\xff \r\nX:2\r\nNats-Scheduler: s.one\r\n"), "byte for byte"
+    assert unguarded.generated[0].header("Nats-Expected-Last-Subject-Sequence") is None
+    assert portable.generated[0].header("X-Nats-Scheduler") == "s.one"
 
 
 def test_a_herd_is_fired_in_several_steps_and_in_order() -> None:
     world = ScheduleWorld()
-    for number in range(3_000):
-        world.publish(f"s.{number}", at("2026-01-01T00:00:30Z"))
+    numbers = [*range(MAX_IN_FLIGHT + 50)]
+    generator("a herd").shuffle(numbers)
+    sequences = [world.publish(f"s.{number}", at("2026-01-01T00:00:30Z")) for number in numbers]
     world.advance("1m")
-    assert [message.schedule_sequence for message in world.generated] == list(range(1, 3_001))
+    assert [message.schedule_sequence for message in world.generated] == sequences
     assert set(lateness(world)) == {0}
     assert len(world.engine.held) == 0
 
@@ -135,16 +105,15 @@ def test_the_content_is_read_ahead_and_the_fire_sent_when_it_is_due() -> None:
     message = schedule("@every 5s", body=b"hello")
     desk = Desk(message)
     assert desk.wake == 4
+    assert desk.at(3.9).wake == 4
+    assert (desk.reads, desk.fires) == ([], [])
     assert desk.at(4).reads == [("s.one", 1)]
+    assert [read.may_wait for read in desk.asked(ReadContent)] == [True], "to be read with others"
     desk.found(message)
     assert (desk.fires, desk.wake) == ([], 5)
     assert desk.at(5).fire.body == b"hello"
-
-
-def test_an_early_step_changes_nothing() -> None:
-    desk = Desk(schedule("@every 5s"))
-    assert desk.at(3.9).wake == 4
-    assert (desk.reads, desk.fires) == ([], [])
+    late = Desk(message).at(5)
+    assert [read.may_wait for read in late.asked(ReadContent)] == [False]
 
 
 def test_nothing_is_looked_at_before_everything_stored_was_read() -> None:
@@ -162,18 +131,15 @@ def test_a_fire_in_flight_is_not_published_again() -> None:
         assert desk.at(seconds).fires == []
 
 
-def test_a_message_without_a_schedule_means_nothing() -> None:
-    desk = Desk()
-    desk.read(plain("t.other", 1), plain("s.one", 2))
-    assert (desk.actions, len(desk.engine.held), desk.engine.last_read) == ([], 0, 2)
-
-
-def test_reading_a_message_again_is_harmless() -> None:
+def test_what_is_read_again_or_has_no_schedule_means_nothing() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.read(message, message)
     assert desk.reported(ScheduleAccepted) == []
     assert desk.in_flight(message, 5).sequence == 1
+    other = Desk()
+    other.read(plain("t.other", 1), plain("s.one", 2))
+    assert (other.actions, len(other.engine.held), other.engine.last_read) == ([], 0, 2)
 
 
 def test_a_schedule_read_again_after_its_end_is_looked_at_and_harms_nobody() -> None:
@@ -214,32 +180,15 @@ def test_a_fire_of_exactly_the_servers_limit_is_sent() -> None:
     ]
 
 
-def test_a_header_block_beyond_the_servers_limit_is_never_sent() -> None:
+def test_a_header_block_or_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:
     message = schedule("@every 5s")
     large = message._replace(block=with_header(message.block, b"X", b"x" * 65_500))
-    desk = Desk(large)
-    desk.at(5)
-    desk.found(large)
-    assert desk.fires == []
-    assert [refusal.code for refusal in desk.reported(FireRefused)] == [10097]
-
-
-def test_an_operator_hears_of_acceptance_and_of_fires() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
-    world.advance("5s")
-    world.settle()
-    reported = [type(event) for event in world.events]
-    assert reported.count(ScheduleAccepted) == reported.count(FireStored) == reported.count(FireReadBack) == 1
-
-
-def test_a_target_that_the_server_would_hang_up_over_is_reported_and_not_sent() -> None:
-    message = schedule("@at 2026-01-01T00:00:05Z", Nats_Schedule_Target="t." + "x" * 4_000)
-    desk = Desk(message)
-    desk.at(5)
-    desk.found(message)
-    assert desk.fires == []
-    assert [(event.code, event.fire.schedule) for event in desk.reported(FireRefused)] == [(10190, "s.one")]
+    far = schedule("@at 2026-01-01T00:00:05Z", Nats_Schedule_Target="t." + "x" * 4_000)
+    for refused, code in ((large, 10097), (far, 10190)):
+        desk = Desk(refused).at(5)
+        desk.found(refused)
+        assert desk.fires == []
+        assert [(event.code, event.fire.schedule) for event in desk.reported(FireRefused)] == [(code, "s.one")]
 
 
 def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_the_reason() -> None:
@@ -296,18 +245,6 @@ def test_where_the_guard_looks_again_the_first_look_may_be_at_the_sequence_alone
     assert looks_by_sequence(desk) == [False]
 
 
-def test_a_schedule_that_is_due_later_may_wait_to_be_read_with_others() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.at(3599)
-    assert [read.may_wait for read in desk.asked(ReadContent)] == [True]
-
-
-def test_a_schedule_that_is_due_now_is_read_at_once() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.at(3600)
-    assert [read.may_wait for read in desk.asked(ReadContent)] == [False]
-
-
 def test_a_look_that_decides_is_at_the_last_message_of_the_subject() -> None:
     message = schedule("@every 1h")
     unguarded = Desk(message, guard=False)
@@ -318,3 +255,62 @@ def test_a_look_that_decides_is_at_the_last_message_of_the_subject() -> None:
     doubted.at(3600)
     doubted.step(RemovalRequested(message.subject))
     assert looks_by_sequence(doubted) == [False]
+
+
+# -- no more fires are in flight than the cap allows, whatever made them due: the window of a cancel depends on it ----
+
+HERD = 2 * MAX_IN_FLIGHT + 50
+
+
+class Server:
+    """Answers everything that an engine with a herd asks for, and counts what is in flight."""
+
+    def __init__(self, *, guard: bool, source: str = "") -> None:
+        at = "@at 2026-01-01T00:00:05Z"
+        stored = [schedule(at, n, f"s.{n}", Nats_Schedule_Source=source) for n in range(1, HERD + 1)]
+        self.desk = Desk(*stored, guard=guard)
+        self.messages = {message.sequence: message for message in stored}
+        self.in_flight: list[Fire] = []
+        self.most_in_flight = 0
+        self.desk.at(60)  # after an outage: everything is overdue, and nothing was read
+        self.answer_reads()
+
+    def answer_reads(self) -> None:
+        """Answer reads until none is asked for."""
+        while True:
+            self.in_flight += self.desk.fires
+            self.most_in_flight = max(self.most_in_flight, len(self.in_flight))
+            answers = [ContentRead(*asked, self.messages[asked[1]], None) for asked in self.desk.reads]
+            if not answers and not self.desk.fires:
+                return
+            self.desk.step(*answers)
+
+    def conclude_all(self, *, known: bool = True) -> list[str]:
+        """Conclude what is in flight; returns the schedules of these fires."""
+        concluded, self.in_flight = self.in_flight, []
+        outcomes = [Stored(10_000 + fire.sequence) if known else Unknown("no answer") for fire in concluded]
+        self.desk.step(*map(PublishConcluded, concluded, outcomes))
+        self.answer_reads()
+        return [fire.schedule for fire in concluded]
+
+
+@pytest.mark.parametrize("guard", [True, False])
+@pytest.mark.parametrize("source", ["", "t.source"])
+def test_overdue_and_sampled_fires_whose_content_arrives_late_stay_within_the_cap(guard: bool, source: str) -> None:
+    server = Server(guard=guard, source=source)
+    done: list[str] = []
+    for _ in range(10):  # more than needed, so that one that never ends fails
+        done += server.conclude_all()
+    assert server.most_in_flight == MAX_IN_FLIGHT
+    assert sorted(done) == sorted(message.subject for message in server.messages.values())
+
+
+def test_fires_of_unknown_outcome_are_repeated_within_the_cap() -> None:
+    server = Server(guard=False)
+    server.conclude_all(known=False)
+    for seconds in range(61, 75):
+        server.desk.at(seconds)
+        server.answer_reads()
+        server.conclude_all()
+    assert server.most_in_flight == MAX_IN_FLIGHT
+    assert server.desk.engine.fires_stored == HERD

@@ -1,13 +1,15 @@
 """A fire whose identity the server keeps in process goes on under the next one, and is stored once."""
 
+from functools import partial
+
 import pytest
 
 from nats_scheduler.engine.events import FireStored, FireUnknown
-from nats_scheduler.engine.fire import (
-    AwaitProposals,
-    Fire,
-)
+from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.firing import sending as identities
+from nats_scheduler.engine.firing.sending import Firing
+from nats_scheduler.engine.holding.flight import Flight
+from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -25,15 +27,49 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
+from tests.engine.test_two_instances import DUE, END, EVERY, GENUINE, LATEST, Meeting
 from tests.harness.blocks import block_with
+from tests.harness.seeds import seeds
 
-DUE = 20
-GENUINE = b"genuine"
+DUE_SECONDS = 20
+
+
 IN_PROCESS = Unknown("in process", in_process=True)
+
+
+def blocked_world(*numbers: int) -> ScheduleWorld:
+    """Begin a world on a stream with replicas, and block identities of its fire, as any client can that may publish.
+
+    A refusal keeps the identity for two minutes.
+    """
+    world = ScheduleWorld(config=REPLICATED)
+    world.publish(SCHEDULE, {"Nats-Schedule": f"@every {DUE_SECONDS}s", "Nats-Schedule-Target": TARGET}, GENUINE)
+    for taken in numbers:
+        guard = {"Nats-Expected-Last-Subject-Sequence": "999"}
+        with pytest.raises(NotStoredError, match="wrong last sequence"):
+            world.publish("elsewhere", {"Nats-Msg-Id": fire_identity(SCHEDULE, 1, second(DUE_SECONDS), taken), **guard})
+    world.advance_to(second(DUE_SECONDS + 1))
+    return world
+
+
+def test_a_client_that_blocks_identities_delays_a_fire_by_less_than_a_second() -> None:
+    for blocked in (1, 2, 6):
+        assert [generated.body for generated in blocked_world(*range(blocked)).generated] == [GENUINE], blocked
+
+
+def test_what_was_stored_under_another_identity_and_consumed_is_not_stored_again() -> None:
+    world = blocked_world(0)
+    world.stream.take(TARGET)
+    world.restart(with_checkpoint=False)
+    world.advance_to(second(2 * DUE_SECONDS - 1))
+    assert len(world.generated) == 1
+    assert world.next_fire(SCHEDULE) == second(2 * DUE_SECONDS)
+
+
 SILENCE = Unknown("no answer")
 WRONG_LAST = Refused(400, 10071, "wrong last sequence: 9")
 REPLICATED = {"num_replicas": 3}
@@ -43,52 +79,17 @@ def second(number: float) -> int:
     return START + round(number * SECOND)
 
 
-def identity(taken: int = 0, fire_time: float = DUE, sequence: int = 1) -> bytes:
+def identity(taken: int = 0, fire_time: float = DUE_SECONDS, sequence: int = 1) -> bytes:
     return fire_identity(SCHEDULE, sequence, second(fire_time), taken).encode() + b"\r\n"
-
-
-class TestInAWorld:
-    """One sidecar on a stream with replicas; a refusal keeps the identity for two minutes."""
-
-    @staticmethod
-    def block(world: ScheduleWorld, *numbers: int) -> None:
-        """Block identities of the fire, as any client can that may publish."""
-        for taken in numbers:
-            guard = {"Nats-Expected-Last-Subject-Sequence": "999"}
-            with pytest.raises(NotStoredError, match="wrong last sequence"):
-                world.publish("elsewhere", {"Nats-Msg-Id": fire_identity(SCHEDULE, 1, second(DUE), taken), **guard})
-
-    @staticmethod
-    def world(pattern: str) -> ScheduleWorld:
-        world = ScheduleWorld(config=REPLICATED)
-        world.publish(SCHEDULE, {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET}, GENUINE)
-        return world
-
-    @pytest.mark.parametrize("blocked", [1, 2, 6])
-    def test_a_client_that_blocks_identities_delays_a_fire_by_less_than_a_second(self, blocked: int) -> None:
-        world = self.world(f"@every {DUE}s")
-        self.block(world, *range(blocked))
-        world.advance_to(second(DUE + 1))
-        assert [generated.body for generated in world.generated] == [GENUINE]
-
-    def test_what_was_stored_under_another_identity_and_consumed_is_not_stored_again(self) -> None:
-        world = self.world(f"@every {DUE}s")
-        self.block(world, 0)
-        world.advance_to(second(DUE + 1))
-        world.stream.take(TARGET)
-        world.restart(with_checkpoint=False)
-        world.advance_to(second(2 * DUE - 1))
-        assert len(world.generated) == 1
-        assert world.next_fire(SCHEDULE) == second(2 * DUE)
 
 
 class Scene:
     """One engine with one schedule that fires at 20 s, and its attempts."""
 
-    def __init__(self, pattern: str = f"@every {DUE}s", **more: bool) -> None:
+    def __init__(self, pattern: str = f"@every {DUE_SECONDS}s", **more: bool) -> None:
         self.message = schedule(pattern, body=GENUINE)
         self.desk = Desk(self.message, **{"blocks_refused": True, **more})
-        self.fire = self.desk.in_flight(self.message, DUE)
+        self.fire = self.desk.in_flight(self.message, DUE_SECONDS)
 
     def fails(self, outcome: Outcome = IN_PROCESS) -> list[AwaitProposals]:
         """Answer the attempt; return what the leader is asked."""
@@ -132,27 +133,6 @@ class Scene:
 
 
 class TestAnIdentityInProcess:
-    def test_it_is_given_up_if_it_is_in_process_after_all_is_applied(self) -> None:
-        scene = Scene()
-        question = scene.asks()
-        assert question.fire is scene.fire
-        assert identity() in scene.given(ProposalsApplied(scene.fire))
-        assert scene.fails() == []
-        assert scene.desk.reported(FireUnknown) == [FireUnknown(scene.fire, IN_PROCESS.reason, 0)]
-        scene.fire = scene.desk.fire
-        assert identity(1) in scene.fire.block
-        scene.desk.concluded(scene.fire, Stored(5))
-        assert [event.fire.fire_time for event in scene.desk.reported(FireStored)] == [second(DUE)]
-
-    def test_it_is_not_given_up_if_it_was_stored_meanwhile(self) -> None:
-        scene = Scene()
-        scene.asks()
-        scene.given(ProposalsApplied(scene.fire))
-        scene.desk.concluded(scene.fire, Stored(5, duplicate=True))
-        stored = StoredMessage(TARGET, 5, scene.desk.now, scene.fire.block, GENUINE)
-        scene.given(DuplicateRead(scene.fire, 5, stored, scene.desk.now))
-        assert [event.duplicate for event in scene.desk.reported(FireStored)] == [True]
-
     def test_without_an_answer_of_the_leader_it_is_tried_again(self) -> None:
         scene = Scene()
         scene.asks()
@@ -207,33 +187,9 @@ class TestAnIdentityInProcess:
         scene.fails()
         assert scene.desk.fires == []
 
-    def test_the_next_one_is_asked_about_at_once(self) -> None:
-        scene = Scene()
-        scene.asks()
-        for number in (1, 2, 3):
-            scene.given(ProposalsApplied(scene.fire))
-            scene.fails()
-            scene.fire = scene.desk.fire
-            assert identity(number) in scene.fire.block
-            assert scene.fails() == [AwaitProposals(scene.fire)]
-
-    def test_after_many_in_a_row_it_is_asked_later(self) -> None:
-        """Each costs its forger one message, and the sidecar three requests."""
-        scene = Scene()
-        scene.asks()
-        for _ in range(identities.MAX_GIVEN_UP_AT_ONCE):
-            scene.given(ProposalsApplied(scene.fire))
-            scene.fails()
-            scene.fire = scene.desk.fire
-            assert scene.fails() == [AwaitProposals(scene.fire)]
-        scene.given(ProposalsApplied(scene.fire))
-        scene.fails()
-        scene.fire = scene.desk.fire
-        assert scene.fails() == []
-
     def test_the_leader_is_asked_about_one_fire_and_then_about_all_others_together(self) -> None:
-        messages = [schedule(f"@every {DUE}s", number, f"s.{number}") for number in range(1, 6)]
-        desk = Desk(*messages).at(DUE)
+        messages = [schedule(f"@every {DUE_SECONDS}s", number, f"s.{number}") for number in range(1, 6)]
+        desk = Desk(*messages).at(DUE_SECONDS)
         desk.step(*[ContentRead(one.subject, one.sequence, one, None) for one in messages])
         fires = desk.fires
 
@@ -289,6 +245,35 @@ class TestAnIdentityInProcess:
         scene.desk.read(scene.message)
         assert scene.given(ProposalsApplied(scene.fire)) == b""
 
+    def test_it_is_given_up_if_it_is_in_process_after_all_is_applied(self) -> None:
+        scene, meanwhile = Scene(), Scene()
+        for one in (scene, meanwhile):
+            question = one.asks()
+            assert question.fire is one.fire
+            assert identity() in one.given(ProposalsApplied(one.fire))
+        assert scene.fails() == []
+        assert scene.desk.reported(FireUnknown) == [FireUnknown(scene.fire, IN_PROCESS.reason, 0)]
+        scene.fire = scene.desk.fire
+        assert identity(1) in scene.fire.block
+        scene.desk.concluded(scene.fire, Stored(5))
+        assert [event.fire.fire_time for event in scene.desk.reported(FireStored)] == [second(DUE_SECONDS)]
+        meanwhile.desk.concluded(meanwhile.fire, Stored(5, duplicate=True))
+        stored = StoredMessage(TARGET, 5, meanwhile.desk.now, meanwhile.fire.block, GENUINE)
+        meanwhile.given(DuplicateRead(meanwhile.fire, 5, stored, meanwhile.desk.now))
+        assert [event.duplicate for event in meanwhile.desk.reported(FireStored)] == [True], "stored under the first"
+
+    def test_the_next_ones_are_asked_about_at_once_and_after_many_in_a_row_later(self) -> None:
+        """Each costs its forger one message, and the sidecar three requests."""
+        scene = Scene()
+        scene.asks()
+        for number in range(1, identities.MAX_GIVEN_UP_AT_ONCE + 2):
+            scene.given(ProposalsApplied(scene.fire))
+            scene.fails()
+            scene.fire = scene.desk.fire
+            assert identity(number) in scene.fire.block
+            at_once = number <= identities.MAX_GIVEN_UP_AT_ONCE
+            assert scene.fails() == ([AwaitProposals(scene.fire)] if at_once else [])
+
 
 class TestAnIdentityThatTheGuardBlocked:
     def test_the_next_one_is_the_same_on_every_instance_whatever_lands(self) -> None:
@@ -308,11 +293,71 @@ class TestAnIdentityThatTheGuardBlocked:
         scene = Scene()
         for number in (1, 2, 3):
             scene.fails(WRONG_LAST)
-            sent = scene._sent() or scene.sends(DUE + number)
+            sent = scene._sent() or scene.sends(DUE_SECONDS + number)
             assert identity(number) in sent
 
     def test_a_later_fire_has_its_first_one_again(self) -> None:
         scene = Scene()
         scene.fails(WRONG_LAST)
-        scene.desk.now = second(2 * DUE)
-        assert identity(fire_time=2 * DUE) in scene._sent()
+        scene.desk.now = second(2 * DUE_SECONDS)
+        assert identity(fire_time=2 * DUE_SECONDS) in scene._sent()
+
+
+# -- two engines that do not divide the work, replicas that agree slowly, and a client that blocks identities ---------
+
+SLOWEST_AGREEMENT = 700 * MILLISECOND
+
+
+class Replicas(Meeting):
+    """A stream with replicas; what its leader accepts is applied later, in that order."""
+
+    window = 120 * SECOND
+    replicas = 3
+
+    def __init__(self, seed: int) -> None:
+        self._applied_at = START
+        super().__init__(seed)
+
+    def _forge(self) -> None:
+        """Have the server refuse a message with one of the identities of a fire, often shortly before that is due."""
+        fire_time = START + self.random.randrange(EVERY, END - START, EVERY)
+        identity = fire_identity(SCHEDULE, 1, fire_time, self.random.choice([0, 0, 1]))
+        self.stream.publish("x", block_with(Nats_Msg_Id=identity, Nats_Expected_Last_Subject_Sequence="999"))
+
+    def _arrives(self, desk: Desk, fire: Fire, block: bytes) -> None:
+        answer = self.stream.propose(block)
+        if answer is not None:
+            self._answer(desk, PublishConcluded(fire, answer))
+            return
+        self._applied_at = max(self._applied_at, self.now + self.random.randrange(SLOWEST_AGREEMENT))
+        self._at(self._applied_at, partial(self._store, desk, fire, block))
+
+    def _store(self, desk: Desk, fire: Fire, block: bytes) -> None:
+        self._answer(desk, PublishConcluded(fire, self.stream.publish_proposed(fire.target, block, GENUINE)))
+
+    def _asked(self, desk: Desk, question: AwaitProposals) -> None:
+        self._at(self._applied_at, partial(super()._asked, desk, question))
+
+
+def found_in(seed: int) -> list[int]:
+    """Return the fire times (ns) that were stored in the world of a seed, and check that none is late."""
+    stored = Replicas(seed).run()
+    assert all(0 <= lateness < LATEST + SECOND for _time, lateness in stored), f"seed {seed}"
+    return sorted(time for time, _lateness in stored)
+
+
+def test_each_fire_is_stored_once_whatever_identities_are_blocked() -> None:
+    for seed in seeds(15):
+        assert found_in(seed)[: len(DUE)] == DUE, f"seed {seed}"
+
+
+def test_it_would_be_stored_twice_if_nothing_were_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Firing.is_in_process
+
+    def unproven(self: Firing, held: Held, flight: Flight, fire: Fire, now: int) -> bool:
+        if flight.in_process is not None:
+            flight.in_process.is_applied, flight.in_process.asked_at = True, now
+        return original(self, held, flight, fire, now)
+
+    monkeypatch.setattr(Firing, "is_in_process", unproven)
+    assert any(len(set(found)) < len(found) for found in map(found_in, range(20)))

@@ -1,0 +1,439 @@
+"""Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
+
+from nats_scheduler.engine.holding.flight import Failing
+from nats_scheduler.engine.inputs import CheckpointLoaded
+from nats_scheduler.engine.views.figures import ScheduleKind, State
+from nats_scheduler.engine.views.stored import (
+    BLOCKING_KINDS,
+    PURGED_KINDS,
+    Cause,
+    Finding,
+    Handover,
+    StoredSchedules,
+    blocked_by,
+)
+from nats_scheduler.engine.views.view import EngineView, FiredBy, ListedSchedule, Query
+from nats_scheduler.message.capabilities import Capabilities
+from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.native import fire_after
+from nats_scheduler.schedule.patterns import Every, parse_pattern
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, TARGET, message_on, plain, schedule
+from tests.engine.paused_builders import paused
+from tests.harness.blocks import block_with, with_identity
+from tests.harness.seeds import generator
+
+LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
+LATER = f"@at {format_rfc3339(START + HOUR)}"
+PAST = f"@at {format_rfc3339(START - HOUR)}"
+
+
+NOW = START + 10 * SECOND
+POLICIES = [
+    *(("Limit", "3"), ("Missed", "all"), ("Missed", "skip"), ("Missed", "all 3"), ("Report", "true")),
+    ("Overlap", "queue"),
+]
+
+
+def read(
+    *messages: StoredMessage,
+    level: int = LEVEL_OF_2_14,
+    checkpoint: CheckpointLoaded | None = None,
+    expired_by_us: bool = False,
+) -> Handover:
+    """Read a stream with these messages."""
+    rules = StreamRules("S", ("s.>", "t.>"), allow_msg_ttl=expired_by_us)
+    checkpoints = [checkpoint] if checkpoint is not None else []
+    handover = Handover(rules, Capabilities(api_level=level), checkpoints, expired_by_us=expired_by_us)
+    handover.take(messages, NOW)
+    return handover
+
+
+def portable(pattern: str, sequence: int, subject: str = "", **more: str) -> StoredMessage:
+    headers = {"X_Nats_Schedule": pattern, "X_Nats_Schedule_Target": "t.out", **more}
+    return message_on(subject or f"s.{sequence}", sequence, **headers)
+
+
+def utc(instant: int) -> str:
+    return format_rfc3339(instant)
+
+
+def fire_of(message: StoredMessage, fire_time: int, sequence: int) -> StoredMessage:
+    """Make the message that a fire of a schedule stored."""
+    block = block_with(Nats_Scheduler=message.subject, Nats_Schedule_Next="purge")
+    block = with_identity(block, fire_identity(message.subject, message.sequence, fire_time))
+    return StoredMessage(TARGET, sequence, fire_time, block, b"")
+
+
+def kinds(handover: Handover) -> list[tuple[Cause, int | None]]:
+    """Return what was found, and of which message."""
+    return [(finding.kind, finding.sequence) for finding in handover.findings(NOW)]
+
+
+def held(handover: Handover) -> list[int]:
+    """Return the sequences of the schedules that the server will fire."""
+    return [one.held.sequence for one in handover.handed_over(NOW)]
+
+
+def test_a_schedule_that_both_read_alike_is_handed_over_without_a_word() -> None:
+    handover = read(schedule(LATER), schedule("0 0 0 1 1 *", 2, "s.two"))
+    assert (kinds(handover), held(handover)) == ([], [1, 2])
+
+
+def test_a_schedule_under_a_later_message_would_be_revived() -> None:
+    revived = (Cause.COVERED, 1)
+    handover = read(schedule(LATER), plain(SCHEDULE, 2))
+    assert (kinds(handover), held(handover)) == ([revived], [])
+    assert kinds(read(schedule(LATER), portable(LATER, 2, SCHEDULE))) == [revived, (Cause.PORTABLE, 2)]
+    assert kinds(read(schedule(LATER), schedule("never", 2))) == [revived, (Cause.UNUSABLE, 2)]
+    buried = read(plain(SCHEDULE, 2))
+    buried.take_buried([schedule(LATER), plain(SCHEDULE, 2)])
+    assert kinds(buried) == [revived]
+    unreadable = schedule("@daily", Nats_Schedule_Time_Zone="Mars/Olympus")
+    assert kinds(read(unreadable, plain(SCHEDULE, 2))) == [], "the server cannot read it"
+
+
+def test_an_invalid_schedule_with_a_pattern_would_be_adopted_without_validation() -> None:
+    for target in ("elsewhere", SCHEDULE, ""):
+        assert kinds(read(schedule(LATER, Nats_Schedule_Target=target))) == [(Cause.INVALID, 1)], target
+
+
+def test_what_is_done_or_replaced_and_still_there_is_removed() -> None:
+    older = read(schedule(LATER), schedule(LATER, 2), schedule(LATER, 3))
+    assert (kinds(older), held(older)) == ([(Cause.OLDER, 1), (Cause.OLDER, 2)], [3])
+    done, cancel = schedule(PAST), message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
+    for spent in (
+        read(done, fire_of(done, START - HOUR, 2)),
+        read(done, checkpoint=CheckpointLoaded(START, 1)),  # its fire was consumed
+        read(schedule(LATER), cancel),
+        read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True),
+    ):
+        assert kinds(spent) == [(Cause.SPENT, 1)]
+    assert {Cause.SPENT, Cause.OLDER} == PURGED_KINDS - BLOCKING_KINDS, "all else only with consent"
+
+
+def test_missed_fires_are_made_up_by_the_latest_and_once() -> None:
+    one = schedule("@every 3s")
+    handover = read(one)
+    [make_up] = handover.make_ups(NOW)
+    assert (make_up.fire_time, make_up.next_fire) == (START + 9 * SECOND, START + 12 * SECOND)
+    assert (Cause.MISSED, 1) in kinds(handover)
+    assert read(one, fire_of(one, START + 9 * SECOND, 2)).make_ups(NOW) == []
+    not_due = read(schedule("@every 1h"))
+    assert (not_due.make_ups(NOW), kinds(not_due)) == ([], [])
+    overdue = read(schedule(PAST))
+    assert (kinds(overdue), held(overdue)) == ([(Cause.OVERDUE, 1)], [1]), "it is the server's to fire"
+
+
+def test_an_interval_that_the_server_counts_anew_is_said_to_move() -> None:
+    one = schedule("@every 1h", stored_at=START - 90 * 60 * SECOND)
+    handover = read(one, fire_of(one, START - 30 * 60 * SECOND, 2))
+    [(kind, detail, *_)] = handover.findings(NOW)
+    assert kind is Cause.MOVED
+    assert f"due at {format_rfc3339(START + HOUR // 2)}" in detail
+    assert [one.next_fire for one in handover.handed_over(NOW)] == [NOW + HOUR]
+
+
+def test_what_the_server_does_differently_blocks() -> None:
+    for pattern, headers, kind in (
+        ("@every 1.5s", {}, Cause.ROUNDED),
+        ("@at 2300-01-01T00:00:00Z", {}, Cause.FAR),
+        ("@every 2562047h", {}, Cause.FAR),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Africa/Cairo"}, Cause.GAP),
+        ("0 0 5 * * 4", {"Nats_Schedule_Time_Zone": "Australia/Lord_Howe"}, Cause.GAP),
+        (LATER, {"X_Nats_Schedule": LATER, "X_Nats_Schedule_Target": TARGET}, Cause.DOUBLED),
+        *(("@every 1h", {f"Nats_Schedule_X_{name}": value}, Cause.POLICIES) for name, value in POLICIES),
+    ):
+        message = message_on(SCHEDULE, 1, Nats_Schedule=pattern, Nats_Schedule_Target=TARGET, **headers)
+        assert kind in [found for found, _ in kinds(read(message))], (pattern, headers)
+        assert kind in BLOCKING_KINDS
+    for headers in ({"Nats_Schedule_Time_Zone": "Europe/Berlin"}, {"Nats_Schedule_X_Overlap": "allow"}):
+        message = message_on(SCHEDULE, 1, Nats_Schedule="0 0 5 * * 4", Nats_Schedule_Target=TARGET, **headers)
+        assert kinds(read(message)) == [], headers
+
+
+def test_a_finding_says_what_would_happen_to_which_message() -> None:
+    done, cancel = schedule(PAST), message_on("s.cancel", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
+    every_3s = read(schedule("@every 3s"))
+    expected = {
+        Cause.COVERED: ("a later message on its subject ended it, and the server revives it", LATER),
+        Cause.OLDER: ("an older version, which lies under a newer one", LATER),
+        Cause.SPENT: ("fired and not removed yet", PAST),
+        Cause.INVALID: (
+            "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due' "
+            "(server code 10190)",
+            LATER,
+        ),
+        Cause.UNUSABLE: (
+            "stays stored and never fires: Nats-Schedule of 'never' is not a valid pattern: expected a pattern "
+            "such as '@every 5m', '@at 2026-11-20T15:04:05Z', '@daily' or '0 30 9 * * mon-fri' (server code 10189)",
+            None,
+        ),
+        Cause.MISSED: (
+            f"due at {utc(START + 9 * SECOND)} while nobody fired: made up before the server takes over",
+            "@every 3s",
+        ),
+        Cause.MOVED: (
+            f"would be due at {utc(START + 12 * SECOND)}, and the server counts anew: {utc(START + 13 * SECOND)}",
+            "@every 3s",
+        ),
+        Cause.UNREADABLE: ("servers before 2.14 know only @at: it stays stored, unfired", "@every 1h"),
+    }
+    found = {
+        Cause.COVERED: read(schedule(LATER), plain(SCHEDULE, 2)),
+        Cause.OLDER: read(schedule(LATER), schedule("@every 9s", 2)),
+        Cause.SPENT: read(done, fire_of(done, START - HOUR, 2)),
+        Cause.INVALID: read(schedule(LATER, Nats_Schedule_Target="")),
+        Cause.UNUSABLE: read(schedule("never")),
+        Cause.MISSED: every_3s,
+        Cause.MOVED: every_3s,
+        Cause.UNREADABLE: read(schedule("@every 1h"), level=LEVEL_OF_2_12),
+    }
+    said = {
+        cause: (one.detail, one.pattern)
+        for cause, handover in found.items()
+        for one in handover.findings(NOW)
+        if one == Finding(cause, one.detail, SCHEDULE, 1, one.pattern)
+    }
+    assert said == expected
+    assert [one.detail for one in read(schedule(LATER), cancel).findings(NOW)] == ["cancelled and not removed yet"]
+    expired = read(schedule(LATER, Nats_TTL="5s"), expired_by_us=True)
+    assert [one.detail for one in expired.findings(NOW)] == ["its TTL has run out"]
+
+
+def test_what_is_handed_over_comes_soonest_first() -> None:
+    late, soon = schedule(LATER), schedule("@every 1m", 2, "s.two")
+    handover = read(late, soon, schedule(PAST, 3, "s.three"))
+    order = [(one.held.sequence, one.next_fire) for one in handover.handed_over(NOW)]
+    assert order == [(3, START - HOUR), (2, START + 60 * SECOND), (1, START + HOUR)]
+
+
+def test_2_12_reads_no_repeating_schedule_and_ignores_sources_and_roll_ups() -> None:
+    handover = read(schedule("@every 1h"), schedule("0 0 0 1 1 *", 2, "s.two"), level=LEVEL_OF_2_12)
+    assert (kinds(handover), held(handover)) == ([(Cause.UNREADABLE, 1), (Cause.UNREADABLE, 2)], [])
+    uncovered = read(schedule(LATER), schedule("@every 1h", 2), level=LEVEL_OF_2_12)
+    assert kinds(uncovered) == [(Cause.UNREADABLE, 2), (Cause.OLDER, 1)], "the delay under it"
+    for header in ({"Nats_Schedule_Source": "s.source"}, {"Nats_Schedule_Rollup": "sub"}):
+        message = message_on(SCHEDULE, 1, Nats_Schedule=LATER, Nats_Schedule_Target=TARGET, **header)
+        assert kinds(read(message, level=LEVEL_OF_2_12)) == [(Cause.IGNORED, 1)], header
+
+
+def test_a_paused_schedule_is_handed_over_unchanged_and_an_active_version_under_it_is_removed() -> None:
+    handover = read(paused(LATER))
+    assert (kinds(handover), held(handover)) == ([(Cause.PAUSED, 1)], [])
+    assert Cause.PAUSED not in BLOCKING_KINDS | PURGED_KINDS
+    covers = read(schedule(LATER), paused(LATER, 2))
+    assert (kinds(covers), held(covers)) == ([(Cause.OLDER, 1), (Cause.PAUSED, 2)], [])
+    in_portable = message_on(SCHEDULE, 2, **{"X-Nats-Schedule-X-Paused": LATER, "X-Nats-Schedule-Target": TARGET})
+    assert kinds(read(schedule(LATER), in_portable)) == [(Cause.COVERED, 1), (Cause.PORTABLE, 2)], "the server reads it"
+
+
+def test_of_a_paused_schedule_the_same_is_found_as_of_an_active_one() -> None:
+    for pattern, headers, kind in (
+        ("@every 1h", {"Nats_Schedule_X_Limit": "3"}, Cause.POLICIES),
+        ("@every 1h", {"Nats_Schedule_X_Missed": "skip"}, Cause.POLICIES),
+        ("@every 3600500ms", {}, Cause.ROUNDED),
+    ):
+        active = read(schedule(pattern, 1, SCHEDULE, stored_at=START, body=b"", **headers))
+        assert [one for one in kinds(active) if one[0] is not Cause.MOVED] == [(kind, 1)]
+        assert kinds(read(paused(pattern, 1, **headers))) == [(kind, 1), (Cause.PAUSED, 1)]
+    assert kinds(read(paused(LATER, Nats_Schedule_X_Note="later"))) == [(Cause.PAUSED, 1)], "notes are no finding"
+    resumed = read(paused("@every 1h"), level=LEVEL_OF_2_12)
+    assert kinds(resumed) == [(Cause.UNREADABLE, 1), (Cause.PAUSED, 1)]
+    assert kinds(read(paused("never"))) == [(Cause.UNUSABLE, 1)]
+
+
+def test_a_kind_blocks_until_it_is_accepted_and_a_refusal_always() -> None:
+    findings = [Finding(cause, "") for cause in (Cause.REFUSED, Cause.COVERED, Cause.GAP, Cause.OLDER)]
+    assert blocked_by(findings, lambda kind: kind is not Cause.GAP) == [Cause.GAP, Cause.REFUSED]
+    assert blocked_by(findings, lambda kind: False) == [Cause.COVERED, Cause.GAP, Cause.REFUSED]
+
+
+def test_what_a_policy_holds_back_is_made_up_before_the_server_goes_on_without_it() -> None:
+    for pattern, policies, kind, made_up in (
+        ("@every 8s", {"Nats_Schedule_X_Jitter": "1h"}, Cause.MISSED, [8]),
+        ("@at 2026-01-01T00:00:09Z", {"Nats_Schedule_X_Jitter": "1h"}, Cause.OVERDUE, []),
+        ("@every 8s", {"Nats_Schedule_X_Overlap": "queue"}, Cause.MISSED, [8]),
+    ):
+        handover = read(schedule(pattern, 1, SCHEDULE, stored_at=START, body=b"", **policies))
+        assert kinds(handover)[:1] == [(Cause.POLICIES, 1)]
+        assert (kind, 1) in kinds(handover)
+        assert [(one.fire_time - START) / SECOND for one in handover.make_ups(NOW)] == made_up, policies
+
+
+def test_a_fire_that_is_to_be_skipped_is_not_made_up_before_the_server_goes_on() -> None:
+    for missed, grace, made_up in (("skip", "1s", []), ("skip", "5s", [8]), ("all", "1s", [8]), ("once", "1s", [8])):
+        handover = read(schedule("@every 8s", Nats_Schedule_X_Missed=missed, Nats_Schedule_X_Grace=grace))
+        assert [(one.fire_time - START) // SECOND for one in handover.make_ups(NOW)] == made_up, (missed, grace)
+
+
+# -- the next fire of a schedule that the server fires is the one that it announced -----------------------------------
+
+TENTH = SECOND // 10
+
+
+def fire_that_announces(of: str, sequence: int, following: int) -> StoredMessage:
+    """Make a fire_that_announces as the server stores it, which announces the next one."""
+    return message_on("t.out", sequence, Nats_Scheduler=of, Nats_Schedule_Next=format_rfc3339(following))
+
+
+def listed(*messages: StoredMessage, now: int, fired_by: FiredBy = FiredBy.SERVER) -> ListedSchedule:
+    """Return the only schedule that is stored."""
+    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), fired_by)
+    for message in messages:
+        stored.take([message], now)
+    (one,) = stored.view.page(now).finish().schedules
+    return one
+
+
+def test_the_next_fire_is_the_one_that_the_last_fire_announced() -> None:
+    """A server that was down counts an interval from its start, which the pattern alone does not show."""
+    every = schedule("@every 1h", 1)
+    announced = START + 5 * HOUR + 17 * SECOND
+    messages = [
+        every,
+        fire_that_announces(every.subject, 2, START + 4 * HOUR),
+        fire_that_announces(every.subject, 3, announced),
+    ]
+    one = listed(*messages, now=START + 5 * HOUR)
+    assert (one.next_fire, one.state) == (announced, State.WAITING)
+    assert one.fire_after(announced) == announced + HOUR
+    # Its own fires may be consumed, or replaced by a roll-up: the server continues all the same.
+    assert listed(*messages, now=announced + 3 * HOUR).next_fire == announced + 4 * HOUR
+
+
+def test_a_fire_of_the_version_before_counts_only_after_the_replacement() -> None:
+    first, second = schedule("@every 1h", 1), schedule("@every 2h", 3)
+    before, after = (fire_that_announces(SCHEDULE, sequence, START + 90 * SECOND) for sequence in (2, 4))
+    assert listed(first, before, second, now=START).next_fire == START + 2 * HOUR
+    assert listed(first, second, after, now=START).next_fire == START + 90 * SECOND
+    assert listed(first, before, now=START, fired_by=FiredBy.NONE).next_fire == START + HOUR, "nobody announces it"
+
+
+def test_an_interval_with_a_fraction_is_rounded_as_the_server_does() -> None:
+    """As the server does: it rounds each fire time to the second before it adds the interval."""
+    for pattern, fires in (
+        ("@every 1.4s", [14, 24, 34, 44]),
+        ("@every 1.5s", [15, 35, 55, 75]),
+        ("@every 2.5s", [25, 55, 85, 115]),
+        ("@every 3s", [30, 60, 90, 120]),
+    ):
+        one = listed(schedule(pattern, 1), now=START)
+        found: list[int | None] = [one.next_fire]
+        while len(found) < len(fires):
+            found.append(one.fire_after(found[-1] or 0))
+        assert found == [START + tenths * TENTH for tenths in fires]
+        read = parse_pattern(pattern, None)
+        assert isinstance(read, Every)
+        first = START + fires[0] * TENTH
+        assert [fire_after(read, START, first, START + tenths * TENTH) for tenths in fires[:-1]] == found[1:]
+        assert [fire_after(read, START, first, START + tenths * TENTH - 1) for tenths in fires[1:]] == found[1:]
+
+
+def test_a_cron_schedule_fires_at_its_next_match() -> None:
+    one = listed(schedule("0 0 * * * *", 1), now=START + 10 * SECOND)
+    assert one.next_fire is not None
+    assert one.fire_after(one.next_fire) == one.next_fire + HOUR
+
+
+# -- two views of one stream answer as one: what the sidecar fires, and what the server does --------------------------
+
+
+def in_an_hour(seconds: int) -> str:
+    return f"@at {format_rfc3339(START + HOUR + seconds * SECOND)}"
+
+
+def joined(*messages: StoredMessage) -> EngineView:
+    """Read messages as a native server and the sidecar beside it do."""
+    rules = StreamRules("S", ("s.>", "t.>"))
+    own = StoredSchedules(rules, (PORTABLE,), FiredBy.SIDECAR)
+    other = StoredSchedules(rules, (ADR51,), FiredBy.SERVER)
+    for one in (own, other):
+        one.take(messages, START)
+    return own.view.joined(other.view)
+
+
+def all_of(view: EngineView, limit: int) -> list[list[ListedSchedule]]:
+    """Return all pages, one after the other."""
+    pages, after = [], None
+    while True:
+        page = view.page(START, limit=limit, after=after).finish()
+        pages.append(page.schedules)
+        if (after := page.following) is None:
+            return pages
+
+
+def test_each_schedule_is_on_one_page_soonest_first() -> None:
+    random = generator("joined pages")
+    makers = (portable, lambda pattern, number: schedule(pattern, number, f"s.{number}"))
+    messages = [random.choice(makers)(in_an_hour(random.randrange(60)), number) for number in range(1, 100)]
+    for length in (1, 7, 100):
+        pages = all_of(joined(*messages), length)
+        found = [(one.next_fire or 0, one.subject) for page in pages for one in page]
+        assert found == sorted(found)
+        assert sorted(subject for _, subject in found) == sorted(f"s.{number}" for number in range(1, 100))
+        assert {len(page) for page in pages[:-1]} <= {length}
+
+
+def test_a_message_in_both_spellings_is_on_one_page_with_itself() -> None:
+    both = {"Nats_Schedule": in_an_hour(5), "Nats_Schedule_Target": "t.out"}
+    messages = [
+        portable(in_an_hour(5), 1, "s.both", **both),
+        schedule(in_an_hour(9), 2, "s.later"),
+        portable(in_an_hour(1), 3, "s.soon"),
+    ]
+    pages = [[(one.subject, one.fired_by) for one in page] for page in all_of(joined(*messages), 2)]
+    assert pages == [
+        [("s.soon", FiredBy.SIDECAR), ("s.both", FiredBy.SIDECAR), ("s.both", FiredBy.SERVER)],
+        [("s.later", FiredBy.SERVER)],
+    ]
+    one = joined(*messages).schedule("s.both", START)
+    assert one is not None
+    assert one.fired_by is FiredBy.SIDECAR
+
+
+def test_counts_are_those_of_both() -> None:
+    view = joined(
+        schedule(in_an_hour(1), 1, "s.1"),
+        portable(in_an_hour(2), 2),
+        portable("@every 1h", 3),
+        schedule("@daily", 4, "s.4"),
+    )
+    counts = view.counts(START, Query(subject="s.>"), {2: Failing(1, "", 1), 1: Failing(2, "", 1)}).finish()
+    assert counts.total == 4
+    assert counts.kinds == {ScheduleKind.AT: 2, ScheduleKind.EVERY: 1, ScheduleKind.CRON: 1}
+    assert counts.states == {State.WAITING: 3, State.FAILING: 1}, "only what the sidecar fires can fail"
+
+
+def test_what_is_rejected_is_listed_by_subject() -> None:
+    wrong = [schedule("@never", 1, "s.b"), portable("@never", 2, "s.a"), schedule("@never", 3, "s.c")]
+    view = joined(*wrong, message_on("s.near", 4, **{"Nats-Schedul": "@daily"}))
+    first = view.rejected_page(Query(), 2, "").finish()
+    second = view.rejected_page(Query(), 2, first.messages[-1].subject).finish()
+    assert [([one.subject for one in page.messages], page.is_last) for page in (first, second)] == [
+        (["s.a", "s.b"], False),
+        (["s.c"], True),
+    ]
+    assert (view.rejected_count, view.misnamed_count) == (3, 1)
+    rejected = view.rejection("s.b")
+    assert rejected is not None
+    assert rejected.dialect is ADR51
+    assert [one.subject for one in view.misnamed_page(Query(), 9, "").finish().messages] == ["s.near"]
+    assert view.misnaming("s.near") is not None
+    assert (view.schedule("s.b", START), view.flight("s.b"), view.rejection("s.near")) == (None, None, None)
+
+
+def test_what_is_gone_is_held_no_more() -> None:
+    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), FiredBy.SERVER)
+    stored.take([schedule("@daily", 1, "s.1"), schedule("@never", 2, "s.2"), schedule("@daily", 5, "s.3")], START)
+    assert (stored.count, stored.read_through) == (3, 5)
+    stored.remove([("s.1", 1), ("s.2", 2), ("s.3", 4), ("s.none", 3)], START)
+    assert [held.subject for held in stored.held] == ["s.3"], "another message than the one that is gone"
+    assert stored.rejected == {}
+    stored.take([schedule("@daily", 7, "s.1")], START)
+    assert stored.count == 2
