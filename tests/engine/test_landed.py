@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused
 from nats_scheduler.engine.fire import ReadContent
 from nats_scheduler.engine.inputs import ContactLost, ContentRead, Refused, Stored
 from nats_scheduler.message.identity import fire_identity
@@ -301,7 +301,7 @@ class TestOneStepAtATime:
         desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 7"))
         desk.found(generated(7), of=message)
         desk.step(ContentRead(SCHEDULE, 2, message, None, plain(SCHEDULE, 6)))
-        assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
+        assert desk.endings == [Ending.OVERWRITTEN]
         assert desk.fires == []
 
     def test_a_replacement_that_nobody_told_yet_is_found_under_what_landed(self) -> None:
@@ -314,9 +314,7 @@ class TestOneStepAtATime:
         desk.read(generated(7))  # and not what lies under it
         desk.step(ContentRead(SCHEDULE, 2, message, None, newer))
         assert desk.at(10).fires == []
-        held = desk.engine.held.on(SCHEDULE)
-        assert held is not None
-        assert held.sequence == 6
+        assert desk.held().sequence == 6
 
     @pytest.mark.parametrize("moves_subjects", [True, False])
     def test_a_fire_of_an_earlier_version_lies_there_only_if_the_stream_moves_it(self, *, moves_subjects: bool) -> None:
@@ -343,7 +341,7 @@ class TestOneStepAtATime:
         fire = desk.in_flight(message, 10)
         desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 6"))
         desk.found(plain(SCHEDULE, 6), of=message)
-        assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
+        assert desk.endings == [Ending.OVERWRITTEN]
 
     def test_what_is_acknowledged_lands_as_well(self) -> None:
         onto = schedule("@at 2026-01-01T00:00:05Z", 3, OTHER, Nats_Schedule_Target=SCHEDULE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireRefused, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.events import Ending, FireRefused, ScheduleRejected
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -14,10 +14,6 @@ from tests.harness.blocks import block_with
 WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
-
-
-def endings(desk: Desk) -> list[Ending]:
-    return [ended.ending for ended in desk.reported(ScheduleEnded)]
 
 
 def test_a_replacement_fires_instead() -> None:
@@ -49,8 +45,7 @@ def test_a_replacement_while_the_old_fire_is_in_flight_keeps_its_own_time() -> N
     desk.read(new)
     desk.concluded(fire, Stored(3))
     desk.read(stored_fire(fire, 3, desk.now))
-    held = desk.engine.held.on("s.one")
-    assert held is not None
+    held = desk.held()
     assert (held.sequence, held.fire_time) == (2, START + 3605 * SECOND)
     assert desk.at(60).fires == []
 
@@ -78,7 +73,7 @@ def test_a_replaced_fire_is_not_awaited_by_the_checkpoint() -> None:
 def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     desk = Desk(schedule("@every 5s"))
     desk.read(schedule("@every nonsense", 2))
-    assert endings(desk) == [Ending.REPLACED]
+    assert desk.endings == [Ending.REPLACED]
     assert [event.rejection.code for event in desk.reported(ScheduleRejected)] == [10189]
     assert desk.at(10).reads == []
     desk.read(schedule("@every 5s", 3))
@@ -162,9 +157,9 @@ def test_a_cancel_older_than_the_schedule_does_not_concern_it() -> None:
 def test_an_ordinary_message_older_than_the_schedule_does_not_end_it() -> None:
     desk = Desk(schedule("@every 5s", 10))
     desk.read(plain("s.one", 9))
-    assert (endings(desk), desk.is_held()) == ([], True)
+    assert (desk.endings, desk.is_held()) == ([], True)
     desk.read(plain("s.one", 11))
-    assert (endings(desk), desk.is_held()) == ([Ending.OVERWRITTEN], False)
+    assert (desk.endings, desk.is_held()) == ([Ending.OVERWRITTEN], False)
 
 
 def test_a_rejected_schedule_older_than_the_last_one_is_not_reported() -> None:
@@ -179,7 +174,7 @@ def test_nothing_found_on_the_subject_ends_the_schedule() -> None:
     desk = Desk(message)
     desk.at(4)
     desk.found(None, of=message)
-    assert endings(desk) == [Ending.REMOVED]
+    assert desk.endings == [Ending.REMOVED]
     assert desk.at(5).fires == []
 
 
@@ -189,7 +184,7 @@ def test_an_uncovered_older_version_does_not_fire() -> None:
     desk.read(new)
     desk.at(5)
     desk.found(old, of=new)
-    assert endings(desk) == [Ending.REMOVED]
+    assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_replacement_found_at_the_look_takes_over_and_is_still_to_be_followed() -> None:
@@ -197,8 +192,7 @@ def test_a_replacement_found_at_the_look_takes_over_and_is_still_to_be_followed(
     desk = Desk(old)
     desk.at(4)
     desk.found(new, of=old)
-    held = desk.engine.held.on("s.one")
-    assert held is not None
+    held = desk.held()
     assert held.sequence == 20
     assert desk.engine.last_read == 1, "what was stored between the two was not read yet"
 
@@ -209,7 +203,7 @@ def test_a_refusal_by_the_guard_leads_to_a_look_and_is_no_fault() -> None:
     desk.concluded(desk.in_flight(message, 5), WRONG_LAST_SEQUENCE)
     assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
     desk.found(None, of=message)
-    assert endings(desk) == [Ending.REMOVED]
+    assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_refusal_by_the_guard_after_an_unknown_outcome_leads_to_a_look_at_once() -> None:
@@ -270,7 +264,7 @@ class TestWithoutTheGuard:
         desk.step(RemovalRequested(filter="s.one"))
         desk.found(message)  # read before the removal
         desk.found(None, of=message)
-        assert endings(desk) == [Ending.REMOVED]
+        assert desk.endings == [Ending.REMOVED]
         assert desk.at(5).fires == []
 
     def test_what_was_ready_when_contact_was_lost_is_looked_at_again(self) -> None:
@@ -294,7 +288,7 @@ class TestWithoutTheGuard:
         desk.concluded(fire, Unknown("cut"))
         desk.at(25)
         desk.found(None, of=message)
-        assert endings(desk) == [Ending.REMOVED]
+        assert desk.endings == [Ending.REMOVED]
 
 
 @pytest.mark.parametrize("request_", [RemovalRequested(), RemovalRequested("s.*"), RemovalRequested("s.*", below=9)])

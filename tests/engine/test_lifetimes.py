@@ -5,7 +5,6 @@ import pytest
 from nats_scheduler.engine.events import (
     Ending,
     ScheduleAccepted,
-    ScheduleEnded,
     ScheduleEndsEarly,
     ScheduleLost,
 )
@@ -22,10 +21,6 @@ LATE = START + 30 * DAY
 AT_LATE = f"@at {format_rfc3339(LATE)}"
 AGE_CHECK = (WEEK + MAX_AGE_SLACK_NS) / SECOND
 """Seconds after the start at which a schedule that aged is re-checked."""
-
-
-def endings(desk: Desk) -> list[Ending]:
-    return [event.ending for event in desk.reported(ScheduleEnded)]
 
 
 def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
@@ -81,7 +76,7 @@ def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire()
     assert desk.at(AGE_CHECK - 1).reads == []
     assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
-    assert (endings(desk), lost(desk)) == ([Ending.MAX_AGE], [(SCHEDULE, 1, LATE, Ending.MAX_AGE)])
+    assert (desk.endings, lost(desk)) == ([Ending.MAX_AGE], [(SCHEDULE, 1, LATE, Ending.MAX_AGE)])
     assert not desk.is_held()
 
 
@@ -124,7 +119,7 @@ def test_a_ttl_that_ends_a_schedule_before_its_first_fire_is_told_and_one_that_e
     fire = desk.in_flight(repeats, 40 * 60)
     desk.concluded(fire, Stored(3))
     desk.at(3600)
-    assert endings(desk) == [Ending.EXPIRED, Ending.EXPIRED]
+    assert desk.endings == [Ending.EXPIRED, Ending.EXPIRED]
     assert lost(desk) == [(SCHEDULE, 1, LATE, Ending.EXPIRED)]
 
 
@@ -132,10 +127,10 @@ def test_a_marker_that_the_server_left_says_why_a_schedule_is_gone() -> None:
     for reason, expected in (("MaxAge", Ending.MAX_AGE), ("Purge", Ending.REMOVED), ("Remove", Ending.REMOVED)):
         desk = Desk(schedule(AT_LATE), max_age=WEEK)
         desk.read(message_on(SCHEDULE, 2, Nats_Marker_Reason=reason))
-        assert endings(desk) == [expected]
+        assert desk.endings == [expected]
     desk = Desk(schedule(AT_LATE), max_age=WEEK)
     desk.read(plain(SCHEDULE, 2))
-    assert (endings(desk), lost(desk)) == ([Ending.OVERWRITTEN], [])
+    assert (desk.endings, lost(desk)) == ([Ending.OVERWRITTEN], [])
 
 
 # -- removals that were requested -----------------------------------------------------------------------------------
@@ -157,7 +152,7 @@ def test_what_was_removed_on_request_is_not_blamed_on_the_stream(request_: Remov
     desk.step(request_)
     desk.at(AGE_CHECK)
     desk.found(None, of=one)
-    assert (endings(desk), lost(desk)) == ([Ending.REMOVED], [])
+    assert (desk.endings, lost(desk)) == ([Ending.REMOVED], [])
 
 
 @pytest.mark.parametrize(
@@ -170,7 +165,7 @@ def test_a_request_for_something_else_excuses_nothing(request_: RemovalRequested
     desk.step(request_)
     desk.at(AGE_CHECK)
     desk.found(None, of=one)
-    assert endings(desk) == [Ending.MAX_AGE]
+    assert desk.endings == [Ending.MAX_AGE]
 
 
 def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None:
@@ -180,7 +175,7 @@ def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None
     desk.read(one)
     desk.at(AGE_CHECK)
     desk.found(None, of=one)
-    assert endings(desk) == [Ending.MAX_AGE]
+    assert desk.endings == [Ending.MAX_AGE]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +192,7 @@ def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(flood: list[Remov
     desk.step(*flood)
     desk.at(AGE_CHECK)
     desk.found(None, of=one)
-    assert endings(desk) == [Ending.REMOVED]
+    assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has_limits() -> None:
@@ -206,7 +201,7 @@ def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has
         desk = Desk(one, evicts=evicts)
         desk.at(3599)
         desk.found(None, of=one)
-        assert endings(desk) == [expected]
+        assert desk.endings == [expected]
         assert len(lost(desk)) == evicts
 
 
@@ -216,7 +211,7 @@ def test_nothing_is_called_evicted_that_may_have_been_removed_while_nobody_liste
     desk.step(ContactLost("the server restarts"), CaughtUp())
     desk.at(3599)
     desk.found(None, of=one)
-    assert (endings(desk), lost(desk)) == ([Ending.REMOVED], [])
+    assert (desk.endings, lost(desk)) == ([Ending.REMOVED], [])
 
 
 def test_where_consumers_remove_messages_nothing_is_called_evicted() -> None:
@@ -224,7 +219,7 @@ def test_where_consumers_remove_messages_nothing_is_called_evicted() -> None:
     desk = Desk(one, evicts=True, reads_all=False)
     desk.at(3599)
     desk.found(None, of=one)
-    assert endings(desk) == [Ending.REMOVED]
+    assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -> None:
@@ -234,7 +229,7 @@ def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -
     assert desk.at(AGE_CHECK).reads == []
     assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
     desk.found(None, of=one)
-    assert (endings(desk), desk.is_held()) == ([], False)
+    assert (desk.endings, desk.is_held()) == ([], False)
 
 
 def test_limits_that_change_count_at_once_for_what_comes_and_at_its_look_for_what_is_held() -> None:

@@ -224,8 +224,7 @@ def test_refused_fires_are_dropped_once_they_are_later_than_the_grace() -> None:
         if events := desk.reported(FiresMissed):
             assert [(event.first, event.made_up, event.dropped) for event in events] == [(START + HOUR, None, 1)]
             break
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
+    held = desk.held()
     assert (held.fire_time, held.flight, desk.engine.failing_count) == (START + 2 * HOUR, None, 0)
 
 
@@ -245,8 +244,7 @@ def test_a_fire_that_an_earlier_holder_dropped_is_not_neglected() -> None:
     desk.step(ShardsHeld(frozenset()))
     desk.now = START + 2 * HOUR + MINUTE
     desk.step(CaughtUp())
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
+    held = desk.held()
     assert (held.fire_time, desk.reads, desk.reported(FiresMissed)) == (START + 3 * HOUR, [], [])
 
 
@@ -317,7 +315,6 @@ def test_a_decision_does_not_depend_on_the_instance_that_makes_it(value: str) ->
     found = set()
     for _instance in range(2):
         desk = Desk(message)
-        held = desk.engine.held.on(SCHEDULE)
-        assert held is not None
+        held = desk.held()
         found.add(tuple(held.due_fire(None, START + seconds * SECOND) for seconds in range(10, 300, 7)))
     assert len(found) == 1

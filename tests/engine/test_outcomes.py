@@ -23,8 +23,7 @@ DENIED = Refused(403, 10999, "permissions violation")
 
 
 def due(desk: Desk) -> float:
-    held = desk.engine.held.on("s.one")
-    assert held is not None
+    held = desk.held()
     return (held.fire_time - START) / SECOND
 
 
@@ -39,8 +38,7 @@ def test_the_next_fire_is_built_when_the_one_before_is_stored() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), Stored(2))
-    held = desk.engine.held.on("s.one")
-    assert held is not None
+    held = desk.held()
     assert held.flight is not None
     assert held.flight.fire is not None
     assert (desk.fires, desk.wake) == ([], 10)

@@ -1,7 +1,12 @@
 """Fires that come due while the fire before is unfinished: what is sent, what is skipped, and what waits."""
 
+from collections.abc import Sequence
+from itertools import product
+from typing import TypeVar
+
 import pytest
 
+from nats_scheduler.engine.actions import Action, Report
 from nats_scheduler.engine.events import (
     Ending,
     FinishUnknown,
@@ -11,46 +16,98 @@ from nats_scheduler.engine.events import (
     FireTimedOut,
     ScheduleEnded,
 )
-from nats_scheduler.engine.fire import (
-    Fire,
-    ReadContent,
+from nats_scheduler.engine.fire import CheckFinished, Fire, ReadContent
+from nats_scheduler.engine.firing.building import ServerLimits
+from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    CheckpointLoaded,
+    FinishChecked,
+    MessagesRead,
+    Refused,
+    RemovalRequested,
+    ShardsHeld,
+    Stored,
+    Unanswered,
 )
-from nats_scheduler.engine.inputs import Refused
-from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET
-from tests.engine.overlap_worlds import (
-    GUARDS,
-    KEPT_STREAM,
-    QUEUE_STREAM,
-    RETENTIONS,
-    SLACK,
-    WORKERS,
-    Counting,
-    events,
-    finish,
-    headers,
-    hours,
-    world_with,
-)
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+
+Kind = TypeVar("Kind")
+QUEUE_STREAM, KEPT_STREAM = {"retention": "workqueue"}, {"retention": "limits"}
+WORKERS = "workers"
+SLACK = 5 * SECOND + 100 * MILLISECOND
+"""Longest time from the end of a fire to the question that notices it."""
+GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+RETENTIONS = pytest.mark.parametrize("kept", [False, True], ids=["work queue", "limits"])
+BOTH = (False, True)
+
+
+def headers(overlap: str, pattern: str = "@every 1m", **more: str) -> dict[str, str]:
+    policies = {f"Nats-Schedule-X-{name}": value for name, value in {"Overlap": overlap, **more}.items()}
+    return {"Nats-Schedule": pattern, "Nats-Schedule-Target": TARGET, **policies}
+
+
+def world_with(
+    overlap: str, pattern: str = "@every 1m", *, guard: bool = True, kept: bool = False, **more: str
+) -> ScheduleWorld:
+    """Begin a world with a schedule, and with a consumer where the stream keeps what was acknowledged."""
+    world = ScheduleWorld(guard=guard, config=KEPT_STREAM if kept else QUEUE_STREAM)
+    if kept:
+        world.stream.add_consumer(WORKERS, TARGET)
+        more = {"Consumer": WORKERS, **more}
+    world.publish(SCHEDULE, headers(overlap, pattern, **more))
+    return world
+
+
+def minutes(world: ScheduleWorld, target: str = TARGET) -> list[float]:
+    """Return the fire time of each stored fire, in minutes since the start."""
+    return [(one.fire_time - START) / MINUTE for one in world.generated if one.subject == target]
+
+
+def finish(world: ScheduleWorld) -> None:
+    """Let the workers finish everything that is stored."""
+    if WORKERS in world.stream.consumers:
+        world.stream.consumers[WORKERS].acknowledge_all()
+    else:
+        world.stream.take(TARGET)
+
+
+def events(world: ScheduleWorld, kind: type[Kind]) -> list[Kind]:
+    return [event for event in world.events if isinstance(event, kind)]
+
+
+class Counting(ScheduleWorld):
+    """A world that keeps the questions."""
+
+    def __init__(self) -> None:
+        self.questions: list[CheckFinished] = []
+        super().__init__(config=QUEUE_STREAM)
+
+    def _carry_out(self, actions: Sequence[Action]) -> None:
+        self.questions += [action for action in actions if isinstance(action, CheckFinished)]
+        super()._carry_out(actions)
 
 
 @GUARDS
 @RETENTIONS
 def test_skip_sends_nothing_while_the_fire_before_is_unfinished(kept: bool, guard: bool) -> None:
     world = world_with("skip", kept=kept, guard=guard)
-    world.advance("3h30m")
-    assert hours(world) == [1]
+    world.advance("3m30s")
+    assert minutes(world) == [1]
     finish(world)
-    world.advance("1h")
-    assert hours(world) == [1, 4], "no fire is made up for those that were skipped"
-    assert [one.header("Nats-Schedule-Next") for one in world.generated] == [
-        "2026-01-01T02:00:00Z",
-        "2026-01-01T05:00:00Z",
-    ]
-    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + hour * HOUR, 1, "skip") for hour in (2, 3)]
+    world.advance("1m")
+    assert minutes(world) == [1, 4], "no fire is made up for those that were skipped"
+    following = [one.header("Nats-Schedule-Next") for one in world.generated]
+    assert following == ["2026-01-01T00:02:00Z", "2026-01-01T00:05:00Z"]
+    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + n * MINUTE, 1, "skip") for n in (2, 3)]
     assert events(world, FiresMissed) == []
     assert events(world, FinishUnknown) == []
 
@@ -59,66 +116,63 @@ def test_skip_sends_nothing_while_the_fire_before_is_unfinished(kept: bool, guar
 @RETENTIONS
 def test_queue_sends_the_latest_fire_that_waited_once_the_one_before_is_finished(kept: bool, guard: bool) -> None:
     world = world_with("queue", kept=kept, guard=guard)
-    world.advance("4h30m")
-    assert hours(world) == [1]
+    world.advance("4m30s")
+    assert minutes(world) == [1]
     finish(world)
     ends = world.now
     world.advance(SLACK)
-    assert hours(world) == [1, 4]
+    assert minutes(world) == [1, 4]
     assert ends <= world.generated[-1].stored_at <= ends + SLACK
-    assert world.generated[-1].header("Nats-Schedule-Next") == "2026-01-01T05:00:00Z"
-    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * HOUR, 2, "queue")]
+    assert world.generated[-1].header("Nats-Schedule-Next") == "2026-01-01T00:05:00Z"
+    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 2, "queue")]
     assert events(world, FiresMissed) == [], "what waits is not missed"
-    (read_back,) = [event for event in events(world, FireReadBack) if event.fire_time > START + HOUR]
+    (read_back,) = [event for event in events(world, FireReadBack) if event.fire_time > START + MINUTE]
     assert read_back.waited, "and not late"
-    world.advance_to(START + 5 * HOUR + MINUTE)
-    assert hours(world) == [1, 4], "the fire that was sent is the one before now"
+    world.advance_to(START + 5 * MINUTE + SECOND)
+    assert minutes(world) == [1, 4], "the fire that was sent is the one before now"
     finish(world)
     world.advance(SLACK)
-    assert hours(world) == [1, 4, 5]
+    assert minutes(world) == [1, 4, 5]
 
 
-@RETENTIONS
-@pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_a_fire_whose_fire_before_is_finished_is_sent_at_its_time(overlap: str, kept: bool) -> None:
-    world = world_with(overlap, kept=kept)
-    for hour in range(1, 5):
-        world.advance("1h")
-        assert hours(world) == list(range(1, hour + 1))
-        assert world.generated[-1].stored_at == START + hour * HOUR
-        finish(world)
-    for kind in (FiresSkipped, FireTimedOut, FinishUnknown):
-        assert events(world, kind) == []
+def test_a_fire_whose_fire_before_is_finished_is_sent_at_its_time() -> None:
+    for overlap, kept in product(("skip", "queue"), BOTH):
+        world = world_with(overlap, kept=kept, Timeout="30s")
+        for number in range(1, 5):
+            world.advance("1m")
+            assert minutes(world) == list(range(1, number + 1)), (overlap, kept)
+            assert world.generated[-1].stored_at == START + number * MINUTE
+            finish(world)
+        for kind in (FiresSkipped, FireTimedOut, FinishUnknown):
+            assert events(world, kind) == [], (overlap, kept)
 
 
 def test_allow_asks_nothing() -> None:
     world = Counting()
     world.publish(SCHEDULE, headers("allow"))
-    world.advance("5h")
-    assert hours(world) == [1, 2, 3, 4, 5]
-    assert world.questions == []
+    world.advance("5m")
+    assert (minutes(world), world.questions) == ([1, 2, 3, 4, 5], [])
 
 
 def test_an_at_has_no_fire_before() -> None:
-    world = world_with("skip", "@at 2026-01-01T01:00:00Z")
-    world.advance("2h")
-    assert hours(world) == [1]
-    assert world.next_fire(SCHEDULE) is None
+    world = world_with("skip", "@at 2026-01-01T00:01:00Z")
+    world.advance("2m")
+    assert (minutes(world), world.next_fire(SCHEDULE)) == ([1], None)
 
 
 def test_a_replacement_does_not_wait_for_the_fires_of_the_version_before() -> None:
     world = world_with("skip")
-    world.advance("1h30m")
+    world.advance("1m30s")
     world.publish(SCHEDULE, headers("skip"))
-    world.advance("1h1m")
-    assert hours(world) == [1, 2.5]
+    world.advance("1m1s")
+    assert minutes(world) == [1, 2.5]
 
 
 def test_other_schedules_fire_at_their_times_meanwhile() -> None:
     world = world_with("queue")
-    world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
-    world.advance("5h")
-    assert hours(world) == [1]
+    world.publish("s.other", {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": "t.other"})
+    world.advance("5m")
+    assert minutes(world) == [1]
     assert [one.stored_at - one.fire_time for one in world.generated if one.subject == "t.other"] == [0] * 5
 
 
@@ -127,30 +181,21 @@ def test_other_schedules_fire_at_their_times_meanwhile() -> None:
 
 @RETENTIONS
 def test_queue_sends_the_waiting_fire_when_the_one_before_is_timed_out(kept: bool) -> None:
-    world = world_with("queue", kept=kept, Timeout="2h20m")
-    world.advance("4h")
-    assert hours(world) == [1, 3]
-    assert world.generated[-1].stored_at == START + HOUR + 140 * MINUTE
+    world = world_with("queue", kept=kept, Timeout="2m20s")
+    world.advance("4m")
+    assert minutes(world) == [1, 3]
+    assert world.generated[-1].stored_at == START + MINUTE + 140 * SECOND
     sequence = world.generated[0].sequence
-    assert events(world, FireTimedOut) == [FireTimedOut(SCHEDULE, 1, sequence, START + HOUR, START + 2 * HOUR)]
-    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * HOUR, 1, "queue")]
+    assert events(world, FireTimedOut) == [FireTimedOut(SCHEDULE, 1, sequence, START + MINUTE, START + 2 * MINUTE)]
+    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 1, "queue")]
 
 
 @RETENTIONS
 def test_skip_sends_the_first_fire_that_is_due_after_the_timeout(kept: bool) -> None:
-    world = world_with("skip", kept=kept, Timeout="90m")
-    world.advance("4h1m")
-    assert hours(world) == [1, 3]
-    assert [event.due for event in events(world, FireTimedOut)] == [START + 3 * HOUR]
-
-
-def test_a_fire_that_is_finished_before_its_timeout_is_not_reported() -> None:
-    world = world_with("skip", Timeout="30m")
-    world.advance("1h1m")
-    finish(world)
-    world.advance("1h")
-    assert hours(world) == [1, 2]
-    assert events(world, FireTimedOut) == []
+    world = world_with("skip", kept=kept, Timeout="90s")
+    world.advance("4m1s")
+    assert minutes(world) == [1, 3]
+    assert [event.due for event in events(world, FireTimedOut)] == [START + 3 * MINUTE]
 
 
 # -- what cannot be found out ----------------------------------------------------------------------------------------
@@ -160,64 +205,84 @@ def test_a_fire_that_is_finished_before_its_timeout_is_not_reported() -> None:
 def test_a_consumer_that_does_not_exist_finishes_nothing_and_is_reported_once(overlap: str) -> None:
     world = ScheduleWorld(config=KEPT_STREAM)
     world.publish(SCHEDULE, headers(overlap, Consumer="nobody"))
-    world.advance("6h")
-    assert hours(world) == [1]
+    world.advance("6m")
+    assert minutes(world) == [1]
     reason = "stream WORLD has no consumer 'nobody'"
-    assert events(world, FinishUnknown) == [FinishUnknown(SCHEDULE, 1, START + 2 * HOUR, reason)]
+    assert events(world, FinishUnknown) == [FinishUnknown(SCHEDULE, 1, START + 2 * MINUTE, reason)]
     world.stream.add_consumer("nobody", TARGET).acknowledge_all()
-    world.advance("1h")
-    assert len(hours(world)) > 1, "it fires again once the consumer says that the fire is finished"
+    world.advance("1m")
+    assert len(minutes(world)) > 1, "it fires again once the consumer says that the fire is finished"
 
 
 def test_a_consumer_that_does_not_receive_the_target_is_reported() -> None:
     world = ScheduleWorld(config=KEPT_STREAM)
     world.stream.add_consumer(WORKERS, "t.else")
     world.publish(SCHEDULE, headers("skip", Consumer=WORKERS))
-    world.advance("3h")
-    assert [event.reason for event in events(world, FinishUnknown)] == [
-        f"consumer 'workers' does not receive '{TARGET}'"
-    ]
+    world.advance("3m")
+    reasons = [event.reason for event in events(world, FinishUnknown)]
+    assert reasons == [f"consumer 'workers' does not receive '{TARGET}'"]
 
 
-class Unanswering(Perfect):
-    """A network that, while `refuses` is set, answers no question about a schedule after its fire was stored."""
+class Failing(Perfect):
+    """A network that refuses fires, or answers no question about a schedule after its fire was stored."""
 
-    def __init__(self) -> None:
-        self.refuses = False
+    refuses_fires = refuses_reads = False
+
+    def publish(self, fire: Fire) -> Fate:
+        refusal = Refused(503, 10077, "maximum messages exceeded")
+        return Fate(refusal=refusal) if self.refuses_fires else super().publish(fire)
 
     def read(self, request: ReadContent) -> Fate:
-        return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses else super().read(request)
+        return Fate(refusal=Refused(503, 10008, "not now")) if self.refuses_reads else super().read(request)
+
+
+def failing_world(overlap: str, **more: str) -> tuple[ScheduleWorld, Failing]:
+    network = Failing()
+    world = ScheduleWorld(config=QUEUE_STREAM, network=network)
+    world.publish(SCHEDULE, headers(overlap, **more))
+    return world, network
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
 def test_a_question_without_an_answer_holds_the_fire_back_and_is_asked_again(overlap: str) -> None:
-    network = Unanswering()
-    world = ScheduleWorld(config=QUEUE_STREAM, network=network)
-    world.publish(SCHEDULE, headers(overlap))
-    world.advance("1h59m59s950ms")
+    world, network = failing_world(overlap)
+    world.advance("1m59s950ms")
     finish(world)
-    network.refuses = True
-    world.advance("1m")
-    assert hours(world) == [1]
+    network.refuses_reads = True
+    world.advance("30s")
+    assert minutes(world) == [1]
     assert [event.reason for event in events(world, FinishUnknown)] == ["not now"]
-    network.refuses = False
+    network.refuses_reads = False
     world.advance(SLACK)
-    assert hours(world) == [1, 2], "it is not skipped, since nothing says that the one before was unfinished"
+    assert minutes(world) == [1, 2], "it is not skipped, since nothing says that the one before was unfinished"
 
 
 def test_a_timeout_ends_the_wait_for_an_answer() -> None:
-    network = Unanswering()
-    world = ScheduleWorld(config=QUEUE_STREAM, network=network)
-    world.publish(SCHEDULE, headers("skip", Timeout="61m"))
-    world.advance("1h59m59s950ms")
-    network.refuses = True
-    world.advance("59s")
-    assert hours(world) == [1]
-    world.advance("1m2s")
-    network.refuses = False
+    world, network = failing_world("skip", Timeout="61s")
+    world.advance("1m59s950ms")
+    network.refuses_reads = True
+    world.advance("900ms")
+    assert minutes(world) == [1]
+    world.advance("2s")
+    network.refuses_reads = False
     world.advance("1s")
-    assert hours(world) == [1, 2]
+    assert minutes(world) == [1, 2]
     assert [event.reason for event in events(world, FireTimedOut)] == ["not now"]
+
+
+@pytest.mark.parametrize(("missed", "stored"), [("once", [1, 3]), ("all", [1, 2, 3])])
+def test_what_comes_due_after_the_wait_while_the_fire_is_refused_did_not_wait(missed: str, stored: list[int]) -> None:
+    world, network = failing_world("queue", Missed=missed)
+    world.advance("2m30s")
+    network.refuses_fires = True
+    finish(world)
+    world.advance("35s")
+    network.refuses_fires = False
+    for _ in stored:
+        world.advance("15s")
+        finish(world)
+    assert minutes(world) == stored
+    assert events(world, FiresSkipped) == [], "the fire before was finished"
 
 
 # -- ends ------------------------------------------------------------------------------------------------------------
@@ -225,74 +290,336 @@ def test_a_timeout_ends_the_wait_for_an_answer() -> None:
 
 def test_the_last_fire_that_is_skipped_ends_the_schedule() -> None:
     world = world_with("skip", Limit="2")
-    world.advance("2h1m")
-    assert hours(world) == [1]
-    assert world.stream.last(SCHEDULE) is None
+    world.advance("2m1s")
+    assert (minutes(world), world.stream.last(SCHEDULE)) == ([1], None)
     assert [event.ending for event in events(world, ScheduleEnded)] == [Ending.SKIPPED]
 
 
 def test_the_last_fire_that_waits_is_sent_and_ends_the_schedule() -> None:
     world = world_with("queue", Limit="3")
-    world.advance("5h")
+    world.advance("5m")
     finish(world)
     world.advance(SLACK)
-    assert hours(world) == [1, 3]
+    assert (minutes(world), world.stream.last(SCHEDULE)) == ([1, 3], None)
     assert world.generated[-1].header("Nats-Schedule-Next") == "purge"
-    assert world.stream.last(SCHEDULE) is None
 
 
 @GUARDS
-@pytest.mark.parametrize("how", ["purge", "delete", "overwrite"])
+@pytest.mark.parametrize("how", ["purge", "delete", "overwrite", "ttl"])
 def test_a_schedule_that_ends_while_it_waits_fires_no_more_and_says_what_it_skipped(how: str, guard: bool) -> None:
-    world = world_with("queue", guard=guard)
-    world.advance("3h30m")
+    world = ScheduleWorld(guard=guard, config=QUEUE_STREAM)
+    world.publish(SCHEDULE, {**headers("queue"), **({"Nats-TTL": "3m20s"} if how == "ttl" else {})})
+    world.advance("3m30s")
     if how == "purge":
         world.purge(SCHEDULE)
     elif how == "delete":
         world.delete(1)
-    else:
+    elif how == "overwrite":
         world.publish(SCHEDULE)
     finish(world)
-    world.advance("2h")
-    assert hours(world) == [1]
-    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * HOUR, 2, "queue")]
+    world.advance("2m")
+    assert (minutes(world), world.next_fire(SCHEDULE)) == ([1], None)
+    assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 2, "queue")]
 
 
-class Full(Perfect):
-    """A network of a stream that takes no fire while it is full."""
-
-    def __init__(self) -> None:
-        self.is_full = False
-
-    def publish(self, fire: Fire) -> Fate:
-        return Fate(refusal=Refused(503, 10077, "maximum messages exceeded")) if self.is_full else super().publish(fire)
+# -- restarts and outages --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("missed", "stored"), [("once", [1, 3]), ("all", [1, 2, 3])])
-def test_what_comes_due_after_the_wait_while_the_fire_is_refused_did_not_wait(missed: str, stored: list[int]) -> None:
-    network = Full()
-    world = ScheduleWorld(config=QUEUE_STREAM, network=network)
-    world.publish(SCHEDULE, headers("queue", Missed=missed))
-    world.advance("2h30m")
-    network.is_full = True
-    finish(world)
-    world.advance("40m")
-    network.is_full = False
-    for _ in stored:
-        world.advance("1m")
+def test_a_restart_while_a_fire_waits_loses_nothing_and_sends_nothing_early() -> None:
+    for with_checkpoint, kept, guard in product(BOTH, BOTH, BOTH):
+        case = f"{with_checkpoint=} {kept=} {guard=}"
+        world = world_with("queue", kept=kept, guard=guard)
+        world.advance("2m20s")
+        world.restart("5s", with_checkpoint=with_checkpoint)
+        world.advance("10s")
+        assert minutes(world) == [1], case
         finish(world)
-    assert hours(world) == stored
-    assert events(world, FiresSkipped) == [], "the fire before was finished"
+        world.restart("5s", with_checkpoint=with_checkpoint)
+        world.advance(SLACK)
+        assert minutes(world) == [1, 2], case
+        world.advance_to(START + 3 * MINUTE + SECOND)
+        assert minutes(world) == [1, 2], case
 
 
-@GUARDS
-def test_a_schedule_whose_ttl_runs_out_while_it_waits_ends(guard: bool) -> None:
-    world = ScheduleWorld(guard=guard, config=QUEUE_STREAM)
-    world.publish(SCHEDULE, {**headers("queue"), "Nats-TTL": "3h"})
-    world.advance("3h10m")
+@RETENTIONS
+def test_a_restart_while_the_fire_before_is_unfinished_skips_as_before(kept: bool) -> None:
+    world = world_with("skip", kept=kept)
+    world.advance("1m30s")
+    world.restart("1m", with_checkpoint=False)
+    world.advance("1m")
+    assert minutes(world) == [1]
     finish(world)
+    world.advance("1m")
+    assert minutes(world) == [1, 4]
+
+
+def test_a_fire_that_was_consumed_during_a_takeover_is_finished() -> None:
+    world = world_with("queue")
+    world.advance("1m30s")
+    finish(world)
+    world.checkpoint = world.engine.checkpoint(world.now)
+    world.restart("10s")
+    world.advance("30s")
+    assert minutes(world) == [1, 2]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_a_fire_under_those_of_others_is_found_after_a_restart(overlap: str) -> None:
+    """Where not every message is read, an instance that starts knows only the last message on each subject."""
+    world = world_with(overlap)
+    world.publish("s.other", {"Nats-Schedule": "@every 7s", "Nats-Schedule-Target": TARGET})
+    world.advance("1m50s")
+    mine = next(one for one in world.generated if one.header("Nats-Scheduler") == SCHEDULE)
+    last = {message.subject: message for message in world.stream.messages()}
+    desk = Desk()
+    desk.engine = StreamEngine(world.stream.rules, DIALECTS, ServerLimits(guard=True), reads_all=False)
+    desk.now, through = world.now, world.stream.last_sequence
+    messages = sorted(last.values(), key=lambda message: message.sequence)
+    desk.step(CheckpointLoaded(desk.now, through), MessagesRead(messages), CaughtUp(through))
+    desk.at(119.5)
+    desk.found(last[SCHEDULE])
+    [asked] = desk.at(120).asked(CheckFinished)
+    assert (asked.after, asked.consumer, asked.through >= mine.sequence) == (1, None, True)
+    assert desk.fires == []
+
+
+def test_a_checkpoint_names_what_waits_and_is_held_back_by_nothing() -> None:
+    world = world_with("queue")
+    world.advance("2m30s")
+    checkpoint = world.engine.checkpoint(world.now)
+    assert (checkpoint.through, checkpoint.unsettled) == (world.now, frozenset({1}))
+
+
+@RETENTIONS
+def test_an_outage_while_a_fire_waits_changes_nothing(kept: bool) -> None:
+    world = world_with("queue", kept=kept)
+    world.advance("2m30s")
+    world.lose_contact()
+    world.advance("1m")
+    finish(world)
+    assert minutes(world) == [1]
+    world.regain_contact()
+    world.advance(SLACK)
+    assert minutes(world) == [1, 3]
+    assert events(world, FiresMissed) == []
+
+
+def test_a_clock_that_goes_back_does_not_make_a_fire_wait_longer() -> None:
+    world = world_with("queue")
+    world.advance("2m30s")
+    world.step_clock(-20 * SECOND)
+    finish(world)
+    world.advance(SLACK)
+    assert minutes(world) == [1, 2]
+
+
+# -- beside X-Missed ---------------------------------------------------------------------------------------------------
+
+
+def test_what_waits_is_not_missed_whatever_happens_to_missed_fires() -> None:
+    for missed, guard in product(("skip", "all", "all 2", "once"), BOTH):
+        world = world_with("queue", guard=guard, Missed=missed, Grace="1s")
+        world.advance("4m30s")
+        finish(world)
+        world.advance(SLACK)
+        assert minutes(world) == [1, 4], (missed, guard)
+        assert events(world, FiresMissed) == [], (missed, guard)
+        assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 2, "queue")]
+
+
+def test_a_backlog_is_sent_only_as_far_as_each_fire_is_finished() -> None:
+    world = world_with("skip", Missed="all")
+    world.advance("1m30s")
+    finish(world)
+    world.checkpoint = world.engine.checkpoint(world.now)
+    world.restart("3m", with_checkpoint=True)
+    world.advance("1s")
+    assert minutes(world) == [1, 2], "the first of the backlog is unfinished when the next one is to be sent"
+    assert [event.count for event in events(world, FiresSkipped)] == [2]
+
+
+# -- how much is asked and kept --------------------------------------------------------------------------------------
+
+
+def crowd(overlap: str, pattern: str, size: int) -> Counting:
+    world = Counting()
+    for number in range(size):
+        world.publish(f"s.{number}", {**headers(overlap, pattern), "Nats-Schedule-Target": f"t.{number}"})
+    return world
+
+
+def asked_in(world: Counting, span: str) -> list[CheckFinished]:
+    """Let time pass, and return what was asked meanwhile."""
+    world.questions.clear()
+    world.advance(span)
+    return world.questions
+
+
+def test_hundreds_of_waiting_fires_ask_at_most_two_hundred_questions_a_second() -> None:
+    world = crowd("queue", "@every 1m", 250)
+    world.advance("2m")
+    asked = asked_in(world, "2s")
+    assert 250 < len(asked) <= 401
+    assert len({one.schedule for one in asked}) == 250, "each gets its turn"
+    assert len(world.generated) == 250
+    world.stream.take("t.*")
+    world.advance("8s")
+    assert len(world.generated) == 500
+
+
+def test_schedules_that_skip_each_second_ask_no_more_either() -> None:
+    world = crowd("skip", "@every 1s", 250)
+    world.advance("2s")
+    assert 250 < len(asked_in(world, "2s")) <= 401
+    world.stream.take("t.*")
+    before = len(world.generated)
+    world.advance("2s")
+    assert len(world.generated) >= before + 250
+
+
+def test_one_waiting_fire_is_asked_about_less_and_less_often() -> None:
+    world = crowd("queue", "@every 1h", 1)
     world.advance("2h")
-    assert hours(world) == [1]
-    assert world.next_fire(SCHEDULE) is None
-    assert world.stream.last(SCHEDULE) is None
-    assert len(events(world, FiresSkipped)) == 1
+    counts = [len(asked_in(world, span)) for span in ("1s", "10s", "1m", "10m")]
+    assert (counts[0] <= 10, counts[2] <= 20, counts[3]) == (True, True, 120)
+
+
+def test_a_schedule_that_waits_keeps_no_content_and_is_no_urgent_one() -> None:
+    world = world_with("queue")
+    world.advance("2m30s")
+    held = world.engine.held.on(SCHEDULE)
+    assert held is not None
+    assert held.flight is not None
+    assert held.flight.is_held_back
+    assert (held.flight.content, held.flight.fire, world.engine.urgency[0]) == (None, None, 1)
+    assert not any(isinstance(action, Report) for action in world.engine.step(world.now, ()))
+
+
+def test_a_schedule_that_waits_is_counted_as_held_back_and_not_as_overdue() -> None:
+    world = world_with("queue")
+    world.advance("2m30s")
+    figures = world.engine.figures(world.now).finish()
+    assert (figures.held_back, figures.held_back_since, figures.overdue) == (1, START + 2 * MINUTE, 0)
+    world.restart("2m")
+    world.advance("20s")
+    assert world.engine.figures(world.now).finish().held_back_since == START + 2 * MINUTE, "it goes on waiting"
+    finish(world)
+    world.advance(SLACK)
+    figures = world.engine.figures(world.now).finish()
+    assert (figures.held_back, figures.held_back_since) == (0, None)
+
+
+# -- several instances: who asks, who waits, who is blamed ------------------------------------------------------------
+
+
+def overlapping(overlap: str) -> StoredMessage:
+    return schedule("@every 1m", Nats_Schedule_X_Overlap=overlap, Nats_Schedule_X_Consumer=WORKERS)
+
+
+def waiting(overlap: str = "queue") -> tuple[Desk, StoredMessage, CheckFinished]:
+    """Return an engine that asks, at two minutes, about the first fire, which is stored as message 2."""
+    message = overlapping(overlap)
+    desk = Desk(message)
+    fire = desk.in_flight(message, 60)
+    desk.concluded(fire, Stored(2))
+    desk.read(stored_fire(fire, 2, START + MINUTE))
+    desk.at(119.5)
+    desk.found(message)
+    [question] = desk.at(120).asked(CheckFinished)
+    return desk, message, question
+
+
+def test_the_question_names_the_last_stored_fire_also_if_another_holder_stored_it() -> None:
+    desk, message, question = waiting()
+    assert question == CheckFinished(message.subject, 1, "t.out", 1, 2, None)
+    assert question.names_one
+    desk.step(FinishChecked(question, unfinished=2))
+    theirs = Desk(message).in_flight(message, 120)
+    desk.read(stored_fire(theirs, 3, START + 2 * MINUTE))
+    desk.at(179.5)
+    desk.found(message)
+    [again] = desk.at(180).asked(CheckFinished)
+    assert (again.after, again.through) == (2, 3)
+
+
+def test_a_holder_that_loses_its_shards_asks_no_more_and_the_answer_is_nothing_to_it() -> None:
+    desk, message, question = waiting()
+    desk.step(ShardsHeld(frozenset()))
+    desk.step(FinishChecked(question))
+    desk.at(140)
+    assert (desk.fires, desk.asked(CheckFinished)) == ([], [])
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert desk.reads == [(message.subject, 1)]
+    desk.found(message)
+    [again] = desk.asked(CheckFinished)
+    desk.step(FinishChecked(again))
+    assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
+
+
+def test_a_schedule_that_waits_at_another_holder_is_not_neglected_and_rarely_read() -> None:
+    for overlap in ("skip", "queue"):
+        message = overlapping(overlap)
+        desk = Desk(message)
+        desk.step(ShardsHeld(frozenset()))
+        reads = 0
+        for second in range(60, 1_000):
+            reads += len(desk.at(second).asked(ReadContent))
+            if desk.reads:
+                desk.found(message)
+        assert desk.engine.ownership.neglected == {}
+        assert 1 <= reads <= 4
+    message = schedule("@every 1m", Nats_Schedule_X_Jitter="1s")
+    desk = Desk(message)
+    desk.step(ShardsHeld(frozenset()))
+    desk.at(62 + NEGLECT_LIMIT_NS / SECOND)
+    desk.found(message)
+    assert desk.engine.ownership.neglected, "one without an overlap is"
+
+
+def test_a_new_holder_goes_on_waiting_for_what_the_checkpoint_names() -> None:
+    message = overlapping("queue")
+    fire = Desk(message).in_flight(message, 60)
+    desk = Desk(message, stored_fire(fire, 2, START + MINUTE))
+    desk.step(ShardsHeld(frozenset()))
+    desk.at(150)
+    desk.step(CheckpointLoaded(START + 149 * SECOND, 2, frozenset({1})), ShardsHeld(ALL_SHARDS))
+    desk.found(message)
+    [question] = desk.asked(CheckFinished)
+    assert (question.after, question.through) == (1, 2)
+    desk.step(FinishChecked(question, unfinished=2, stored_at=START + MINUTE))
+    assert desk.fires == []
+    [again] = desk.at(151).asked(CheckFinished)
+    desk.step(FinishChecked(again))
+    desk.found(message)
+    assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
+    assert (desk.reported(FiresMissed), desk.reported(FiresSkipped)) == ([], [])
+
+
+def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
+    desk, _message, question = waiting()
+    desk.step(FinishChecked(question, unfinished=2))
+    desk.step(FinishChecked(question))
+    desk.step(Unanswered(question, "late"))
+    assert desk.fires == []
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+def test_an_answer_that_comes_while_the_schedule_is_read_again_is_asked_for_again(overlap: str) -> None:
+    for is_answered in BOTH:
+        desk, message, question = waiting(overlap)
+        desk.step(RemovalRequested(message.subject, below=1))
+        assert desk.reads == [(message.subject, 1)]
+        desk.step(FinishChecked(question, unfinished=2) if is_answered else Unanswered(question, "lost"))
+        desk.found(message)
+        assert desk.asked(CheckFinished) == [question]
+        desk.step(FinishChecked(question))
+        assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
+
+
+def test_a_skip_that_is_denied_waits_and_reads_nothing_meanwhile() -> None:
+    desk, _message, question = waiting("skip")
+    desk.step(Unanswered(question, "may not", denied=True))
+    assert desk.engine.ownership.denied is None, "a publisher can name any consumer: that makes no instance unable"
+    assert not desk.engine.is_troubled
+    desk.at(121.5)
+    assert (len(desk.asked(CheckFinished)), desk.reads) == (1, [])

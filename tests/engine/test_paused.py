@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, ScheduleLost, ScheduleRejected
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleLost, ScheduleRejected
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
 from nats_scheduler.engine.inputs import (
@@ -30,10 +30,6 @@ ACTIVE = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 PAUSED_HEADERS = {"Nats-Schedule-X-Paused": "@every 5s", "Nats-Schedule-Target": "t.out"}
 
 
-def endings(desk: Desk) -> list[Ending]:
-    return [event.ending for event in desk.reported(ScheduleEnded)]
-
-
 def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
     desk = Desk(paused("@every 5s", 7))
     one = shown(desk)
@@ -55,7 +51,7 @@ def test_it_is_listed_in_the_dialect_of_its_message(dialect: object) -> None:
 def test_it_ends_the_active_one_on_its_subject_and_purges_its_older_versions() -> None:
     desk = Desk(schedule("@every 5s"))
     desk.read(paused("@every 5s", 2))
-    assert endings(desk) == [Ending.PAUSED]
+    assert desk.endings == [Ending.PAUSED]
     assert desk.reported(ScheduleLost) == []
     assert desk.purges == [(SCHEDULE, 1)]
     assert not desk.is_held()
@@ -96,7 +92,7 @@ def test_the_last_message_counts_in_whatever_order_they_are_read(live: bool) -> 
     desk = Desk(schedule("@every 5s", 5))
     desk.read(later)
     assert listed(desk) == [(SCHEDULE, State.WAITING)]
-    assert endings(desk) == []
+    assert desk.endings == []
 
 
 def test_an_active_version_that_is_read_after_the_paused_one_is_purged() -> None:
@@ -140,7 +136,7 @@ def test_what_would_be_rejected_is_listed_as_rejected_and_never_fires() -> None:
     assert str(rejected.rejection).endswith(
         "; it is paused, and would be rejected if it was resumed (server code 10189)"
     )
-    assert endings(desk) == [Ending.PAUSED]
+    assert desk.endings == [Ending.PAUSED]
     assert listed(desk) == []
     assert 2 not in desk.engine.checkpoint(desk.now).unsettled
     assert desk.at(60).fires == []

@@ -118,8 +118,7 @@ def test_a_look_that_finds_a_schedule_lets_it_wait_on_and_keeps_no_content() -> 
     desk.step(RemovalRequested("s.1"))
     desk.found(schedule("@daily", 1, "s.1", body=b"large"))
     assert held_by(desk.engine) == {"s.1": 1}
-    held = desk.engine.held.on("s.1")
-    assert held is not None
+    held = desk.held("s.1")
     assert held.flight is None
     assert held.wake == held.fire_time - SECOND
 
@@ -129,9 +128,7 @@ def test_what_came_due_while_a_schedule_waited_is_not_made_up_whatever_its_polic
     desk = desk_for(1, *map_of(1), schedule("@every 10s", 2, "s.2", Nats_Schedule_X_Missed="all"))
     desk.now = START + 35 * SECOND
     desk.read(plain("s.1", 3))
-    held = desk.engine.held.on("s.2")
-    assert held is not None
-    assert held.fire_time == START + 40 * SECOND
+    assert desk.held("s.2").fire_time == START + 40 * SECOND
 
 
 def test_an_at_whose_time_passed_while_it_waited_never_fires_and_is_removed() -> None:

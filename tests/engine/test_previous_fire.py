@@ -32,8 +32,7 @@ def treated(pattern: str = "@every 10s") -> StoredMessage:
 
 
 def kept(desk: Desk) -> Held:
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
+    held = desk.held()
     assert held.has_history
     return held
 

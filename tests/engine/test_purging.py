@@ -36,7 +36,7 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
     desk.concluded(fire, Stored(2))
     assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
     desk.step(PurgeConcluded("s.one", 1))
-    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.FIRED]
+    assert desk.endings == [Ending.FIRED]
     assert not desk.is_held()
 
 

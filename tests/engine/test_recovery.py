@@ -104,8 +104,7 @@ def test_a_fire_of_an_earlier_version_does_not_move_its_replacement() -> None:
     old = schedule("@every 5s")
     fire = Desk(old).in_flight(old, 5)
     desk = Desk(old, schedule("@every 5s", 2), stored_fire(fire, 3, START + 5 * SECOND))
-    held = desk.engine.held.on("s.one")
-    assert held is not None
+    held = desk.held()
     assert (held.sequence, held.fire_time) == (2, START + 5 * SECOND)
 
 

@@ -185,8 +185,7 @@ def test_a_refusal_is_known_with_its_code_and_since_when() -> None:
     message = schedule("@every 5s")
     desk = Desk(message)
     desk.concluded(desk.in_flight(message, 5), FULL)
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
+    held = desk.held()
     assert held.flight is not None
     assert held.flight.failing == (10077, FULL.description, desk.now)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, PurgeFailed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -54,7 +54,7 @@ def test_a_schedule_that_is_done_is_purged_after_its_target_was_rolled_up() -> N
     desk.step(PurgeConcluded(TARGET, FIRE - 1))
     assert desk.purges == [(SCHEDULE, 1)]
     desk.step(PurgeConcluded(SCHEDULE, 1))
-    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.FIRED]
+    assert desk.endings == [Ending.FIRED]
 
 
 def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() -> None:

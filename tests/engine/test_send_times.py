@@ -132,6 +132,5 @@ def test_a_fire_that_is_read_back_advances_its_schedule_from_the_threshold_on(
     desk = Desk(message)
     desk.step(ShardsHeld(frozenset()))
     desk.at(5).read(stored_fire(fire, 2, desk.now))
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
+    held = desk.held()
     assert held.fire_time == START + (10 if advances else 5) * SECOND

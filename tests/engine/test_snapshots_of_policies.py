@@ -53,8 +53,7 @@ def fired(desk: Desk, one: StoredMessage, seconds: int, sequence: int) -> None:
 
 
 def held_by(desk: Desk, subject: str = SCHEDULE) -> Held:
-    held = desk.engine.held.on(subject)
-    assert held is not None
+    held = desk.held(subject)
     assert held.has_history
     return held
 

@@ -103,8 +103,7 @@ def test_one_that_has_fired_and_is_still_to_be_purged_is_not_counted() -> None:
     before = Timeline(desk.now, 10, 3)
     list(desk.engine.view().add_to(before, "S"))
     assert subjects(before) == ["s.1", "s.2"]
-    held = desk.engine.held.on("s.1")
-    assert held is not None
+    held = desk.held("s.1")
     held.flight = Flight(Stage.PURGING)
     after = Timeline(desk.now, 10, 3)
     list(desk.engine.view().add_to(after, "S"))
