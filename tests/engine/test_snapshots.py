@@ -1,4 +1,4 @@
-"""An engine that begins with a snapshot is as one that read everything."""
+"""An engine that begins with a snapshot is as one that read everything: what is certain of its fires is known to it."""
 
 from dataclasses import replace
 from random import Random
@@ -7,23 +7,51 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.events import FiresMissed, FiresSkipped
+from nats_scheduler.engine.fire import (
+    CheckFinished,
+    LookForFire,
+)
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     CaughtUp,
+    CheckpointLoaded,
+    FinishChecked,
     MessagesRead,
     PurgeConcluded,
+    Refused,
+    SchedulesGone,
+    ShardsHeld,
     Stored,
 )
-from nats_scheduler.engine.snapshots.chunks import Rest, SnapshotError, UnkeepableError, read_rest
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.snapshots.chunks import (
+    UNKNOWN,
+    History,
+    Rest,
+    SnapshotError,
+    UnkeepableError,
+    give_back,
+    history_of,
+    read_histories,
+    read_rest,
+    write_histories,
+)
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, Desk, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
+from tests.harness.seeds import seeds
 
-BEGUN_ANEW = ("place", "flight", "wake", "__dict__", "_send_time")
+BEGUN_ANEW = {"place", "flight", "wake", "__dict__", "_send_time"}
+
+
 """The attributes that are not as they were in an engine that begins with a snapshot."""
+
+
 POLICIES: list[dict[str, str]] = [
     {"Nats_Schedule_X_Jitter": "5s"},
     {"Nats_Schedule_X_Missed": "skip", "Nats_Schedule_X_Grace": "1m"},
@@ -57,16 +85,15 @@ def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> None:
 
 
 def facts(desk: Desk) -> dict[str, dict[str, object]]:
-    return {held.subject: {slot: getattr(held, slot) for slot in slots_of(held)} for held in desk.engine.held}
+    """Return all that is known of each schedule that is held."""
+    return {held.subject: {slot: getattr(held, slot) for slot in slots_of(type(held))} for held in desk.engine.held}
 
 
-def slots_of(held: Held) -> list[str]:
-    slots = [
-        slot
-        for kind in type(held).__mro__
-        for slot in (*getattr(kind, "__slots__", ()), *vars(kind).get("__annotations__", ()))
-    ]
-    return [slot for slot in slots if slot not in BEGUN_ANEW]
+def slots_of(kind: type[Held]) -> set[str]:
+    names = {
+        slot for one in kind.__mro__ for slot in (*getattr(one, "__slots__", ()), *vars(one).get("__annotations__", ()))
+    }
+    return names - BEGUN_ANEW
 
 
 def kinds_of_messages(random: Random, count: int) -> list[StoredMessage]:
@@ -107,24 +134,23 @@ def far_bits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("far_bits")
-@pytest.mark.parametrize("seed", range(8))
-def test_an_engine_that_begins_with_a_snapshot_holds_what_the_other_one_holds(seed: int) -> None:
-    messages = kinds_of_messages(Random(seed), 700)
-    before = Desk(*messages)
-    settle(before)
-    after = Desk(live=False)
-    rest, count, chunks = taken(before)
-    restored(after, rest, count, chunks)
-    again = {message.sequence: message for message in messages}
-    after.step(MessagesRead([again[sequence] for sequence in rest.to_read]), CaughtUp())
-    assert facts(after) == facts(before)
-    assert after.engine.inactive.rejected == before.engine.inactive.rejected
-    assert after.engine.last_read == before.engine.last_read == len(messages)
-    assert len(after.engine.held) == count
-    view = [one.engine.view().page(START, limit=None).finish().schedules for one in (before, after)]
-    assert view[0] == view[1]
-    wakes = {held.subject: held.wake for held in before.engine.held}
-    assert all(held.wake <= max(wakes[held.subject], 0) for held in after.engine.held)
+def test_an_engine_that_begins_with_a_snapshot_holds_what_the_other_one_holds() -> None:
+    for seed in seeds(3):
+        messages = kinds_of_messages(Random(seed), 400)
+        before, after = Desk(*messages), Desk(live=False)
+        settle(before)
+        rest, count, chunks = taken(before)
+        restored(after, rest, count, chunks)
+        again = {message.sequence: message for message in messages}
+        after.step(MessagesRead([again[sequence] for sequence in rest.to_read]), CaughtUp())
+        assert facts(after) == facts(before), f"seed {seed}"
+        assert after.engine.inactive.rejected == before.engine.inactive.rejected
+        assert after.engine.last_read == before.engine.last_read == len(messages)
+        assert len(after.engine.held) == count
+        view = [one.engine.view().page(START, limit=None).finish().schedules for one in (before, after)]
+        assert view[0] == view[1], f"seed {seed}"
+        wakes = {held.subject: held.wake for held in before.engine.held}
+        assert all(held.wake <= max(wakes[held.subject], 0) for held in after.engine.held)
 
 
 def snapshot_between(before: Desk, after: Desk, *tail: StoredMessage) -> None:
@@ -138,29 +164,24 @@ def snapshot_between(before: Desk, after: Desk, *tail: StoredMessage) -> None:
 def test_a_fire_that_was_stored_is_not_sent_again() -> None:
     one = schedule("@every 10s")
     before, after = Desk(one), Desk(live=False)
-    fire = before.in_flight(one, 10)
-    before.concluded(fire, Stored(2))
-    before.read(stored_fire(fire, 2, before.now))
+    fired(before, one, 10)
     snapshot_between(before, after)
     after.at(15)
     assert not after.fires
     assert [held.fire_time for held in after.engine.held] == [START + 20 * SECOND]
 
 
-def test_a_schedule_that_is_done_is_purged_and_does_not_fire() -> None:
-    one = schedule(f"@at {format_rfc3339(START + 10 * SECOND)}")
+@pytest.mark.parametrize("policies", [{}, {"Jitter": "1ms"}], ids=["plain", "treated"])
+def test_a_schedule_that_is_done_is_purged_and_does_not_fire(policies: dict[str, str]) -> None:
+    one = treated("@at 2026-01-01T00:00:10Z", 1, SCHEDULE, **policies)
     before, after = Desk(one), Desk(live=False)
-    fire = before.in_flight(one, 10)
-    before.concluded(fire, Stored(2))
-    before.read(stored_fire(fire, 2, before.now))
+    fired(before, one, 11)
     before.step(PurgeConcluded(SCHEDULE, 1, "refused", refused=True))
     after.now = before.now
     restored(after, *taken(before))
     assert after.purges == [(SCHEDULE, 1)]
     after.step(CaughtUp())
-    after.at(20)
-    assert not after.reads
-    assert not after.fires
+    assert (after.at(20).reads, after.fires) == ([], [])
 
 
 def test_what_is_stored_after_the_sequence_counts() -> None:
@@ -176,11 +197,10 @@ def test_a_schedule_that_names_a_calendar_prevents_a_snapshot() -> None:
         taken(desk)
 
 
-@pytest.mark.parametrize(
-    "how", [{"reads_all": False}, {"removes_expired": True}, {"moves_subjects": True}, {"max_age": HOUR}], ids=str
-)
-def test_there_is_no_snapshot_of_such_a_stream(how: Any) -> None:
-    assert not Desk(schedule("@every 30m"), **how).engine.snapshots.is_possible
+def test_there_is_no_snapshot_of_some_streams() -> None:
+    ways: list[Any] = [{"reads_all": False}, {"removes_expired": True}, {"moves_subjects": True}, {"max_age": HOUR}]
+    for how in ways:
+        assert not Desk(schedule("@every 30m"), **how).engine.snapshots.is_possible, how
     assert Desk(schedule("@every 30m")).engine.snapshots.is_possible
 
 
@@ -212,29 +232,31 @@ def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
         restored(Desk(live=False), replace(rest, through=3), count, chunks)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_what_is_no_rest_of_a_snapshot_is_refused() -> None:
+    document = taken(Desk(schedule("@every 3h")))[0].document()
+    assert read_rest(document).document() == document
+    changes: list[dict[str, Any]] = [
         *({key: None} for key in ("through", "last", "last_fired", "roll_ups", "landed", "to_read", "done")),
         *({key: [[]]} for key in ("last_fired", "landed", "to_read", "done", "old_versions")),
         {"done": [["s", 1, "nothing"]]},
         {"old_versions": [["s", 1, 2]]},
         {"to_read": list(range(30_000))},
-    ],
-    ids=lambda change: str(change)[:40],
-)
-def test_what_is_no_rest_of_a_snapshot_is_refused(change: Any) -> None:
-    document = taken(Desk(schedule("@every 3h")))[0].document()
-    assert read_rest(document).document() == document
-    with pytest.raises(SnapshotError):
-        read_rest({**document, **change})
+    ]
+    for change in changes:
+        with pytest.raises(SnapshotError):
+            read_rest({**document, **change})
 
 
 @pytest.mark.usefixtures("far_bits")
-def test_the_subject_of_one_that_has_expired_is_free() -> None:
-    one, other = (schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl) for number, ttl in ((1, "1h"), (2, "9h")))
+@pytest.mark.parametrize("policies", [{}, {"Nats_Schedule_X_Jitter": "1s"}], ids=["plain", "treated"])
+def test_the_subject_of_one_that_has_expired_is_free(policies: dict[str, Any]) -> None:
+    one, other = (
+        schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl, **policies)
+        for number, ttl in ((1, "1h"), (2, "9h"))
+    )
     before, after = Desk(one, other), Desk(live=False)
     settle(before)
+    assert taken(before)[1] == 2
     before.now += 2 * HOUR
     again = schedule("@every 90m", 3, "s.1", stored_at=before.now)
     snapshot_between(before, after, again)
@@ -252,3 +274,179 @@ def test_it_names_the_targets_that_are_still_to_be_rolled_up() -> None:
     later = Desk(live=False, rolls_up_by_purge=True)
     restored(later, *taken(desk))
     assert later.purges == [(fire.target, 19)]
+
+
+def treated(pattern: str = "@every 10s", sequence: int = 1, subject: str = SCHEDULE, **policies: str) -> StoredMessage:
+    """Make a schedule with policies."""
+    named: Any = {f"Nats_Schedule_X_{name}": value for name, value in policies.items()}
+    return schedule(pattern, sequence, subject, **named)
+
+
+def fired(desk: Desk, one: StoredMessage, seconds: int, sequence: int = 2) -> None:
+    """Have the fire of a schedule that is due after `seconds` stored."""
+    fire = desk.in_flight(one, seconds)
+    desk.concluded(fire, Stored(sequence))
+    desk.read(stored_fire(fire, sequence, desk.now))
+
+
+def held_by(desk: Desk) -> Held:
+    held = desk.held()
+    assert held.has_history
+    return held
+
+
+def test_the_fire_before_is_named_by_the_next_report_and_each_missed_one_is_owed_from_it() -> None:
+    for policy, fire_time in (({"Report": "true"}, 40), ({"Missed": "all"}, 20)):
+        one = treated("@every 10s", 1, SCHEDULE, **policy)
+        before, after = Desk(one), Desk(live=False)
+        fired(before, one, 10)
+        snapshot_between(before, after)
+        fire = after.in_flight(one, 45)
+        assert fire.fire_time == START + fire_time * SECOND
+        if "Report" in policy:
+            assert header_value(fire.block, b"X-Nats-Schedule-X-Previous") == b"2026-01-01T00:00:10Z"
+            assert header_value(fire.block, b"X-Nats-Schedule-X-Missed") == b"2"
+
+
+def test_a_fire_waits_for_the_one_before_that_only_the_snapshot_shows() -> None:
+    one = treated(Overlap="skip", Consumer="workers")
+    before, after = Desk(one), Desk(live=False)
+    fired(before, one, 10, 2)
+    snapshot_between(before, after)
+    after.at(20)
+    after.found(one)
+    (question,) = after.asked(CheckFinished)
+    assert (question.after, question.through) == (1, 2)
+    after.step(FinishChecked(question, 2, START + 10 * SECOND))
+    assert not after.fires
+    assert [event.count for event in after.reported(FiresSkipped)] == [1]
+
+
+def test_a_fire_of_the_time_after_the_snapshot_is_the_one_before() -> None:
+    one = treated(Report="true")
+    before, after = Desk(one), Desk(live=False)
+    fired(before, one, 10, 2)
+    rest, count, chunks = taken(before)
+    fire = before.at(20).fire
+    after.now = before.now
+    restored(after, rest, count, chunks)
+    after.step(MessagesRead([stored_fire(fire, 3, before.now)]), CaughtUp())
+    assert history_of(held_by(after)) == History(START + 20 * SECOND, 3, before.now)
+    assert held_by(after).fire_time == START + 30 * SECOND
+
+
+def test_what_was_dropped_is_neither_sent_nor_counted_again() -> None:
+    one = treated(Missed="skip", Grace="1s")
+    before, after = Desk(one), Desk(live=False)
+    before.at(35)
+    before.found(one)
+    assert [event.dropped for event in before.reported(FiresMissed)] == [3]
+    snapshot_between(before, after)
+    assert held_by(after).fire_time == START + 40 * SECOND
+    assert held_by(after).dropped == 3
+    after.at(39)
+    assert not after.reported(FiresMissed)
+
+
+def test_what_another_holder_was_to_report_is_reported_by_the_one_that_takes_over() -> None:
+    one = treated(Missed="skip", Grace="1s")
+    others = ALL_SHARDS - {shard_of(SCHEDULE)}
+    before, after = Desk(one, live=False), Desk(live=False)
+    before.step(ShardsHeld(others), CaughtUp())
+    before.at(35)
+    assert held_by(before).unreported == START + 10 * SECOND
+    rest, count, chunks = taken(before)
+    after.now = before.now
+    after.step(ShardsHeld(others))
+    restored(after, rest, count, chunks)
+    after.step(CaughtUp())
+    after.step(ShardsHeld(ALL_SHARDS))
+    after.at(40)
+    (event,) = after.reported(FiresMissed)
+    assert (event.first, event.dropped) == (START + 10 * SECOND, 3)
+
+
+@pytest.mark.parametrize("policies", [{}, {"Report": "true"}], ids=["plain", "treated"])
+def test_what_a_refused_make_up_fire_stands_for_is_reported_after_a_restart(policies: dict[str, str]) -> None:
+    one = treated("@every 10s", 1, SCHEDULE, **policies)
+    before, after = Desk(one), Desk(live=False)
+    before.concluded(before.in_flight(one, 35), Refused(503, 10077, "no room"))
+    snapshot_between(before, after)
+    fire = after.in_flight(one, 45)
+    assert fire.fire_time == START + 40 * SECOND
+    after.concluded(fire, Stored(2))
+    assert [(event.first, event.made_up) for event in after.reported(FiresMissed)] == [
+        (START + 10 * SECOND, START + 40 * SECOND)
+    ]
+
+
+def test_a_schedule_that_is_due_is_not_ended_before_what_is_settled_is_passed_over() -> None:
+    one = treated(Missed="skip")
+    before, after = Desk(one), Desk(live=False)
+    rest, count, chunks = taken(before)
+    after.now = START + 25 * SECOND
+    restored(after, rest, count, chunks)
+    settled = CheckpointLoaded(START + 24 * SECOND, 1, shards=ALL_SHARDS, stored_by=START)
+    after.step(settled, SchedulesGone([(SCHEDULE, 1)]))
+    assert not after.reads
+    after.step(CaughtUp())
+    assert held_by(after).fire_time == START + 30 * SECOND
+
+
+def test_of_fires_in_another_stream_nothing_is_known_at_a_start_but_which_is_next() -> None:
+    one = message_on(SCHEDULE, 1, X_Nats_Schedule="@every 10s", X_Nats_Schedule_X_Target="jobs.run")
+    before, after = Desk(one, only_schedules=True), Desk(live=False, only_schedules=True)
+    before.concluded(before.in_flight(one, 10), Stored(7))
+    assert held_by(before).previous_fire == START + 10 * SECOND
+    snapshot_between(before, after)
+    held = held_by(after)
+    assert held.is_elsewhere
+    assert held.fire_time == START + 20 * SECOND
+    assert history_of(held) == UNKNOWN
+    assert held.previous_fire is None, "a later one may be stored there"
+    after.at(25)
+    after.found(one)
+    assert [look.fire.fire_time for look in after.asked(LookForFire)] == [START + 20 * SECOND]
+
+
+def test_a_history_is_read_as_it_was_written_and_one_that_no_schedule_has_is_refused() -> None:
+    for history in (
+        UNKNOWN,
+        History(START, 7, START + 1, 3, None, False, 9),
+        History(None, 0, 0, 12, START + HOUR, True, 0),
+        History(0, (1 << 64) - 1, 0, 0, 0, True, (1 << 64) - 1),
+    ):
+        assert read_histories(write_histories([UNKNOWN, history]), 2) == [UNKNOWN, history]
+        held = Held.__new__(Held)
+        give_back(held, history)
+        assert history_of(held) == history
+    for history in (
+        History(previous_fire=-2),
+        History(unreported=(1 << 63) - 1),
+        History(dropped=-1),
+        History(previous_stored_at=-1),
+        History(is_known=2),  # type: ignore[arg-type]
+    ):
+        assert read_histories(write_histories([UNKNOWN, history]), 2) is None, history
+
+
+def test_schedules_with_policies_have_chunks_of_their_own() -> None:
+    three = [schedule("@every 3h", number, f"s.{number}") for number in range(1, 4)]
+    rest, count, chunks = taken(Desk(*three, treated("@every 3h", 4, "s.4", Jitter="5s")))
+    assert [chunk[:4] for chunk in chunks] == [b"NSS1", b"NSP1"]
+    _rest, _count, (other,) = taken(Desk(treated("@every 3h", 4, "s.2", Jitter="5s")))
+    for more, found, match in (
+        (1, chunks, "there are 4 schedules"),
+        (0, chunks[:1], "3 schedules"),
+        (1, [*chunks, chunks[1]], "twice"),
+        (0, [chunks[0], other], "twice"),
+    ):
+        with pytest.raises(SnapshotError, match=match):
+            restored(Desk(live=False), rest, count + more, found)
+
+
+def test_a_kind_is_refused_in_a_chunk_of_others() -> None:
+    for mark, one in ((b"NSP1", schedule("@every 3h")), (b"NSS1", treated(Jitter="5s"))):
+        rest, count, (chunk,) = taken(Desk(one))
+        with pytest.raises(SnapshotError, match="not those of its chunk"):
+            restored(Desk(live=False), rest, count, [mark + chunk[4:]])
