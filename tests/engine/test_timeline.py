@@ -4,18 +4,18 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding.flight import Flight, Stage
+from nats_scheduler.engine.inputs import Stored
 from nats_scheduler.engine.views import figures as module
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.stored import StoredSchedules
 from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, schedule
+from tests.harness.seeds import generator, seeds
 
 RULES = StreamRules("S", ("s.>", "t.>"))
 
@@ -34,10 +34,8 @@ def stored(*patterns: str, rules: StreamRules = RULES) -> StoredSchedules:
 def counted(*streams: StoredSchedules, now: int = START, minutes: int = 10, soonest: int = 3) -> Timeline:
     timeline = Timeline(now, minutes, soonest)
     for number, one in enumerate(streams):
-        for _ in one.view.add_to(timeline, f"S{number}"):
-            pass
-    for _ in timeline.finish():
-        pass
+        list(one.view.add_to(timeline, f"S{number}"))
+    list(timeline.finish())
     return timeline
 
 
@@ -66,20 +64,12 @@ def test_the_soonest_of_all_streams_are_named_in_order() -> None:
         (START + 3 * SECOND, "s.2", "S0"),
         (START + HOUR, "s.1", "S0"),
     ]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_soonest_of_many(seed: int) -> None:
-    random = Random(seed)
-    patterns = [at(random.randrange(1, 40) * HOUR + random.randrange(3) * SECOND) for _ in range(3_000)]
-    held = stored(*patterns)
+    overdue = counted(stored(at(-HOUR), at(MINUTE)))
+    assert (sum(overdue.counts), subjects(overdue)) == (1, ["s.1", "s.2"]), "it is in no minute"
+    random = generator("soonest")
+    held = stored(*(at(random.randrange(1, 40) * HOUR + random.randrange(3) * SECOND) for _ in range(1_000)))
     page = held.view.page(START, limit=20).finish()
     assert subjects(counted(held, soonest=20)) == [one.subject for one in page.schedules]
-
-
-def test_an_overdue_schedule_is_among_the_soonest_and_in_no_minute() -> None:
-    timeline = counted(stored(at(-HOUR), at(MINUTE)))
-    assert (sum(timeline.counts), subjects(timeline)) == (1, ["s.1", "s.2"])
 
 
 def test_a_repeating_schedule_that_is_overdue_is_counted_from_now_on() -> None:
@@ -99,59 +89,45 @@ def test_a_schedule_that_its_stream_removes_is_counted_until_then() -> None:
 
 
 def test_one_that_has_fired_and_is_still_to_be_purged_is_not_counted() -> None:
-    desk = Desk(schedule(at(MINUTE), 1, "s.1"), schedule("@every 5m", 2, "s.2"))
-    before = Timeline(desk.now, 10, 3)
-    list(desk.engine.view().add_to(before, "S"))
-    assert subjects(before) == ["s.1", "s.2"]
-    held = desk.held("s.1")
-    held.flight = Flight(Stage.PURGING)
-    after = Timeline(desk.now, 10, 3)
-    list(desk.engine.view().add_to(after, "S"))
-    assert (subjects(after), sum(before.counts) - sum(after.counts)) == (["s.2"], 1)
+    message = schedule(at(MINUTE), 1, "s.1")
+    desk = Desk(message, schedule("@every 5m", 2, "s.2"))
+    desk.concluded(desk.in_flight(message, 60), Stored(3))
+    timeline = Timeline(START, 10, 3)
+    list(desk.engine.view().add_to(timeline, "S"))
+    assert (desk.purges, subjects(timeline), sum(timeline.counts)) == ([("s.1", 1)], ["s.2"], 1)
 
 
-def one_by_one(messages: list[StoredMessage], now: int, start: int, end: int) -> list[int]:
-    held = StoredSchedules(RULES, DIALECTS, FiredBy.SIDECAR)
-    held.take(messages, START)
-    counts = [0] * ((end - start) // MINUTE)
-    for one in held.view.page(now, limit=None).finish().schedules:
-        fire = one.next_fire
-        while fire is not None and fire < end:
-            if fire > now:
-                counts[(fire - start) // MINUTE] += 1
-            fire = one.pattern.next_fire(fire, one.stored_at)
-    return counts
+def test_the_counts_are_those_of_every_single_fire() -> None:
+    for seed in seeds(4):
+        random = Random(seed)
+        texts = [f"@every {n}s" for n in (1, 7, 30, 60, 90, 3600)]
+        texts += ["0 * * * * *", "*/5 * * * * *", "0 0 * * * *", "30 */7 9-17 * * *", "@daily"]
+        texts += [at(random.randrange(-HOUR, 3 * HOUR)) for _ in range(20)]
+        held = stored(*(random.choice(texts) for _ in range(60)))
+        now = START + random.randrange(3 * HOUR)
+        timeline = counted(held, now=now, minutes=random.randrange(1, 120))
+        counts = [0] * len(timeline.counts)
+        for one in held.view.page(now, limit=None).finish().schedules:
+            fire = one.next_fire
+            while fire is not None and fire < timeline.end:
+                if fire > now:
+                    counts[(fire - timeline.start) // MINUTE] += 1
+                fire = one.pattern.next_fire(fire, one.stored_at)
+        assert timeline.counts == counts, f"seed {seed}"
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_counts_are_those_of_every_single_fire(seed: int) -> None:
-    random = Random(seed)
-    texts = [f"@every {n}s" for n in (1, 7, 30, 60, 90, 3600)]
-    texts += ["0 * * * * *", "*/5 * * * * *", "0 0 * * * *", "30 */7 9-17 * * *", "@daily"]
-    texts += [at(random.randrange(-HOUR, 3 * HOUR)) for _ in range(20)]
-    messages = [schedule(random.choice(texts), number, f"s.{number}") for number in range(1, 200)]
-    held = StoredSchedules(RULES, DIALECTS, FiredBy.SIDECAR)
-    held.take(messages, START)
-    now = START + random.randrange(3 * HOUR)
-    minutes = random.randrange(1, 120)
-    timeline = counted(held, now=now, minutes=minutes)
-    assert timeline.counts == one_by_one(messages, now, timeline.start, timeline.end)
-
-
-def test_equal_patterns_are_searched_once() -> None:
-    timeline = counted(stored(*["0 * * * * *", "@every 10s"] * 500), minutes=60)
-    assert timeline._steps <= 2 * 61
-    assert timeline.is_complete
-    assert timeline._grids == {}, "the result is kept for a while, and takes little memory"
+def test_equal_patterns_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_STEPS", 2 * 61 + 1)
+    assert counted(stored(*["0 * * * * *", "@every 1m"] * 200), minutes=60).is_complete
 
 
 def test_the_work_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    patterns = [f"{n % 60} {n // 60} * * * *" for n in range(100)] + ["@every 1s"]
-    assert counted(stored(*patterns), minutes=60).is_complete
+    held = stored(*(f"{n % 60} {n // 60} * * * *" for n in range(100)), "@every 1s")
+    assert counted(held, minutes=60).is_complete
     monkeypatch.setattr(module, "MAX_GRIDS", 50)
-    few = counted(stored(*patterns), minutes=60)
+    few = counted(held, minutes=60)
     assert not few.is_complete
     assert sum(few.counts) >= 101 - 1, "of each further schedule the next fire is counted"
     monkeypatch.undo()
     monkeypatch.setattr(module, "MAX_STEPS", 10)
-    assert not counted(stored(*patterns), minutes=60).is_complete
+    assert not counted(held, minutes=60).is_complete
