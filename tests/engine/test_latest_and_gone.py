@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.engine.events import Ending, FireRefused, ScheduleRejected
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, plain, schedule, stored_fire
@@ -13,6 +13,9 @@ from tests.harness.blocks import block_with
 
 WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
+EVERY = schedule("@every 5s")
+HOURLY = schedule("@every 1h", 2, stored_at=START + 5 * SECOND)
+AT_5S = schedule("@at 2026-01-01T00:00:05Z")
 CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
 
 
@@ -26,48 +29,35 @@ def test_a_replacement_fires_instead() -> None:
     assert [(m.fire_time - START) / SECOND for m in world.generated] == [12, 19]
 
 
-def test_older_versions_are_rolled_up() -> None:
+def test_older_versions_are_removed_also_those_that_were_stored_before_we_came() -> None:
     world = ScheduleWorld()
     for number in range(3):
         world.publish("s.one", EVERY_5S, b"%d" % number)
     assert [message.body for message in world.stream.messages("s.one")] == [b"2"]
-
-
-def test_older_versions_that_were_stored_before_we_came_are_rolled_up() -> None:
     desk = Desk(schedule("@every 5s", 1), schedule("@every 5s", 2), schedule("@every 5s", 3))
     assert desk.purges == [("s.one", 2)]
 
 
 def test_a_replacement_while_the_old_fire_is_in_flight_keeps_its_own_time() -> None:
-    old, new = schedule("@every 5s"), schedule("@every 1h", 2, stored_at=START + 5 * SECOND)
-    desk = Desk(old)
-    fire = desk.in_flight(old, 5)
-    desk.read(new)
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    desk.read(HOURLY)
     desk.concluded(fire, Stored(3))
     desk.read(stored_fire(fire, 3, desk.now))
-    held = desk.held()
-    assert (held.sequence, held.fire_time) == (2, START + 3605 * SECOND)
+    assert (desk.held().sequence, desk.due) == (2, 3605)
     assert desk.at(60).fires == []
 
 
-@pytest.mark.parametrize("outcome", [Unknown("cut"), WRONG_LAST_SEQUENCE, Stored(7)])
-def test_what_becomes_of_a_replaced_fire_changes_nothing(outcome: Stored | Refused | Unknown) -> None:
-    old, new = schedule("@every 5s"), schedule("@every 1h", 2, stored_at=START + 5 * SECOND)
-    desk = Desk(old)
-    fire = desk.in_flight(old, 5)
-    desk.read(new)
-    desk.concluded(fire, outcome)
-    assert (desk.at(60).fires, desk.reads) == ([], [])
-    assert desk.reported(FireRefused) == []
-
-
-def test_a_replaced_fire_is_not_awaited_by_the_checkpoint() -> None:
-    old = schedule("@every 5s")
-    desk = Desk(old)
-    desk.in_flight(old, 5)
-    desk.read(schedule("@every 1h", 2, stored_at=START + 5 * SECOND))
-    desk.at(20)
-    assert desk.engine.checkpoint(desk.now).through == desk.now
+def test_what_becomes_of_a_replaced_fire_changes_nothing_and_no_checkpoint_awaits_it() -> None:
+    for outcome in (None, Unknown("cut"), WRONG_LAST_SEQUENCE, Stored(7)):
+        desk = Desk(EVERY)
+        fire = desk.in_flight(EVERY, 5)
+        desk.read(HOURLY)
+        if outcome is not None:
+            desk.concluded(fire, outcome)
+        assert (desk.at(60).fires, desk.reads) == ([], []), outcome
+        assert desk.reported(FireRefused) == []
+        assert desk.engine.checkpoint(desk.now).through == desk.now
 
 
 def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
@@ -80,44 +70,30 @@ def test_a_replacement_by_a_rejected_schedule_ends_the_old_one() -> None:
     assert desk.engine.inactive.rejected == {}
 
 
-def test_an_older_message_read_again_does_not_hide_a_rejection() -> None:
+def test_an_older_message_read_again_does_not_hide_a_rejection_and_is_not_reported() -> None:
     desk = Desk(schedule("@every nonsense", 5))
-    desk.read(plain("s.one", 3), schedule("@every 5s", 2))
-    assert list(desk.engine.inactive.rejected) == ["s.one"]
+    desk.read(plain("s.one", 3), schedule("@every 5s", 2), schedule("@every never", 4))
+    assert desk.reported(ScheduleRejected) == []
+    assert desk.engine.inactive.rejected["s.one"].sequence == 5
     assert not desk.is_held()
 
 
-def test_overwritten_by_a_plain_message_it_never_fires() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
-    world.advance("4999ms")
-    world.publish("s.one", b"", b"plain")
-    world.advance("1m")
-    assert world.generated == []
-    assert world.stream.last("s.one") is not None
-
-
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-@pytest.mark.parametrize("ahead", ["1s", "30ms"])
-def test_deleted_or_purged_it_never_fires(guard: bool, ahead: str) -> None:
+@pytest.mark.parametrize("ahead", [SECOND, 30 * MILLISECOND])
+def test_deleted_purged_or_overwritten_it_never_fires(guard: bool, ahead: int) -> None:
     world = ScheduleWorld(guard=guard)
     first = world.publish("s.one", EVERY_5S)
     world.publish("s.two", EVERY_5S)
+    world.publish("s.three", EVERY_5S)
     world.advance("5s")
     world.settle()
-    world.advance(5 * SECOND - {"1s": SECOND, "30ms": 30_000_000}[ahead])
+    world.advance(5 * SECOND - ahead)
     world.delete(first)
     world.purge("s.two")
+    world.publish("s.three", b"", b"plain")
     world.advance("1m")
-    assert [message.schedule for message in world.generated] == ["s.one", "s.two"]
-
-
-def test_an_expired_schedule_never_fires() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {**EVERY_5S, "Nats-TTL": "12s"})
-    world.advance("1m")
-    assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 10]
-    assert world.next_fire("s.one") is None
+    assert [message.schedule for message in world.generated] == ["s.one", "s.two", "s.three"]
+    assert world.stream.last("s.three") is not None
 
 
 def test_cancelled_by_a_message_it_never_fires_and_is_removed() -> None:
@@ -130,97 +106,59 @@ def test_cancelled_by_a_message_it_never_fires_and_is_removed() -> None:
     assert world.stream.last("s.one") is None
 
 
-def test_cancelled_while_its_fire_is_in_flight_it_is_removed_whatever_becomes_of_that() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
+def test_cancelled_while_its_fire_is_in_flight_it_is_removed_once_whatever_becomes_of_that() -> None:
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
     desk.read(CANCEL)
     assert desk.purges == [("s.one", 1)]
     desk.concluded(fire, Unknown("cut"))
-    assert desk.at(60).fires == []
+    assert (desk.at(60).fires, desk.purges) == ([], [])
 
 
-def test_a_cancelled_schedule_is_purged_once() -> None:
-    desk = Desk(schedule("@every 5s"))
-    desk.read(CANCEL)
-    assert desk.purges == [("s.one", 1)]
-    assert desk.at(60).purges == []
-
-
-def test_a_cancel_older_than_the_schedule_does_not_concern_it() -> None:
+def test_what_is_older_than_the_schedule_does_not_concern_it() -> None:
     desk = Desk(CANCEL, schedule("@every 5s", 10))
     desk.read(CANCEL)
-    assert desk.purges == []
-    assert desk.is_held()
-
-
-def test_an_ordinary_message_older_than_the_schedule_does_not_end_it() -> None:
-    desk = Desk(schedule("@every 5s", 10))
     desk.read(plain("s.one", 9))
-    assert (desk.endings, desk.is_held()) == ([], True)
+    assert (desk.purges, desk.endings, desk.is_held()) == ([], [], True)
     desk.read(plain("s.one", 11))
     assert (desk.endings, desk.is_held()) == ([Ending.OVERWRITTEN], False)
 
 
-def test_a_rejected_schedule_older_than_the_last_one_is_not_reported() -> None:
-    desk = Desk(schedule("@every soon", 10))
-    desk.read(schedule("@every never", 9))
-    assert desk.reported(ScheduleRejected) == []
-    assert desk.engine.inactive.rejected["s.one"].sequence == 10
-
-
-def test_nothing_found_on_the_subject_ends_the_schedule() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.at(4)
-    desk.found(None, of=message)
-    assert desk.endings == [Ending.REMOVED]
-    assert desk.at(5).fires == []
-
-
-def test_an_uncovered_older_version_does_not_fire() -> None:
-    old, new = schedule("@every 5s"), schedule("@every 5s", 2)
-    desk = Desk(old)
-    desk.read(new)
-    desk.at(5)
-    desk.found(old, of=new)
-    assert desk.endings == [Ending.REMOVED]
+def test_nothing_or_an_older_version_that_is_found_ends_the_schedule() -> None:
+    new = schedule("@every 5s", 2)
+    for found in (None, EVERY):
+        desk = Desk(EVERY)
+        desk.read(new)
+        desk.at(4)
+        desk.found(found, of=new)
+        assert desk.endings == [Ending.REMOVED]
+        assert desk.at(5).fires == []
 
 
 def test_a_replacement_found_at_the_look_takes_over_and_is_still_to_be_followed() -> None:
-    old, new = schedule("@every 5s"), schedule("@every 1h", 20, stored_at=START + 4 * SECOND)
-    desk = Desk(old)
-    desk.at(4)
-    desk.found(new, of=old)
-    held = desk.held()
-    assert held.sequence == 20
+    desk = Desk(EVERY).at(4)
+    desk.found(schedule("@every 1h", 20, stored_at=START + 4 * SECOND), of=EVERY)
+    assert desk.held().sequence == 20
     assert desk.engine.last_read == 1, "what was stored between the two was not read yet"
 
 
-def test_a_refusal_by_the_guard_leads_to_a_look_and_is_no_fault() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), WRONG_LAST_SEQUENCE)
-    assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
-    desk.found(None, of=message)
-    assert desk.endings == [Ending.REMOVED]
-
-
-def test_a_refusal_by_the_guard_after_an_unknown_outcome_leads_to_a_look_at_once() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
-    desk.concluded(fire, Unknown("cut"))
-    assert desk.at(6).fires == [fire]
-    desk.concluded(fire, WRONG_LAST_SEQUENCE)
-    assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
+def test_a_refusal_by_the_guard_leads_to_a_look_at_once_and_is_no_fault() -> None:
+    for is_unknown_before in (False, True):
+        desk = Desk(EVERY)
+        fire = desk.in_flight(EVERY, 5)
+        if is_unknown_before:
+            desk.concluded(fire, Unknown("cut"))
+            assert desk.at(6).fires == [fire]
+        desk.concluded(fire, WRONG_LAST_SEQUENCE)
+        assert (desk.reads, desk.reported(FireRefused)) == ([("s.one", 1)], [])
+        desk.found(None, of=EVERY)
+        assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_guard_that_refuses_without_reason_is_backed_off_from() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), WRONG_LAST_SEQUENCE)
-    desk.found(message)
+    desk = Desk(EVERY)
+    desk.concluded(desk.in_flight(EVERY, 5), WRONG_LAST_SEQUENCE)
+    desk.found(EVERY)
     desk.concluded(desk.fire, WRONG_LAST_SEQUENCE)
     assert desk.reads == []
     assert desk.wake > 5
@@ -233,70 +171,71 @@ class TestWithoutTheGuard:
     def test_the_look_is_short_before_the_fire(self) -> None:
         assert Desk(schedule("@every 5s"), guard=False).wake == 4.95
 
-    @pytest.mark.parametrize(
-        "request_seen",
-        [RemovalRequested(), RemovalRequested(filter="s.*"), RemovalRequested(sequence=1)],
-        ids=["everything", "by filter", "by sequence"],
-    )
-    def test_a_removal_that_was_asked_for_leads_to_another_look(self, request_seen: RemovalRequested) -> None:
-        message = schedule("@every 5s")
-        desk = Desk(message, guard=False)
-        desk.at(4.96)
-        desk.found(message)
-        desk.step(request_seen)
-        assert desk.reads == [("s.one", 1)]
-        desk.found(None, of=message)
-        assert desk.at(5).fires == []
-
-    def test_a_removal_of_something_else_does_not(self) -> None:
-        message = schedule("@every 5s")
-        desk = Desk(message, guard=False)
-        desk.at(4.96)
-        desk.found(message)
+    def test_a_removal_that_was_asked_for_leads_to_another_look(self) -> None:
+        for request in (RemovalRequested(), RemovalRequested(filter="s.*"), RemovalRequested(sequence=1)):
+            desk = Desk(EVERY, guard=False).at(4.96)
+            desk.found(EVERY)
+            desk.step(request)
+            assert desk.reads == [("s.one", 1)], request
+            desk.found(None, of=EVERY)
+            assert desk.at(5).fires == []
+        desk = Desk(EVERY, guard=False).at(4.96)
+        desk.found(EVERY)
         desk.step(RemovalRequested(filter="s.two"), RemovalRequested(sequence=2))
-        assert desk.reads == []
+        assert desk.reads == [], "that is something else"
         assert desk.at(5).fires
 
     def test_of_two_looks_the_one_asked_for_last_counts(self) -> None:
-        message = schedule("@every 5s")
-        desk = Desk(message, guard=False)
+        desk = Desk(EVERY, guard=False)
         desk.at(4.96)
         desk.step(RemovalRequested(filter="s.one"))
-        desk.found(message)  # read before the removal
-        desk.found(None, of=message)
+        desk.found(EVERY)  # read before the removal
+        desk.found(None, of=EVERY)
         assert desk.endings == [Ending.REMOVED]
         assert desk.at(5).fires == []
 
     def test_what_was_ready_when_contact_was_lost_is_looked_at_again(self) -> None:
-        message = schedule("@every 5s")
-        desk = Desk(message, guard=False)
+        desk = Desk(EVERY, guard=False)
         desk.at(4.96)
-        desk.found(message)
+        desk.found(EVERY)
         desk.step(ContactLost("cut"))
         desk.at(6)
         desk.step(CaughtUp())
         assert (desk.reads, desk.fires) == ([("s.one", 1)], [])
 
     def test_a_fire_of_unknown_outcome_is_repeated_only_while_its_schedule_is_there(self) -> None:
-        message = schedule("@every 5s")
-        desk = Desk(message, guard=False)
-        fire = desk.in_flight(message, 5)
+        desk = Desk(EVERY, guard=False)
+        fire = desk.in_flight(EVERY, 5)
         desk.concluded(fire, Unknown("cut"))
         assert (desk.at(20).reads, desk.fires) == ([("s.one", 1)], [])
-        desk.found(message)
+        desk.found(EVERY)
         assert desk.fires == [fire]
         desk.concluded(fire, Unknown("cut"))
         desk.at(25)
-        desk.found(None, of=message)
+        desk.found(None, of=EVERY)
         assert desk.endings == [Ending.REMOVED]
 
 
-@pytest.mark.parametrize("request_", [RemovalRequested(), RemovalRequested("s.*"), RemovalRequested("s.*", below=9)])
-def test_a_wide_request_reads_only_what_no_guard_protects(request_: RemovalRequested) -> None:
-    plain, sample = schedule("@every 5s"), schedule("@every 5s", 2, "s.two", Nats_Schedule_Source="d.now")
-    for guard, expected in ((True, set()), (False, {"s.one"})):
-        desk = Desk(plain, sample, guard=guard)
-        desk.at(4.96)
-        desk.step(ContentRead("s.one", 1, plain, None))
-        desk.step(request_)
-        assert {subject for subject, _sequence in desk.reads} == expected
+def test_a_wide_request_reads_only_what_no_guard_protects() -> None:
+    sample = schedule("@every 5s", 2, "s.two", Nats_Schedule_Source="d.now")
+    for request in (RemovalRequested(), RemovalRequested("s.*"), RemovalRequested("s.*", below=9)):
+        for guard, expected in ((True, []), (False, [("s.one", 1)])):
+            desk = Desk(EVERY, sample, guard=guard).at(4.96)
+            desk.step(ContentRead("s.one", 1, EVERY, None))
+            desk.step(request)
+            assert desk.reads == expected, (request, guard)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_late_fire_is_looked_at_again_on_a_server_without_the_guard(is_there: bool) -> None:
+    """The process stalled after the schedule was read."""
+    desk = Desk(AT_5S, guard=False).at(4.95)
+    desk.found(AT_5S)
+    assert (desk.at(9).fires, desk.reads) == ([], [("s.one", 1)])
+    desk.found(AT_5S if is_there else None, of=AT_5S)
+    assert [fire.fire_time for fire in desk.fires] == ([START + 5 * SECOND] if is_there else [])
+    assert desk.is_held() is is_there
+    for guard, late in ((True, 4.0), (False, 0.04)):
+        other = Desk(AT_5S, guard=guard).at(4.95)
+        other.found(AT_5S)
+        assert len(other.at(5 + late).fires) == 1, "no other fire pays for it"

@@ -254,8 +254,6 @@ def test_shards_without_a_living_holder_are_unassigned() -> None:
 
 
 BACK = 3 * LEASE_DURATION_NS
-
-
 """The end of an outage that began at 0."""
 
 

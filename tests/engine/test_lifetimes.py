@@ -19,6 +19,7 @@ from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule
 WEEK = 7 * DAY
 LATE = START + 30 * DAY
 AT_LATE = f"@at {format_rfc3339(LATE)}"
+ONE = schedule(AT_LATE)
 AGE_CHECK = (WEEK + MAX_AGE_SLACK_NS) / SECOND
 """Seconds after the start at which a schedule that aged is re-checked."""
 
@@ -30,9 +31,8 @@ def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
 # -- at acceptance -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("pattern", "ttl", "max_age", "expected"),
-    [
+def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on() -> None:
+    for pattern, ttl, max_age, expected in (
         (AT_LATE, None, WEEK, (WEEK, Ending.MAX_AGE)),
         (AT_LATE, "1h", 0, (HOUR, Ending.EXPIRED)),
         (AT_LATE, "1h", WEEK, (HOUR, Ending.EXPIRED)),
@@ -41,48 +41,33 @@ def lost(desk: Desk) -> list[tuple[str, int, int, Ending]]:
         ("@every 1h", None, WEEK, None),
         ("@every 200h", None, WEEK, (WEEK, Ending.MAX_AGE)),
         (AT_LATE, None, 0, None),
-    ],
-)
-def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on(
-    pattern: str, ttl: str | None, max_age: int, expected: tuple[int, Ending] | None
-) -> None:
-    desk = Desk(max_age=max_age)
-    desk.read(schedule(pattern) if ttl is None else schedule(pattern, Nats_TTL=ttl))
-    (accepted,) = desk.reported(ScheduleAccepted)
-    reported = [(event.ends - START, event.ending) for event in desk.reported(ScheduleEndsEarly)]
-    assert reported == ([] if expected is None else [expected])
-    named = [(event.schedule, event.sequence, event.due) for event in desk.reported(ScheduleEndsEarly)]
-    assert named == [(SCHEDULE, 1, accepted.due)] * len(reported)
-
-
-def test_where_the_server_has_no_ttls_never_does_not_keep_a_schedule() -> None:
+    ):
+        desk = Desk(max_age=max_age)
+        desk.read(schedule(pattern) if ttl is None else schedule(pattern, Nats_TTL=ttl))
+        (accepted,) = desk.reported(ScheduleAccepted)
+        told = [(e.schedule, e.sequence, e.due, e.ends - START, e.ending) for e in desk.reported(ScheduleEndsEarly)]
+        assert told == ([] if expected is None else [(SCHEDULE, 1, accepted.due, *expected)]), (pattern, ttl, max_age)
     desk = Desk(max_age=WEEK, removes_expired=True)
     desk.read(schedule(AT_LATE, Nats_TTL="never"))
-    assert [event.ending for event in desk.reported(ScheduleEndsEarly)] == [Ending.MAX_AGE]
-
-
-def test_what_was_stored_before_the_start_is_not_told_again_at_each_start() -> None:
-    desk = Desk(schedule(AT_LATE), max_age=WEEK, live=False)
+    endings = [event.ending for event in desk.reported(ScheduleEndsEarly)]
+    assert endings == [Ending.MAX_AGE], "where the server has no TTLs, `never` does not keep it"
+    desk = Desk(ONE, max_age=WEEK, live=False)
     desk.step(CaughtUp())
-    assert desk.reported(ScheduleEndsEarly) == []
+    assert desk.reported(ScheduleEndsEarly) == [], "what was stored before the start is not told again at each start"
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------
-
-
 def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire() -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
+    desk = Desk(ONE, max_age=WEEK)
     assert desk.at(AGE_CHECK - 1).reads == []
     assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
-    desk.found(None, of=one)
+    desk.found(None, of=ONE)
     assert (desk.endings, lost(desk)) == ([Ending.MAX_AGE], [(SCHEDULE, 1, LATE, Ending.MAX_AGE)])
     assert not desk.is_held()
 
 
 def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
+    desk = Desk(ONE, max_age=WEEK)
     checks = []
     seconds = AGE_CHECK
     while seconds < 30 * DAY / SECOND - 1:
@@ -90,13 +75,13 @@ def test_a_schedule_that_outlives_its_max_age_waits_on_and_fires() -> None:
         if desk.reads:  # else it only became near
             checks.append(seconds)
             assert desk.reads == [(SCHEDULE, 1)]
-            desk.found(one)
+            desk.found(ONE)
         assert desk.fires == []
         seconds = desk.wake
     assert 1 < len(checks) < 25, "the checks become less frequent"
-    assert seconds == 30 * DAY / SECOND - 1, "the last check is the one before its fire"
+    assert seconds == 30 * DAY / SECOND - 1, "the last check is the ONE before its fire"
     desk.at(seconds)
-    desk.found(one)
+    desk.found(ONE)
     desk.at(30 * DAY / SECOND)
     assert desk.fire.fire_time == LATE
 
@@ -136,108 +121,78 @@ def test_a_marker_that_the_server_left_says_why_a_schedule_is_gone() -> None:
 # -- removals that were requested -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [
-        RemovalRequested(filter=SCHEDULE),
-        RemovalRequested(filter=SCHEDULE, below=2),
-        RemovalRequested(sequence=1),
-        RemovalRequested(filter="s.*"),
-        RemovalRequested(),
-    ],
-)
-def test_what_was_removed_on_request_is_not_blamed_on_the_stream(request_: RemovalRequested) -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK, evicts=True)
-    desk.step(request_)
-    desk.at(AGE_CHECK)
-    desk.found(None, of=one)
-    assert (desk.endings, lost(desk)) == ([Ending.REMOVED], [])
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [RemovalRequested(filter="s.other"), RemovalRequested(filter=SCHEDULE, below=1), RemovalRequested(sequence=7)],
-)
-def test_a_request_for_something_else_excuses_nothing(request_: RemovalRequested) -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
-    desk.step(request_)
-    desk.at(AGE_CHECK)
-    desk.found(None, of=one)
-    assert desk.endings == [Ending.MAX_AGE]
-
-
-def test_a_schedule_that_came_after_a_wide_purge_was_not_removed_by_it() -> None:
+def test_what_was_removed_on_request_is_not_blamed_on_the_stream() -> None:
+    for request, is_blamed in (
+        (RemovalRequested(filter=SCHEDULE), False),
+        (RemovalRequested(filter=SCHEDULE, below=2), False),
+        (RemovalRequested(sequence=1), False),
+        (RemovalRequested(filter="s.*"), False),
+        (RemovalRequested(), False),
+        (RemovalRequested(filter="s.other"), True),
+        (RemovalRequested(filter=SCHEDULE, below=1), True),
+        (RemovalRequested(sequence=7), True),
+    ):
+        desk = Desk(ONE, max_age=WEEK, evicts=True)
+        desk.step(request)
+        desk.at(AGE_CHECK)
+        desk.found(None, of=ONE)
+        assert desk.endings == [Ending.MAX_AGE if is_blamed else Ending.REMOVED], request
+        assert len(lost(desk)) == is_blamed
     desk = Desk(plain("x", 1), max_age=WEEK)
     desk.step(RemovalRequested(filter=">"))
-    one = schedule(AT_LATE, 2)
-    desk.read(one)
+    after = schedule(AT_LATE, 2)
+    desk.read(after)
     desk.at(AGE_CHECK)
-    desk.found(None, of=one)
-    assert desk.endings == [Ending.MAX_AGE]
+    desk.found(None, of=after)
+    assert desk.endings == [Ending.MAX_AGE], "it came after the wide purge"
 
 
-@pytest.mark.parametrize(
-    "flood",
-    [
-        [RemovalRequested(sequence=number) for number in range(2, MAX_REQUESTS_NOTED + 3)],
-        [RemovalRequested(filter=f"x{number}.>") for number in range(MAX_WIDE_REQUESTS_NOTED + 1)],
-    ],
-)
-def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(flood: list[RemovalRequested]) -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
-    desk.step(RemovalRequested(filter=SCHEDULE) if flood[0].sequence else RemovalRequested(filter="s.>"))
-    desk.step(*flood)
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_a_flood_of_requests_never_turns_a_removal_into_a_loss(is_wide: bool) -> None:
+    desk = Desk(ONE, max_age=WEEK)
+    desk.step(RemovalRequested(filter="s.>" if is_wide else SCHEDULE))
+    if is_wide:
+        desk.step(*(RemovalRequested(filter=f"x{number}.>") for number in range(MAX_WIDE_REQUESTS_NOTED + 1)))
+    else:
+        desk.step(*(RemovalRequested(sequence=number) for number in range(2, MAX_REQUESTS_NOTED + 3)))
     desk.at(AGE_CHECK)
-    desk.found(None, of=one)
+    desk.found(None, of=ONE)
     assert desk.endings == [Ending.REMOVED]
 
 
 def test_a_schedule_that_went_without_a_request_was_evicted_where_the_stream_has_limits() -> None:
+    """Where consumers remove messages or contact was lost nothing is called evicted."""
     one = schedule("@every 1h")
-    for evicts, expected in ((True, Ending.LIMITS), (False, Ending.REMOVED)):
-        desk = Desk(one, evicts=evicts)
+    for evicts, reads_all, was_cut in (
+        (True, True, False),
+        (False, True, False),
+        (True, False, False),
+        (True, True, True),
+    ):
+        desk = Desk(one, evicts=evicts, reads_all=reads_all)
+        if was_cut:
+            desk.step(ContactLost("the server restarts"), CaughtUp())
         desk.at(3599)
         desk.found(None, of=one)
-        assert desk.endings == [expected]
-        assert len(lost(desk)) == evicts
-
-
-def test_nothing_is_called_evicted_that_may_have_been_removed_while_nobody_listened() -> None:
-    one = schedule("@every 1h")
-    desk = Desk(one, evicts=True)
-    desk.step(ContactLost("the server restarts"), CaughtUp())
-    desk.at(3599)
-    desk.found(None, of=one)
-    assert (desk.endings, lost(desk)) == ([Ending.REMOVED], [])
-
-
-def test_where_consumers_remove_messages_nothing_is_called_evicted() -> None:
-    one = schedule("@every 1h")
-    desk = Desk(one, evicts=True, reads_all=False)
-    desk.at(3599)
-    desk.found(None, of=one)
-    assert desk.endings == [Ending.REMOVED]
+        is_evicted = evicts and reads_all and not was_cut
+        assert desk.endings == [Ending.LIMITS if is_evicted else Ending.REMOVED], (evicts, reads_all, was_cut)
+        assert len(lost(desk)) == is_evicted
 
 
 def test_a_schedule_of_another_holder_is_let_go_without_a_word_after_it_aged() -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
+    desk = Desk(ONE, max_age=WEEK)
     desk.step(ShardsHeld(frozenset()))
     assert desk.at(AGE_CHECK).reads == []
     assert desk.at(AGE_CHECK + 60).reads == [(SCHEDULE, 1)]
-    desk.found(None, of=one)
+    desk.found(None, of=ONE)
     assert (desk.endings, desk.is_held()) == ([], False)
 
 
 def test_limits_that_change_count_at_once_for_what_comes_and_at_its_look_for_what_is_held() -> None:
-    one = schedule(AT_LATE)
-    desk = Desk(one, max_age=WEEK)
+    desk = Desk(ONE, max_age=WEEK)
     desk.engine.lifetimes.limited(StreamRules("DESK", (">",), max_age=60 * DAY))
     assert desk.at(AGE_CHECK).reads == [(SCHEDULE, 1)]
-    desk.found(one)
+    desk.found(ONE)
     desk.read(schedule(AT_LATE, 2, "s.two"))
     assert desk.reported(ScheduleEndsEarly) == []
     assert desk.at(30 * DAY / SECOND - 1).reads == [(SCHEDULE, 1), ("s.two", 2)]

@@ -8,6 +8,7 @@ from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import (
     DuplicateRead,
+    Outcome,
     Refused,
     Stored,
     Unanswered,
@@ -20,64 +21,40 @@ from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 DENIED = Refused(403, 10999, "permissions violation")
+NO_ANSWER = Unknown("no answer")
+NO_STREAM = Unknown("no stream listens", may_be_stored=False)
+EVERY = schedule("@every 5s", body=b"hello")
+HOURLY = schedule("@every 1h")
+AT_START = schedule("@at 2026-01-01T00:00:00Z")
 
 
-def due(desk: Desk) -> float:
-    held = desk.held()
-    return (held.fire_time - START) / SECOND
-
-
-def test_a_stored_fire_moves_the_schedule_on() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2))
-    assert (due(desk), desk.engine.fires_stored, desk.engine.is_idle) == (10, 1, True)
-
-
-def test_the_next_fire_is_built_when_the_one_before_is_stored() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2))
-    held = desk.held()
-    assert held.flight is not None
-    assert held.flight.fire is not None
+def test_a_stored_fire_moves_the_schedule_on_and_the_next_one_is_built_without_another_read() -> None:
+    desk = Desk(EVERY)
+    desk.concluded(desk.in_flight(EVERY, 5), Stored(2))
+    assert (desk.due, desk.engine.fires_stored, desk.engine.is_idle) == (10, 1, True)
+    flight = desk.held().flight
+    assert flight is not None
+    assert flight.fire is not None
     assert (desk.fires, desk.wake) == ([], 10)
-
-
-def test_a_fire_that_could_not_be_built_in_the_pause_is_sent_all_the_same() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2))
-    desk.at(10)
-    assert (desk.fire.fire_time, desk.reads) == (desk.now, [])
-
-
-def test_a_schedule_that_fires_again_soon_is_not_read_again_where_the_guard_watches() -> None:
-    message = schedule("@every 5s", body=b"hello")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2))
     assert desk.at(10).reads == []
-    assert desk.fire.body == b"hello"
+    assert (desk.fire.fire_time, desk.fire.body) == (desk.now, b"hello")
 
 
 def test_a_duplicate_counts_as_stored_once_it_was_looked_at() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
     desk.concluded(fire, Stored(2, duplicate=True))
-    assert desk.asked(ReadDuplicate) == [ReadDuplicate(fire, 2)]
-    assert due(desk) == 5
+    assert (desk.asked(ReadDuplicate), desk.due) == ([ReadDuplicate(fire, 2)], 5)
     desk.step(DuplicateRead(fire, 2, stored_fire(fire, 2, desk.now), desk.now))
-    assert due(desk) == 10
+    assert desk.due == 10
     assert [event.duplicate for event in desk.reported(FireStored)] == [True]
 
 
 def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
     for seconds in (6, 8, 30, 3600):
-        desk.concluded(fire, Unknown("no answer"))
+        desk.concluded(fire, NO_ANSWER)
         assert [(event.fire, event.reason) for event in desk.reported(FireUnknown)] == [(fire, "no answer")]
         assert desk.at(seconds).fires == [fire], "the same object, and so the same bytes and the same identity"
     desk.concluded(fire, Stored(2))
@@ -85,74 +62,68 @@ def test_an_unknown_outcome_repeats_the_very_same_fire_until_it_is_known() -> No
 
 
 def test_the_pause_after_an_unknown_outcome_doubles_up_to_a_second() -> None:
-    message = schedule("@every 1h")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 3600)
+    desk = Desk(HOURLY)
+    fire = desk.in_flight(HOURLY, 3600)
     pauses = []
     for _ in range(7):
-        desk.concluded(fire, Unknown("no answer"))
-        pauses.append(desk.wake - (desk.now - START) / SECOND)
+        desk.concluded(fire, NO_ANSWER)
+        pauses.append(round(desk.wake - (desk.now - START) / SECOND, 3))
         desk.at(desk.wake)
-    assert [round(pause, 3) for pause in pauses] == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1]
+    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1]
 
 
 def test_a_fire_seen_in_the_stream_needs_no_acknowledgement() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
     desk.read(stored_fire(fire, 2, desk.now))
-    assert due(desk) == 10
-    desk.concluded(fire, Unknown("no answer"))
+    assert desk.due == 10
+    desk.concluded(fire, NO_ANSWER)
     assert desk.reported(FireUnknown) == []
     assert (desk.at(10).fire.fire_time, desk.engine.is_idle) == (START + 10 * SECOND, False)
 
 
 def test_an_earlier_fire_that_is_read_again_does_not_set_its_schedule_back() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    first = desk.in_flight(message, 5)
+    desk = Desk(EVERY)
+    first = desk.in_flight(EVERY, 5)
     seen = first.block
     desk.concluded(first, Stored(2))
     desk.concluded(desk.at(10).fire, Stored(3))
     for _ in range(2):
         desk.read(stored_fire(first, 2, START + 5 * SECOND)._replace(block=seen))
-        assert due(desk) == 15
+        assert desk.due == 15
     assert desk.at(14).fires == []
 
 
 def test_a_refused_fire_is_tried_again_and_recovers() -> None:
-    message = schedule("@every 1h")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 3600), FULL)
+    desk = Desk(HOURLY)
+    desk.concluded(desk.in_flight(HOURLY, 3600), FULL)
     refusal = desk.reported(FireRefused)[0]
     assert (refusal.code, refusal.retry_after) == (10077, 50_000_000)
     desk.at(3600.05)
-    desk.found(message)
+    desk.found(HOURLY)
     desk.concluded(desk.fire, Stored(2))
-    assert due(desk) == 7200
+    assert desk.due == 7200
 
 
 def test_each_refusal_is_reported_once_and_the_pause_grows_up_to_a_second() -> None:
-    message = schedule("@every 1h")
-    desk = Desk(message)
-    desk.in_flight(message, 3600)
+    desk = Desk(HOURLY)
+    desk.in_flight(HOURLY, 3600)
     codes, pauses = [], []
     for outcome in (*[FULL] * 12, DENIED):
         desk.concluded(desk.fire, outcome)
         codes += [event.code for event in desk.reported(FireRefused)]
         pauses.append(desk.wake - (desk.now - START) / SECOND)
         desk.at(desk.wake)
-        desk.found(message)
+        desk.found(HOURLY)
     assert codes == [10077, 10999]
     assert pauses[-2:] == pytest.approx([1, 0.05])
 
 
 def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), FULL)
+    desk = Desk(EVERY)
+    desk.concluded(desk.in_flight(EVERY, 5), FULL)
     desk.at(17)
-    desk.found(message)
+    desk.found(EVERY)
     assert desk.fire.fire_time == START + 15 * SECOND
     desk.concluded(desk.fire, Stored(2))
     assert [(event.first, event.made_up, event.while_running) for event in desk.reported(FiresMissed)] == [
@@ -160,97 +131,72 @@ def test_a_refused_fire_may_stand_for_later_ones_since_it_stored_nothing() -> No
     ]
 
 
-def test_a_content_that_cannot_be_read_is_asked_for_again() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.at(4)
+def test_a_content_that_cannot_be_read_is_asked_for_again_and_other_answers_are_ignored() -> None:
+    desk = Desk(EVERY)
+    desk.found(EVERY)
+    desk.step(Unanswered(ReadContent("s.two", 7, None), "no answer"))
+    assert desk.at(4).reads == [("s.one", 1)]
     desk.step(Unanswered(ReadContent("s.one", 1, None), "no answer"))
     assert desk.wake == 4.05
     assert desk.at(4.05).reads == [("s.one", 1)]
 
 
-def test_answers_that_nobody_asked_for_are_ignored() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    desk.found(message)
-    desk.step(Unanswered(ReadContent("s.two", 7, None), "no answer"))
-    assert desk.at(4).reads == [("s.one", 1)]
-
-
 def test_the_wall_clock_stepping_back_prolongs_no_back_off() -> None:
-    message = schedule("@every 5s")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
-    desk.concluded(fire, Unknown("no answer"))
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    desk.concluded(fire, NO_ANSWER)
     desk.at(-3595)
     assert desk.wake == -3594.95
     assert desk.at(-3594).fires == [fire]
 
 
-def test_the_wall_clock_stepping_back_repeats_no_fire() -> None:
+@pytest.mark.parametrize(("step", "expected"), [(-8 * SECOND, [5, 10, 15]), (3600 * SECOND, [5, 10, 3610, 3615, 3620])])
+def test_the_wall_clock_stepping_back_repeats_no_fire_and_stepping_forwards_makes_up_once(
+    step: int, expected: list[int]
+) -> None:
     world = ScheduleWorld()
     world.publish("s.one", {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
     world.advance("12s")
-    world.step_clock(-8 * SECOND)
+    world.step_clock(step)
     world.advance("12s")
-    assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 10, 15]
-
-
-def test_the_wall_clock_stepping_forwards_makes_up_once() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
-    world.advance("7s")
-    world.step_clock(3600 * SECOND)
-    world.advance("5s")
-    assert [(message.fire_time - START) // SECOND for message in world.generated] == [5, 3605, 3610]
+    assert [(message.fire_time - START) // SECOND for message in world.generated] == expected
 
 
 def test_a_fire_that_is_never_answered_leads_to_a_look_and_ends_with_its_schedule() -> None:
     """A stream with `no_ack` answers nothing, also when its guard refuses the fire of a schedule that is gone."""
-    message = schedule("@at 2026-01-01T00:00:00Z")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 1)
+    desk = Desk(AT_START)
+    fire = desk.in_flight(AT_START, 1)
     for _ in range(ATTEMPTS_PER_READ):
         assert desk.reads == []
-        desk.concluded(fire, Unknown("no answer"))
+        desk.concluded(fire, NO_ANSWER)
         desk.at((desk.now - START) / SECOND + 5)
     assert desk.reads == [(SCHEDULE, 1)]
-    desk.found(None, of=message)
+    desk.found(None, of=AT_START)
     assert not desk.is_held()
 
 
 def test_where_nothing_tells_that_a_fire_was_stored_it_is_not_repeated_beyond_the_duplicate_window() -> None:
-    message = schedule("@at 2026-01-01T00:00:00Z")
-    desk = Desk(message, silent=True)
-    fire = desk.in_flight(message, 1)
+    desk = Desk(AT_START, silent=True)
+    fire = desk.in_flight(AT_START, 1)
     for attempt in range(SILENT_ATTEMPTS):
-        desk.concluded(fire, Unknown("no answer"))
+        desk.concluded(fire, NO_ANSWER)
         assert desk.at(10 * (attempt + 1)).fires == [fire]
-    desk.concluded(fire, Unknown("no answer"))
+    desk.concluded(fire, NO_ANSWER)
     assert desk.purges == [(SCHEDULE, 1)]
 
 
-NO_ANSWER = Unknown("no answer")
-NO_STREAM = Unknown("no stream listens", may_be_stored=False)
-
-
-@pytest.mark.parametrize(
-    "course",
-    [
+def test_only_a_fire_that_may_be_stored_counts_as_left_behind_by_a_drain() -> None:
+    courses: list[list[tuple[Outcome, bool]]] = [
         [(NO_ANSWER, True)],
         [(NO_STREAM, False)],
         [(NO_ANSWER, True), (NO_STREAM, True)],
         [(NO_ANSWER, True), (Stored(2), False)],
         [(FULL, False)],
-    ],
-)
-def test_only_a_fire_that_may_be_stored_counts_as_left_behind_by_a_drain(
-    course: list[tuple[Stored | Refused | Unknown, bool]],
-) -> None:
-    message = schedule("@at 2026-01-01T00:00:05Z")
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
-    for seconds, (outcome, is_left_behind) in enumerate(course, 6):
-        desk.concluded(fire, outcome)
-        assert desk.engine.has_unknown is is_left_behind
-        desk.at(seconds)
+    ]
+    for course in courses:
+        desk = Desk(EVERY)
+        fire = desk.in_flight(EVERY, 5)
+        for seconds, (outcome, is_left_behind) in enumerate(course, 6):
+            desk.concluded(fire, outcome)
+            assert desk.engine.has_unknown is is_left_behind, course
+            desk.at(seconds)

@@ -19,14 +19,8 @@ from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 Kind = TypeVar("Kind")
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
-
-
 DENIED = Refused(403, 403, "our user may not publish to the target")
-
-
 LIVE = 3 * SECOND
-
-
 """Within this time (ns) fires resume, as *Live* promises."""
 
 
@@ -186,8 +180,6 @@ def test_the_wall_clock_stepping_back_keeps_nobody_waiting() -> None:
 
 
 IN_PROCESS = Refused(400, 10164, "wrong last sequence")
-
-
 WRONG_LAST = Refused(400, 10071, "wrong last sequence: 0")
 
 

@@ -1,4 +1,4 @@
-"""Removals by the stream without a notice: what is removed is not held, listed or noted, and uses no memory."""
+"""Removals without a notice or by another holder: what is removed is not held, listed or noted any more."""
 
 import sys
 
@@ -7,9 +7,12 @@ import pytest
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import Ending, ScheduleEnded, ScheduleLost
 from nats_scheduler.engine.holding.roster import ROW_LENGTH
-from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone
+from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, ShardsHeld
 from nats_scheduler.engine.reading.admission import OTHERS_PER_UNIT, ROWS_PER_UNIT
-from tests.engine.direct import SCHEDULE, Desk, message_on, schedule
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, Desk, message_on, schedule, stored_fire
 from tests.engine.paused_builders import paused
 from tests.engine.test_places import desk_for
 
@@ -24,7 +27,7 @@ def follow(desk: Desk, first: int = 1, gone: frozenset[int] = frozenset()) -> No
     desk.step(SchedulesGone(found(desk, first, gone)))
 
 
-def endings(desk: Desk) -> list[tuple[str, Ending]]:
+def ended(desk: Desk) -> list[tuple[str, Ending]]:
     return [(event.schedule, event.ending) for event in desk.reported(ScheduleEnded)]
 
 
@@ -33,24 +36,24 @@ def test_a_schedule_that_is_gone_is_held_no_more(pattern: str) -> None:
     desk = Desk(*(schedule(pattern, number, f"s.{number}") for number in range(1, 6)))
     follow(desk, 3, frozenset({4, 99}))
     assert {held.subject for held in desk.engine.held} == {"s.3", "s.5"}
-    assert sorted(endings(desk)) == [(f"s.{number}", Ending.REMOVED) for number in (1, 2, 4)]
+    assert sorted(ended(desk)) == [(f"s.{number}", Ending.REMOVED) for number in (1, 2, 4)]
     assert desk.reads == []
     assert found(desk, 3, frozenset({4, 99})) == []
 
 
 def test_of_many_none_is_left_and_none_is_ended_that_is_stored() -> None:
     desk = Desk(*(schedule("@every 3h", number, f"s.{number}") for number in range(1, MANY + 1)))
-    gone = frozenset(range(500, MANY, 3))
-    units = list(desk.engine.admission.find_gone(400, gone))
+    gone = frozenset(range(200, MANY, 3))
+    units = list(desk.engine.admission.find_gone(150, gone))
     assert len(units) > 1
     desk.step(SchedulesGone([one for unit in units for one in unit]))
-    assert {held.sequence for held in desk.engine.held} == set(range(400, MANY + 1)) - gone
+    assert {held.sequence for held in desk.engine.held} == set(range(150, MANY + 1)) - gone
 
 
 def test_one_that_a_limit_of_the_stream_removed_is_reported_as_lost() -> None:
     desk = Desk(schedule("@every 3h"), evicts=True)
     follow(desk, 2)
-    assert endings(desk) == [(SCHEDULE, Ending.LIMITS)]
+    assert ended(desk) == [(SCHEDULE, Ending.LIMITS)]
     assert [event.schedule for event in desk.reported(ScheduleLost)] == [SCHEDULE]
 
 
@@ -85,21 +88,28 @@ def test_what_waits_for_a_place_and_is_gone_waits_no_more_and_a_place_that_falls
     assert set(desk.engine.inactive.rejected) == {"s.5"}
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [RemovalRequested("x.>"), RemovalRequested(), RemovalRequested("s.*", below=9), RemovalRequested(sequence=7)],
-)
-def test_with_limited_places_a_request_costs_the_same_whatever_is_held(request_: RemovalRequested) -> None:
-    few, many = (calls_of(request_, count) for count in (10, 2_000))
-    assert many <= few + 10
+def test_with_limited_places_a_request_costs_the_same_whatever_is_held() -> None:
+    few, many = desk_of(10), desk_of(500)
+    for request in (
+        RemovalRequested("x.>"),
+        RemovalRequested(),
+        RemovalRequested("s.*", below=9),
+        RemovalRequested(sequence=600),
+    ):
+        assert calls_of(request, many) <= calls_of(request, few) + 10, request
 
 
-def calls_of(request: RemovalRequested, count: int) -> int:
-    """Return the number of function calls that a request takes while `count` schedules are held, and as many wait."""
+def desk_of(count: int) -> Desk:
+    """Make a desk that holds `count` schedules, while as many wait."""
     desk = desk_for(count, *(schedule("@every 3h", number, f"s.{number}") for number in range(1, 2 * count + 1)))
     assert len(desk.engine.held) == count
     while desk.asked(WakeAt) == [WakeAt(desk.now)]:
         desk.step()  # it reports what is rejected
+    return desk
+
+
+def calls_of(request: RemovalRequested, desk: Desk) -> int:
+    """Return the number of function calls that a request takes."""
     calls = 0
 
     def note(_frame: object, _event: str, _argument: object) -> None:
@@ -113,3 +123,50 @@ def calls_of(request: RemovalRequested, count: int) -> int:
         sys.setprofile(None)
     assert desk.reads == []
     return calls
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_over"),
+    [
+        (RemovalRequested(SCHEDULE, below=2), True),
+        (RemovalRequested(sequence=1), True),
+        (RemovalRequested("s.other", below=2), False),
+        (RemovalRequested(SCHEDULE, below=1), False),
+        (RemovalRequested(sequence=3), False),
+    ],
+)
+def test_a_schedule_that_fired_is_over_when_its_holder_removes_it(request_: RemovalRequested, is_over: bool) -> None:
+    message = schedule("@at 2026-01-01T00:00:10Z")
+    theirs = Desk(message).in_flight(message, 10)
+    desk = Desk(message)
+    desk.step(ShardsHeld(frozenset()))
+    desk.now = START + 10 * SECOND
+    desk.read(stored_fire(theirs, 2, desk.now))
+    assert (desk.is_held(), desk.purges) == (True, [])
+    desk.step(request_)
+    assert desk.is_held() is not is_over
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert desk.purges == [(SCHEDULE, 1)], "the request may have been lost with its sender"
+    desk.step(ShardsHeld(frozenset()), ShardsHeld(ALL_SHARDS))
+    assert desk.purges == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "purged"),
+    [
+        (RemovalRequested(SCHEDULE, below=2), []),
+        (RemovalRequested(sequence=1), []),
+        (RemovalRequested("s.other"), [(SCHEDULE, 1)]),
+        (RemovalRequested(sequence=2), [(SCHEDULE, 1)]),
+    ],
+)
+def test_an_old_version_that_its_holder_removed_is_not_purged_after_a_takeover(
+    request_: RemovalRequested, purged: list[tuple[str, int]]
+) -> None:
+    desk = Desk(schedule("@every 1h"))
+    desk.step(ShardsHeld(frozenset()))
+    desk.read(schedule("@every 2h", sequence=2))
+    assert desk.purges == []
+    desk.step(request_)
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert desk.purges == purged

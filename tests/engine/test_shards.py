@@ -20,6 +20,7 @@ from nats_scheduler.engine.inputs import (
     DuplicateRead,
     ExpiryConcluded,
     MessagesRead,
+    Outcome,
     PurgeConcluded,
     Refused,
     RemovalRequested,
@@ -28,16 +29,16 @@ from nats_scheduler.engine.inputs import (
     Unanswered,
     Unknown,
 )
-from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_HANDOVERS_PER_STEP
+from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_HANDOVERS_PER_STEP, MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 NONE: frozenset[int] = frozenset()
-OURS = ALL_SHARDS
 AT = "@at 2026-01-01T00:00:05Z"
 EVERY = "@every 5s"
+FULL = Refused(503, 10077, "maximum messages exceeded")
 
 
 def hold(desk: Desk, shards: frozenset[int]) -> None:
@@ -52,16 +53,12 @@ def watching(pattern: str, **options: bool) -> Desk:
     return desk
 
 
-def test_the_shard_of_a_subject_is_the_same_for_ever() -> None:
+def test_the_shard_of_a_subject_is_the_same_for_ever_and_subjects_are_spread_over_all() -> None:
     """Instances of two versions share a stream during an upgrade: these numbers may never change."""
     subjects = ("orders.one", "orders.two", "", "größe.µ", "odd.\udcff")
     assert [shard_of(subject) for subject in subjects] == [32, 55, 0, 45, 8]
-
-
-def test_subjects_are_spread_over_all_shards() -> None:
-    counts = Counter(shard_of(f"orders.{number}.remind") for number in range(64_000))
-    assert len(counts) == SHARDS
-    assert max(counts.values()) < 1_300
+    counts = Counter(shard_of(f"orders.{number}.remind") for number in range(6_400))
+    assert (len(counts), max(counts.values()) < 160) == (SHARDS, True)
 
 
 class TestWhatOthersHold:
@@ -82,31 +79,6 @@ class TestWhatOthersHold:
         desk = watching(EVERY).at(5)
         desk.read(stored_fire(fire, 2, desk.now))
         assert desk.due == 10
-
-    def test_what_has_fired_once_is_let_go_when_its_holder_asks_for_its_removal(self) -> None:
-        message = schedule(AT)
-        fire = Desk(message).in_flight(message, 5)
-        desk = watching(AT).at(5)
-        desk.read(stored_fire(fire, 2, desk.now))
-        assert (desk.is_held(), desk.purges) == (True, [])
-        desk.step(RemovalRequested(SCHEDULE, below=1))
-        assert desk.is_held(), "an older version was removed"
-        desk.step(RemovalRequested(SCHEDULE, below=2))
-        assert not desk.is_held()
-
-    def test_what_its_last_holder_asked_to_remove_is_removed_again(self) -> None:
-        """The holder's request may have been lost when it died."""
-        message = schedule(AT)
-        fire = Desk(message).in_flight(message, 5)
-        desk = watching(AT).at(5)
-        desk.read(stored_fire(fire, 2, desk.now))
-        desk.step(RemovalRequested(SCHEDULE, below=2))
-        assert not desk.is_held()
-        hold(desk, OURS)
-        assert desk.purges == [(SCHEDULE, 1)]
-        hold(desk, NONE)
-        hold(desk, OURS)
-        assert desk.purges == []
 
     def test_what_has_fired_once_is_removed_by_anyone_when_its_holder_does_not(self) -> None:
         message = schedule(AT)
@@ -138,39 +110,23 @@ class TestWhatOthersHold:
         desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
         assert desk.at(50).reads == []
 
-    def test_older_versions_are_left_to_their_holder(self) -> None:
-        desk = watching(EVERY)
-        desk.read(schedule(EVERY, 2))
-        assert desk.purges == []
-        hold(desk, OURS)
-        assert desk.purges == [(SCHEDULE, 1)]
-
-    def test_older_versions_that_their_holder_removed_are_not_removed_again(self) -> None:
-        desk = watching(EVERY)
-        desk.read(schedule(EVERY, 2))
-        desk.step(RemovalRequested(SCHEDULE, below=2))
-        hold(desk, OURS)
-        assert desk.purges == []
+    def test_where_its_fires_cannot_be_read_it_is_looked_at_later(self) -> None:
+        desk = watching("@every 1h", reads_all=False)
+        assert desk.at(3_629.9).reads == []
+        assert desk.at(3_630.1).reads == [(SCHEDULE, 1)]
 
     def test_it_is_told_by_its_holder_alone(self) -> None:
         desk = watching(EVERY)
         desk.step(MessagesRead([schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three")]))
         assert (desk.reported(ScheduleRejected), desk.reported(ScheduleAccepted)) == ([], [])
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.two"]
 
-    def test_it_is_let_go_when_its_ttl_runs_out(self) -> None:
+    def test_what_expired_in_its_shard_is_let_go_and_removed_by_its_holder(self) -> None:
         desk = Desk(live=False, guard=False, removes_expired=True)
         message = schedule("@every 1h", Nats_TTL="10s")
         desk.step(ShardsHeld(NONE), MessagesRead([message]), CaughtUp())
-        desk.at(11)
-        assert (desk.is_held(), desk.removals) == (False, [])
-
-    def test_what_expired_in_its_shard_is_removed_by_its_holder(self) -> None:
-        desk = Desk(live=False, guard=False, removes_expired=True)
-        message = schedule("@every 1h", Nats_TTL="10s")
-        desk.step(ShardsHeld(NONE), MessagesRead([message]), CaughtUp())
-        assert desk.at(11).removals == []
+        assert (desk.at(11).removals, desk.is_held()) == ([], False)
         hold(desk, frozenset({shard_of(SCHEDULE)}))
         assert desk.removals == [1]
         desk.step(ExpiryConcluded(1, SCHEDULE))
@@ -183,15 +139,9 @@ class TestAShardIsGained:
     @pytest.mark.parametrize("pattern", [AT, EVERY])
     def test_what_is_overdue_fires_at_once(self, pattern: str) -> None:
         desk = watching(pattern).at(6)
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         desk.found(schedule(pattern))
         assert desk.fire.fire_time == START + 5 * SECOND
-
-    def test_what_is_to_come_fires_in_time(self) -> None:
-        desk = watching(EVERY).at(1)
-        hold(desk, OURS)
-        assert desk.reads == []
-        assert desk.in_flight(schedule(EVERY), 5).fire_time == START + 5 * SECOND
 
     def test_only_its_own_schedules_are_fired(self) -> None:
         desk = Desk(live=False)
@@ -202,34 +152,28 @@ class TestAShardIsGained:
         looked_at = {subject for subject, _sequence in desk.reads}
         assert looked_at == {one.subject for one in schedules if shard_of(one.subject) in (3, 4)}
 
-    def test_what_its_checkpoint_settled_does_not_fire_again(self) -> None:
-        desk = watching(EVERY).at(12)
-        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(OURS))
-        assert (desk.reads, desk.wake) == ([], 14)
+    @pytest.mark.parametrize("now", [12, 1], ids=["in time", "settled by a clock that is fast"])
+    def test_what_its_checkpoint_settled_does_not_fire_again(self, now: int) -> None:
+        desk = watching(EVERY).at(now)
+        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(ALL_SHARDS))
+        assert desk.reads == []
+        assert (desk.at(max(now, 4)).reads, desk.due) == ([], 15)
 
     def test_the_checkpoint_of_other_shards_says_nothing(self) -> None:
         desk = watching(EVERY).at(7)
         others = ALL_SHARDS - {shard_of(SCHEDULE)}
-        desk.step(CheckpointLoaded(START + 6 * SECOND, 1, shards=others), ShardsHeld(OURS))
+        desk.step(CheckpointLoaded(START + 6 * SECOND, 1, shards=others), ShardsHeld(ALL_SHARDS))
         assert desk.reads == [(SCHEDULE, 1)]
-
-    def test_what_has_fired_once_is_removed_if_its_holder_did_not(self) -> None:
-        message = schedule(AT)
-        fire = Desk(message).in_flight(message, 5)
-        desk = watching(AT).at(5)
-        desk.read(stored_fire(fire, 2, desk.now))
-        hold(desk, OURS)
-        assert desk.purges == [(SCHEDULE, 1)]
 
     def test_a_look_that_is_under_way_serves_for_the_fire(self) -> None:
         desk = watching(AT).at(36)
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         desk.found(schedule(AT))
         assert desk.fire.fire_time == START + 5 * SECOND
 
     def test_a_removal_during_that_look_is_looked_at_again(self) -> None:
         desk = watching(AT, guard=False).at(36)
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         desk.step(RemovalRequested(SCHEDULE))
         assert desk.reads == [(SCHEDULE, 1)]
         desk.found(schedule(AT))
@@ -237,28 +181,23 @@ class TestAShardIsGained:
         desk.found(None, of=schedule(AT))
         assert (desk.fires, desk.is_held()) == ([], False)
 
-    def test_what_a_fast_clock_settled_ahead_of_ours_does_not_fire_either(self) -> None:
-        desk = watching(EVERY).at(1)
-        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(OURS))
-        assert (desk.at(4).reads, desk.wake) == ([], 14)
-
     def test_what_was_ready_before_others_held_it_does_not_fire_when_they_have_settled_it(self) -> None:
         message = schedule(EVERY)
         desk = Desk(message).at(4.5)
         desk.found(message)
         hold(desk, NONE)
-        desk.step(CheckpointLoaded(START + 5 * SECOND, 1), ShardsHeld(OURS))
+        desk.step(CheckpointLoaded(START + 5 * SECOND, 1), ShardsHeld(ALL_SHARDS))
         assert (desk.at(6).fires, desk.wake) == ([], 9)
 
     def test_many_that_are_overdue_change_hands_a_slice_at_a_time(self) -> None:
         """The checkpoint covers none of them before that."""
         desk = Desk(live=False)
-        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 2 * MAX_HANDOVERS_PER_STEP + 2)]
+        schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, MAX_HANDOVERS_PER_STEP + 100)]
         desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
         desk.at(6)
         while desk.wake <= 6:
             desk.step()
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         found = set(desk.reads)
         assert 0 < len(found) <= MAX_HANDOVERS_PER_STEP
         assert desk.engine.checkpoint(desk.now).through < START + 5 * SECOND
@@ -274,7 +213,7 @@ class TestAShardIsGained:
         wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
         twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
         desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         reported, purges = desk.reported(ScheduleRejected), desk.purges
         for _ in range(10):
             desk.step()
@@ -287,37 +226,23 @@ class TestAShardIsGained:
 class TestAShardIsLost:
     """No fire of a lost shard begins, whatever the stage of its schedule."""
 
-    def test_reading(self) -> None:
+    @pytest.mark.parametrize("stage", ["reading", "ready", "content kept", "refused", "unknown"])
+    def test_no_fire_begins(self, stage: str) -> None:
         message = schedule(EVERY)
-        desk = Desk(message).at(4.5)
-        assert desk.reads == [(SCHEDULE, 1)]
+        desk = Desk(message)
+        if stage in ("reading", "ready"):
+            assert desk.at(4.5).reads == [(SCHEDULE, 1)]
+            if stage == "ready":
+                desk.found(message)
+        else:
+            outcomes: dict[str, Outcome] = {"content kept": Stored(2), "refused": FULL, "unknown": Unknown("cut")}
+            desk.concluded(desk.in_flight(message, 5), outcomes[stage])
         hold(desk, NONE)
         desk.found(message)
         assert desk.at(6).fires == []
+        assert (desk.at(9).fires, desk.at(11).fires) == ([], [])
 
-    def test_ready(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message).at(4.5)
-        desk.found(message)
-        hold(desk, NONE)
-        assert desk.at(6).fires == []
-
-    def test_ready_for_the_next_fire_with_its_content_kept(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        desk.concluded(desk.in_flight(message, 5), Stored(2))
-        hold(desk, NONE)
-        assert desk.at(11).fires == []
-
-    @pytest.mark.parametrize("outcome", [Unknown("cut"), Refused(503, 10077, "maximum messages exceeded")])
-    def test_retrying(self, outcome: Unknown | Refused) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        desk.concluded(desk.in_flight(message, 5), outcome)
-        hold(desk, NONE)
-        assert desk.at(9).fires == []
-
-    @pytest.mark.parametrize("outcome", [Unknown("cut"), Refused(503, 10077, "maximum messages exceeded")])
+    @pytest.mark.parametrize("outcome", [Unknown("cut"), FULL])
     def test_flying_and_not_repeated(self, outcome: Unknown | Refused) -> None:
         message = schedule(EVERY)
         desk = Desk(message)
@@ -327,6 +252,16 @@ class TestAShardIsLost:
         assert desk.engine.is_idle
         assert (desk.reported(FireRefused), desk.reported(FireUnknown)) == ([], []), "the next holder reports its own"
         assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
+
+    def test_flying_and_held_again_before_the_answer(self) -> None:
+        message = schedule(EVERY)
+        desk = Desk(message)
+        fire = desk.in_flight(message, 5)
+        hold(desk, NONE)
+        hold(desk, ALL_SHARDS)
+        assert desk.fires == [], "one fire at a time"
+        desk.concluded(fire, Unknown("cut"))
+        assert desk.at(6).fires == [fire]
 
     def test_flying_and_forged(self) -> None:
         message = schedule(EVERY)
@@ -346,19 +281,9 @@ class TestAShardIsLost:
         hold(desk, NONE)
         desk.concluded(fire, Stored(2))
         assert desk.at(11).fires == []
-        hold(desk, OURS)
+        hold(desk, ALL_SHARDS)
         desk.found(message)
         assert desk.fire.fire_time == START + 10 * SECOND
-
-    def test_flying_and_held_again_before_the_answer(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 5)
-        hold(desk, NONE)
-        hold(desk, OURS)
-        assert desk.fires == [], "one fire at a time"
-        desk.concluded(fire, Unknown("cut"))
-        assert desk.at(6).fires == [fire]
 
     def test_purging(self) -> None:
         message = schedule(AT)
@@ -367,3 +292,53 @@ class TestAShardIsLost:
         hold(desk, NONE)
         desk.step(PurgeConcluded(SCHEDULE, 1))
         assert not desk.is_held()
+
+
+def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
+    message = schedule(EVERY)
+    desk = Desk(message)
+    desk.in_flight(message, 5)
+    mine = ALL_SHARDS - {shard_of(SCHEDULE)}
+    hold(desk, mine)
+    desk.at(8)
+    settled = desk.engine.checkpoint(desk.now)
+    assert (settled.through, settled.shards) == (desk.now, mine)
+
+
+def test_what_is_refused_or_rejected_elsewhere_is_no_exception_of_this_checkpoint() -> None:
+    message = schedule(EVERY)
+    desk = Desk(message, schedule("@every soon", 2, "s.two"))
+    desk.concluded(desk.in_flight(message, 5), FULL)
+    assert desk.engine.checkpoint(desk.now).unsettled == {1, 2}
+    hold(desk, NONE)
+    assert desk.engine.checkpoint(desk.now).unsettled == frozenset()
+
+
+def test_what_is_refused_and_finds_no_room_holds_it_back() -> None:
+    """Otherwise the next holder would consider it settled, and purge it unfired."""
+    subjects = [name for name in map("s.{}".format, range(10_000)) if shard_of(name) == 0]
+    messages = [
+        schedule(f"@at 2026-01-01T00:00:{10 + number:02}Z", number + 1, subject)
+        for number, subject in enumerate(subjects[: MAX_UNSETTLED_PER_SHARD + 5])
+    ]
+    desk = Desk(*messages)
+    hold(desk, frozenset({0}))
+    for number, message in enumerate(messages):
+        desk.concluded(desk.in_flight(message, 10 + number), FULL)
+    settled = desk.engine.checkpoint(desk.now)
+    assert settled.unsettled == set(range(1, MAX_UNSETTLED_PER_SHARD + 1))
+    assert settled.through == START + (10 + MAX_UNSETTLED_PER_SHARD) * SECOND - 1
+    later = Desk(live=False)
+    later.now = desk.now
+    later.step(settled, MessagesRead(messages), CaughtUp())
+    assert (later.purges, len(later.reads)) == ([], len(messages))
+
+
+def test_streams_are_ordered_by_their_next_fires_whichever_instance_holds_them() -> None:
+    due_first, due_next = Desk(schedule("@every 5s")), Desk(schedule("@every 20s"))
+    later, never = Desk(schedule("@every 1h")), Desk()
+    for desk in (due_first, due_next, later, never):
+        desk.step(ShardsHeld(frozenset()))
+        desk.at(19.5)
+    ordered = sorted((never, later, due_next, due_first), key=lambda desk: desk.engine.urgency)
+    assert ordered == [due_first, due_next, later, never]

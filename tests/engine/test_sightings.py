@@ -5,10 +5,23 @@ from dataclasses import replace
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, ContentRead, MessagesRead, PublishConcluded, Stored
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    ContentRead,
+    MessagesRead,
+    PublishConcluded,
+    PurgeConcluded,
+    ShardsHeld,
+    Stored,
+)
 from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
-from tests.engine.direct import TARGET, Desk, plain, schedule, stored_fire
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.testing.clock import START
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
 
 EVERY = schedule("@every 5s")
 
@@ -32,21 +45,12 @@ def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledge
     fired(desk)
     acknowledged = desk.now
     desk.now += 9
-    desk.step(MessagesRead((), through=2))
-    reported = [
-        (seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) for seen in desk.reported(FireReadBack)
-    ]
-    assert reported == [("s.one", TARGET, 2, acknowledged)]
-    assert desk.engine.last_read == 2
-
-
-def test_what_is_not_passed_by_yet_is_still_expected() -> None:
-    desk = Desk(EVERY)
-    fired(desk)
     desk.step(MessagesRead((), through=1))
-    assert desk.reported(FireReadBack) == []
-    desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
-    assert len(desk.reported(FireReadBack)) == 1
+    assert desk.reported(FireReadBack) == [], "what is not passed by yet is still expected"
+    desk.step(MessagesRead((), through=2))
+    [seen] = desk.reported(FireReadBack)
+    assert (seen.schedule, seen.target, seen.stored_sequence, seen.stored_at) == ("s.one", TARGET, 2, acknowledged)
+    assert desk.engine.last_read == 2
 
 
 def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
@@ -57,13 +61,17 @@ def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
     assert [event.schedule for event in desk.reported(ScheduleAccepted)] == ["s.two"]
 
 
-def test_another_contact_may_be_with_another_stream() -> None:
+def test_none_is_expected_by_another_contact_or_where_messages_may_be_gone_before_they_are_read() -> None:
     desk = Desk(EVERY)
     fired(desk)
     desk.step(ContactLost("gone"))
     desk.read(plain(TARGET, 2))
     desk.step(CaughtUp())
     assert desk.reported(FireReadBack) == []
+    consumed = Desk(EVERY, reads_all=False)
+    fired(consumed)
+    consumed.read(plain(TARGET, 2))
+    assert consumed.reported(FireReadBack) == []
 
 
 def test_a_fire_that_was_read_before_its_acknowledgement_is_seen_once() -> None:
@@ -72,13 +80,6 @@ def test_a_fire_that_was_read_before_its_acknowledgement_is_seen_once() -> None:
     desk.read(stored_fire(fire, 2, desk.now))
     assert len(desk.reported(FireReadBack)) == 1
     desk.concluded(fire, Stored(2))
-    desk.read(plain(TARGET, 2))
-    assert desk.reported(FireReadBack) == []
-
-
-def test_where_messages_may_be_gone_before_they_are_read_none_is_expected() -> None:
-    desk = Desk(EVERY, reads_all=False)
-    fired(desk)
     desk.read(plain(TARGET, 2))
     assert desk.reported(FireReadBack) == []
 
@@ -105,8 +106,7 @@ def test_a_follower_that_is_far_behind_reads() -> None:
 def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time() -> None:
     number = MAX_PURGES_PER_STEP + BURST_IN_FLIGHT + 100
     burst = [schedule("@at 2026-01-01T00:00:05Z", n, f"s.{n}") for n in range(1, number + 1)]
-    desk = Desk(*burst)
-    desk.at(4.5)
+    desk = Desk(*burst).at(4.5)
     while desk.reads:
         desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in burst))
     fires = desk.at(5).fires
@@ -116,15 +116,80 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
         desk.step(*(PublishConcluded(fire, Stored(10_000 + fire.sequence)) for fire in more))
         fires += desk.fires
         done += len(more)
-    one = fires[done]
+    one, through = fires[done], fires[:-BURST_IN_FLIGHT]
     desk.read(*(plain(TARGET, 10_000 + fire.sequence) for fire in fires))
     assert (desk.reported(FireStored), desk.reported(FireReadBack), desk.purges) == ([], [], [])
     desk.concluded(one, Stored(10_000 + one.sequence))
     stored, purged = desk.reported(FireStored), desk.purges
     assert (len(stored), len(purged), desk.wake) == (MAX_PURGES_PER_STEP, MAX_PURGES_PER_STEP, 5)
     desk.step()
-    stored += desk.reported(FireStored)
-    purged += desk.purges
-    assert [event.fire for event in stored] == fires[:-BURST_IN_FLIGHT]
-    assert [subject for subject, _through in purged] == [fire.schedule for fire in fires[:-BURST_IN_FLIGHT]]
+    assert [event.fire for event in (*stored, *desk.reported(FireStored))] == through
+    assert [subject for subject, _through in (*purged, *desk.purges)] == [fire.schedule for fire in through]
     assert desk.asked(WakeAt) == []
+
+
+# -- a fire that came due before it could be fired in time is overdue: it says nothing about punctuality --------------
+
+
+def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
+    """Let the fire in flight be stored and read back, and return its event."""
+    desk.concluded(desk.fire, Stored(at_sequence))
+    desk.read(plain(TARGET, at_sequence, stored_at=desk.now + late))
+    (reported,) = desk.reported(FireReadBack)
+    return reported
+
+
+def test_a_fire_in_time_is_not_overdue_however_late_the_server_stores_it() -> None:
+    desk = Desk(EVERY)
+    desk.in_flight(EVERY, 5)
+    assert not seen(desk, late=3 * SECOND).overdue
+
+
+def test_an_instant_before_its_schedule_was_stored_is_overdue_also_if_that_is_gone_when_it_is_read_back() -> None:
+    past = 200_000_000 * SECOND
+    late = schedule(f"@at {format_rfc3339(START - past)}")
+    for is_gone in (False, True):
+        desk = Desk()
+        desk.read(late)
+        desk.found(late)
+        desk.concluded(desk.fire, Stored(2))
+        if is_gone:
+            desk.step(PurgeConcluded(SCHEDULE, 1))
+        assert desk.is_held() is not is_gone
+        desk.read(plain(TARGET, 2, stored_at=desk.now + MILLISECOND))
+        [event] = desk.reported(FireReadBack)
+        assert (event.overdue, event.stored_at - event.fire_time) == (True, past + MILLISECOND)
+
+
+def test_what_came_due_before_everything_was_read_or_while_contact_was_lost_is_overdue() -> None:
+    for live in (False, True):
+        desk = Desk(EVERY, live=live)
+        if live:
+            desk.at(4).step(ContactLost("gone"))
+        desk.now = START + 7 * SECOND
+        desk.step(CaughtUp())
+        desk.found(EVERY)
+        assert seen(desk).overdue
+        desk.at(9)
+        desk.at(10)
+        assert not seen(desk, 3).overdue
+
+
+def test_what_came_due_before_its_shard_was_held_is_overdue() -> None:
+    desk = Desk(EVERY)
+    desk.step(ShardsHeld(frozenset()))
+    desk.at(6)
+    desk.step(ShardsHeld(ALL_SHARDS))
+    desk.found(EVERY)
+    assert seen(desk).overdue
+
+
+def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> None:
+    """The new holder reads it back, and did not publish it."""
+    holder, heir = Desk(EVERY), Desk(EVERY)
+    heir.step(ShardsHeld(frozenset()))
+    fire = holder.in_flight(EVERY, 5)
+    heir.at(5.1)
+    heir.step(ShardsHeld(ALL_SHARDS))
+    heir.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
+    assert [event.overdue for event in heir.reported(FireReadBack)] == [False]

@@ -30,11 +30,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.patterns import At
 
 RULES = StreamRules("S", (">",), allow_msg_ttl=True)
-
-
 STORED = 1_790_000_000 * SECOND
-
-
 REST = Rest(299, LastRead("s.299", 299, STORED), [0] * SHARDS)
 
 
@@ -61,11 +57,7 @@ def chunk_of(*entries: FarEntry, history: History | None = None) -> bytes:
 
 
 CHUNK = chunk_of(*(entry(number, expires=STORED if number == 3 else NO_EXPIRY) for number in range(1, 300)))
-
-
 JITTER = Policies((PolicyText("X-Jitter", "5s"),), jitter=5 * SECOND)
-
-
 WITH_HISTORIES = chunk_of(
     *(entry(number, policies=JITTER) for number in range(1, 300)), history=History(STORED, 3, STORED, 1, STORED)
 )
