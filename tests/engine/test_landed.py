@@ -20,6 +20,7 @@ AT_40S = {"Nats-Schedule": "@at 2026-01-01T00:00:40Z", "Nats-Schedule-Target": T
 ONTO_IT = {"Nats-Schedule": "@every 3s", "Nats-Schedule-Target": SCHEDULE}
 ONCE_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:03Z", "Nats-Schedule-Target": SCHEDULE}
 LATER_ONTO_IT = {"Nats-Schedule": "@at 2026-01-01T00:00:06Z", "Nats-Schedule-Target": SCHEDULE}
+AT_10 = schedule("@at 2026-01-01T00:00:10Z", 2)
 
 guards = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 
@@ -27,11 +28,6 @@ guards = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 def fires_of(world: ScheduleWorld, subject: str = SCHEDULE) -> list[float]:
     """Return the fire times of a schedule's fires, in seconds after the start."""
     return [(message.fire_time - START) / SECOND for message in world.generated if message.schedule == subject]
-
-
-def lateness_of(world: ScheduleWorld, subject: str = SCHEDULE) -> set[int]:
-    """Return how late (ns) its fires were stored."""
-    return {message.stored_at - message.fire_time for message in world.generated if message.schedule == subject}
 
 
 def on_it(world: ScheduleWorld) -> list[int]:
@@ -46,9 +42,13 @@ class TestUnderWhatLanded:
         world.publish(SCHEDULE, EVERY_5S, b"own")
         world.publish(OTHER, ONTO_IT, b"landed")
         world.advance("31s")
+        own = [message for message in world.generated if message.schedule == SCHEDULE]
         assert fires_of(world) == [5, 10, 15, 20, 25, 30]
-        assert {message.body for message in world.generated if message.schedule == SCHEDULE} == {b"own"}
-        assert lateness_of(world) == {0}
+        assert {message.body for message in own} == {b"own"}
+        assert {message.stored_at - message.fire_time for message in own} == {0}
+        assert not [event for event in world.events if isinstance(event, FireRefused)]
+        seen = [(event.schedule, event.fire_time) for event in world.events if isinstance(event, FireReadBack)]
+        assert len(seen) == len(set(seen)), "none is told twice"
 
     @guards
     def test_a_delayed_message_fires_and_takes_what_landed_with_it(self, *, guard: bool) -> None:
@@ -65,7 +65,9 @@ class TestUnderWhatLanded:
 
     @guards
     @pytest.mark.parametrize("with_checkpoint", [True, False])
-    def test_it_is_found_again_after_a_restart(self, *, guard: bool, with_checkpoint: bool) -> None:
+    def test_it_is_found_again_after_a_restart_and_made_up_for_after_an_outage(
+        self, *, guard: bool, with_checkpoint: bool
+    ) -> None:
         world = ScheduleWorld(guard=guard)
         world.publish(SCHEDULE, EVERY_5S)
         world.publish(OTHER, ONCE_ONTO_IT)
@@ -74,16 +76,9 @@ class TestUnderWhatLanded:
         world.restart(with_checkpoint=with_checkpoint)
         world.advance("13s")
         assert fires_of(world) == [5, 10, 15, 20]
-
-    @guards
-    def test_it_is_made_up_for_after_an_outage(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, EVERY_5S)
-        world.publish(OTHER, ONCE_ONTO_IT)
-        world.advance("8s")
-        world.restart(after="9s")
+        world.restart(after="11s", with_checkpoint=with_checkpoint)
         world.advance("4s")
-        assert fires_of(world) == [5, 15, 20]
+        assert fires_of(world) == [5, 10, 15, 20, 30, 35]
 
     def test_a_sampled_fire_is_no_other(self) -> None:
         world = ScheduleWorld()
@@ -99,15 +94,6 @@ class TestUnderWhatLanded:
         world.publish(OTHER, {**EVERY_5S, "Nats-Schedule-Target": SCHEDULE})
         world.advance("26s")
         assert fires_of(world) == fires_of(world, OTHER) == [5, 10, 15, 20, 25]
-
-    def test_no_fire_is_refused_nor_told_twice(self) -> None:
-        world = ScheduleWorld()
-        world.publish(SCHEDULE, EVERY_5S)
-        world.publish(OTHER, ONTO_IT)
-        world.advance("31s")
-        assert not [event for event in world.events if isinstance(event, FireRefused)]
-        seen = [(event.schedule, event.fire_time) for event in world.events if isinstance(event, FireReadBack)]
-        assert len(seen) == len(set(seen))
 
     @guards
     def test_a_cancel_of_another_one_leaves_it_alive(self, *, guard: bool) -> None:
@@ -162,21 +148,15 @@ class TestWhatEndsIt:
         assert len(on_it(world)) == 1
 
     @guards
-    def test_one_that_was_pushed_out_by_what_landed_is_gone(self, *, guard: bool) -> None:
-        world = ScheduleWorld(config={"max_msgs_per_subject": 1}, guard=guard)
+    @pytest.mark.parametrize("how", ["pushed out", "rolled up"])
+    def test_one_that_was_pushed_out_or_rolled_up_by_what_landed_is_gone(self, how: str, *, guard: bool) -> None:
+        limits = {"max_msgs_per_subject": 1} if how == "pushed out" else {}
+        world = ScheduleWorld(config=limits, guard=guard)
         world.publish(SCHEDULE, EVERY_5S)
-        world.publish(OTHER, ONTO_IT)
+        world.advance("1s")
+        world.publish(OTHER, ONCE_ONTO_IT if limits else {**ONCE_ONTO_IT, "Nats-Schedule-Rollup": "sub"})
         world.advance("21s")
         assert fires_of(world) == []
-
-    @guards
-    def test_one_that_was_rolled_up_by_what_landed_is_gone(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, EVERY_5S)
-        world.advance("6s")
-        world.publish(OTHER, {**LATER_ONTO_IT, "Nats-Schedule-Rollup": "sub"})
-        world.advance("21s")
-        assert fires_of(world) == [5]
 
     @guards
     def test_what_landed_and_is_gone_counts_no_more(self, *, guard: bool) -> None:
@@ -189,33 +169,23 @@ class TestWhatEndsIt:
         assert fires_of(world) == [20]
         assert not [event for event in world.events if isinstance(event, FireRefused)]
 
-    @pytest.mark.parametrize(
-        "headers",
-        [
+    def test_what_cannot_be_a_fire_of_another_one_ends_it(self) -> None:
+        elsewhere = {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 1, START + 5 * SECOND, 7)}
+        for headers in (
             {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 99, START), "Nats-Schedule-Next": "purge"},
             {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 1, START + 3600 * SECOND)},
-            {"Nats-Scheduler": SCHEDULE, "Nats-Msg-Id": fire_identity(SCHEDULE, 1, START - SECOND)},
+            {"Nats-Scheduler": SCHEDULE, "Nats-Msg-Id": fire_identity(SCHEDULE, 2, START - SECOND)},
             {"Nats-Msg-Id": fire_identity(OTHER, 1, START)},
             {"Nats-Scheduler": OTHER},
-        ],
-    )
-    def test_what_cannot_be_a_fire_of_another_one_ends_it(self, headers: dict[str, str]) -> None:
-        world = ScheduleWorld()
-        world.publish(SCHEDULE, AT_20S)
-        world.publish(SCHEDULE, headers)
-        world.advance("21s")
-        assert list(world.stream.messages(TARGET)) == []
-
-    def test_a_fire_that_another_schedule_has_elsewhere_ends_it(self) -> None:
-        world = ScheduleWorld()
-        world.publish(SCHEDULE, AT_20S)
-        other = world.publish(OTHER, EVERY_5S)
-        world.advance("6s")
-        copied = fire_identity(OTHER, other, START + 5 * SECOND, 7)
-        following = "2026-01-01T00:00:10Z"
-        world.publish(SCHEDULE, {"Nats-Scheduler": OTHER, "Nats-Msg-Id": copied, "Nats-Schedule-Next": following})
-        world.advance("15s")
-        assert fires_of(world) == []
+            {**elsewhere, "Nats-Schedule-Next": "2026-01-01T00:00:10Z"},
+        ):
+            world = ScheduleWorld()
+            world.publish(OTHER, EVERY_5S)
+            world.publish(SCHEDULE, AT_20S)
+            world.advance("6s")
+            world.publish(SCHEDULE, headers)
+            world.advance("15s")
+            assert 20 not in fires_of(world), headers
 
 
 def generated(sequence: int, at: float = 0) -> StoredMessage:
@@ -230,43 +200,35 @@ def wanted(desk: Desk) -> list[tuple[int, str | None, bool, int]]:
 
 
 class TestOneStepAtATime:
-    def test_the_guard_expects_what_landed(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, generated(5))
-        desk.at(9.96)
-        assert wanted(desk) == [(2, None, False, 5)]
-        desk.found(message)
+    def test_the_guard_expects_what_landed_and_it_is_looked_at_shortly_before_its_fire(self) -> None:
+        desk = Desk(AT_10, generated(5))
+        assert wanted(desk.at(9.9)) == []
+        assert wanted(desk.at(9.96)) == [(2, None, False, 5)]
+        desk.found(AT_10)
         fire = desk.at(10).fire
         assert b"Nats-Expected-Last-Subject-Sequence: 5\r\n" in fire.block
         assert (fire.sequence, fire.last) == (2, 5)
 
-    def test_it_is_looked_at_shortly_before_its_fire(self) -> None:
-        desk = Desk(schedule("@at 2026-01-01T00:01:00Z", 2), generated(5))
-        assert desk.at(59.9).reads == []
-        assert desk.at(59.96).reads == [(SCHEDULE, 2)]
-
     def test_what_lands_while_it_is_ready_has_it_looked_at_again(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message).at(9.5)
-        desk.found(message)
+        desk = Desk(AT_10).at(9.5)
+        desk.found(AT_10)
         desk.read(generated(5))
         assert desk.at(9.96).reads == [(SCHEDULE, 2)]
-        desk.found(message)
+        desk.found(AT_10)
         assert b"Nats-Expected-Last-Subject-Sequence: 5\r\n" in desk.at(10).fire.block
 
     def test_what_landed_unseen_is_found_when_the_guard_refuses(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 10)
+        desk = Desk(AT_10)
+        fire = desk.in_flight(AT_10, 10)
         for landed in range(5, 20):
             before = landed - 1 if landed > 5 else 2
             desk.concluded(fire, Refused(400, 10071, f"wrong last sequence: {landed}"))
             assert wanted(desk) == [(2, None, False, 0)]
-            desk.found(generated(landed), of=message)
+            desk.found(generated(landed), of=AT_10)
             assert wanted(desk) == [(2, None, False, before)]
-            desk.step(ContentRead(SCHEDULE, 2, message, None, generated(landed)))
+            desk.step(ContentRead(SCHEDULE, 2, AT_10, None, generated(landed)))
             assert wanted(desk) == [(2, None, False, landed)]
-            desk.found(message)
+            desk.found(AT_10)
             fire = desk.fire
             assert b"Nats-Expected-Last-Subject-Sequence: %d\r\n" % landed in fire.block
             assert not desk.reported(FireRefused)
@@ -274,35 +236,32 @@ class TestOneStepAtATime:
         assert desk.purges == [(SCHEDULE, 19)]
 
     def test_what_was_refused_takes_another_identity_where_its_own_is_blocked(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, blocks_refused=True)
-        fire = desk.in_flight(message, 10)
+        desk = Desk(AT_10, blocks_refused=True)
+        fire = desk.in_flight(AT_10, 10)
         assert b"Nats-Expected-Last-Subject-Sequence: 2\r\n" in fire.block
         desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 5"))
         desk.read(generated(5))
-        desk.found(message)  # by a leader that is behind what was read
+        desk.found(AT_10)  # by a leader that is behind what was read
         assert fire_identity(SCHEDULE, 2, START + 10 * SECOND, 2).encode() in desk.fire.block
         assert b"Nats-Expected-Last-Subject-Sequence" not in desk.fire.block
+        for blocks_refused, code in ((True, 10077), (False, 10071)):
+            other = Desk(AT_10, blocks_refused=blocks_refused)
+            other.concluded(other.in_flight(AT_10, 10), Refused(400, code, "refused"))
+            other.read(generated(5))
+            other.at(11)
+            other.found(AT_10)
+            assert fire_identity(SCHEDULE, 2, START + 10 * SECOND).encode() + b"\r\n" in other.fire.block, "it keeps it"
 
-    @pytest.mark.parametrize(("blocks_refused", "code"), [(True, 10077), (False, 10071)])
-    def test_it_keeps_its_identity_where_that_is_not_blocked(self, *, blocks_refused: bool, code: int) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, blocks_refused=blocks_refused)
-        desk.concluded(desk.in_flight(message, 10), Refused(400, code, "refused"))
-        desk.read(generated(5))
-        desk.at(11)
-        desk.found(message)
-        assert fire_identity(SCHEDULE, 2, START + 10 * SECOND).encode() + b"\r\n" in desk.fire.block
-
-    def test_what_lies_under_what_landed_unseen_ends_it(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 10)
-        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 7"))
-        desk.found(generated(7), of=message)
-        desk.step(ContentRead(SCHEDULE, 2, message, None, plain(SCHEDULE, 6)))
-        assert desk.endings == [Ending.OVERWRITTEN]
-        assert desk.fires == []
+    @pytest.mark.parametrize("is_under", [True, False])
+    def test_an_ordinary_message_that_is_found_ends_it_also_under_what_landed_unseen(self, is_under: bool) -> None:
+        desk = Desk(AT_10)
+        desk.concluded(desk.in_flight(AT_10, 10), Refused(400, 10071, "wrong last sequence: 7"))
+        if is_under:
+            desk.found(generated(7), of=AT_10)
+            desk.step(ContentRead(SCHEDULE, 2, AT_10, None, plain(SCHEDULE, 6)))
+        else:
+            desk.found(plain(SCHEDULE, 7), of=AT_10)
+        assert (desk.endings, desk.fires) == ([Ending.OVERWRITTEN], [])
 
     def test_a_replacement_that_nobody_told_yet_is_found_under_what_landed(self) -> None:
         message, newer = schedule("@at 2026-01-01T00:00:10Z", 2), schedule("@at 2026-01-01T00:00:30Z", 6)
@@ -316,32 +275,22 @@ class TestOneStepAtATime:
         assert desk.at(10).fires == []
         assert desk.held().sequence == 6
 
-    @pytest.mark.parametrize("moves_subjects", [True, False])
-    def test_a_fire_of_an_earlier_version_lies_there_only_if_the_stream_moves_it(self, *, moves_subjects: bool) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, moves_subjects=moves_subjects)
+    def test_a_fire_of_an_earlier_version_lies_there_only_if_the_stream_moves_it(self) -> None:
         headers = {"Nats_Scheduler": SCHEDULE, "Nats_Schedule_Next": "purge"}
         block = block_with(**headers, Nats_Msg_Id=fire_identity(SCHEDULE, 1, START))
-        desk.read(StoredMessage(SCHEDULE, 5, START, block, b""))
-        assert desk.is_held() is moves_subjects
+        for moves_subjects in (True, False):
+            desk = Desk(AT_10, moves_subjects=moves_subjects)
+            desk.read(StoredMessage(SCHEDULE, 5, START, block, b""))
+            assert desk.is_held() is moves_subjects
 
     def test_what_lands_behind_its_fire_stays(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, generated(5))
-        fire = desk.in_flight(message, 10)
+        desk = Desk(AT_10, generated(5))
+        fire = desk.in_flight(AT_10, 10)
         desk.read(generated(8))
         desk.concluded(fire, Stored(7))
         assert desk.purges == [(SCHEDULE, 5)]
         desk.read(generated(9))
         assert desk.is_held()
-
-    def test_an_ordinary_message_that_is_found_ends_it(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 10)
-        desk.concluded(fire, Refused(400, 10071, "wrong last sequence: 6"))
-        desk.found(plain(SCHEDULE, 6), of=message)
-        assert desk.endings == [Ending.OVERWRITTEN]
 
     def test_what_is_acknowledged_lands_as_well(self) -> None:
         onto = schedule("@at 2026-01-01T00:00:05Z", 3, OTHER, Nats_Schedule_Target=SCHEDULE)
@@ -353,9 +302,8 @@ class TestOneStepAtATime:
         assert desk.at(9.9).reads == []
 
     def test_a_lost_contact_has_it_looked_at_again(self) -> None:
-        message = schedule("@at 2026-01-01T00:00:10Z", 2)
-        desk = Desk(message, generated(5))
+        desk = Desk(AT_10, generated(5))
         desk.at(9.96)
-        desk.found(message)
+        desk.found(AT_10)
         desk.step(ContactLost("cut"))
         assert desk.at(9.97).reads == []

@@ -1,23 +1,29 @@
-"""Missed fires of schedules with `X-Missed` and `X-Grace`: which are made up, which are dropped, what is reported."""
+"""Missed fires of schedules with `X-Missed` and `X-Grace`: which are made up, dropped and owed, and what is told."""
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FiresMissed
+from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
+    ContentRead,
+    MessagesRead,
+    PublishConcluded,
     Refused,
     ShardsHeld,
     Stored,
     Unknown,
 )
-from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
 from tests.engine.missed_builders import dropped, endings, fired, headers, policies, stored_in, world_of
 
+FULL = Refused(503, 10077, "maximum messages exceeded")
+ALL_10S = stored_in("@every 10s", policies("all"))
 GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 WITHOUT_CHECKPOINT = pytest.mark.parametrize("with_checkpoint", [True, False])
 
@@ -51,9 +57,8 @@ def test_all_makes_up_what_came_due_while_the_contact_was_lost() -> None:
 
 
 def test_each_missed_fire_is_stored_before_the_next_one_is_sent() -> None:
-    message = stored_in("@every 10s", policies("all"))
-    desk = Desk(message)
-    desk.in_flight(message, 35)
+    desk = Desk(ALL_10S)
+    desk.in_flight(ALL_10S, 35)
     for second, sequence in ((10, 2), (20, 3), (30, 4)):
         fire = desk.fire
         assert (fire.fire_time, fire.next_fire) == (START + second * SECOND, START + (second + 10) * SECOND)
@@ -66,9 +71,8 @@ def test_each_missed_fire_is_stored_before_the_next_one_is_sent() -> None:
 
 
 def test_a_fire_of_unknown_outcome_is_repeated_before_the_next_missed_one() -> None:
-    message = stored_in("@every 10s", policies("all"))
-    desk = Desk(message).at(35)
-    desk.found(message)
+    desk = Desk(ALL_10S).at(35)
+    desk.found(ALL_10S)
     first = desk.fire
     desk.concluded(first, Unknown("timeout"))
     desk.at(36)
@@ -79,26 +83,15 @@ def test_a_fire_of_unknown_outcome_is_repeated_before_the_next_missed_one() -> N
 
 @GUARDS
 def test_a_number_bounds_what_is_made_up_to_the_latest_fires(guard: bool) -> None:
-    world = world_of("@every 1m", policies("all 3"), guard=guard)
-    world.advance("2m30s")
-    world.restart("10m")
-    assert fired(world) == [1, 2, 10, 11, 12]
-    assert dropped(world) == [(3, 7, "X-Missed: all 3")]
-
-
-def test_a_number_drops_nothing_that_is_late_and_not_missed() -> None:
-    world = world_of("@every 1m", policies("all 2", grace="5m30s"))
-    world.advance("2m30s")
-    world.restart("10m")
-    assert fired(world) == [1, 2, 7, 8, 9, 10, 11, 12], "7 to 12 are at most 5m30s late"
-    assert dropped(world) == [(3, 4, "X-Missed: all 2")]
-
-
-def test_a_number_that_is_not_reached_drops_nothing() -> None:
-    world = world_of("@every 1m", policies("all 10"))
-    world.advance("2m30s")
-    world.restart("10m")
-    assert (fired(world), dropped(world)) == (list(range(1, 13)), [])
+    for number, grace, expected, told in (
+        (3, "", [1, 2, 10, 11, 12], [(3, 7, "X-Missed: all 3")]),
+        (10, "", list(range(1, 13)), []),
+        (2, "5m30s", [1, 2, 7, 8, 9, 10, 11, 12], [(3, 4, "X-Missed: all 2")]),  # 7 to 12 are late, and not missed
+    ):
+        world = world_of("@every 1m", policies(f"all {number}", grace), guard=guard)
+        world.advance("2m30s")
+        world.restart("10m")
+        assert (fired(world), dropped(world)) == (expected, told), (number, grace)
 
 
 def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
@@ -141,8 +134,6 @@ def test_a_jitter_delays_fires_that_are_not_due_and_none_that_are_made_up() -> N
 
 
 # -- skip -------------------------------------------------------------------------------------------------------------
-
-
 @GUARDS
 @WITHOUT_CHECKPOINT
 def test_skip_sends_no_missed_fire_and_goes_on_with_the_next_one(guard: bool, with_checkpoint: bool) -> None:
@@ -154,20 +145,21 @@ def test_skip_sends_no_missed_fire_and_goes_on_with_the_next_one(guard: bool, wi
     assert dropped(world) == [(120, 4, "X-Missed: skip")]
 
 
-def test_skip_sends_the_latest_fire_that_is_late_and_not_missed() -> None:
-    world = world_of("@every 4s", policies("skip"))
-    world.advance("5s")
-    world.restart("10s")
-    assert [(one.fire_time - START) // SECOND for one in world.generated] == [4, 12]
-    assert [event.dropped for event in world.events if isinstance(event, FiresMissed)] == [1]
-
-
-def test_a_fire_that_is_exactly_as_late_as_the_grace_is_not_missed() -> None:
+def test_a_fire_that_is_at_most_as_late_as_the_grace_is_not_missed() -> None:
     for outage, expected in ((10 * SECOND, [1, 2]), (10 * SECOND + 1, [1])):
         world = world_of("@every 1m", policies("skip"))
         world.advance("110s")
         world.restart(10 * SECOND + outage)
         assert fired(world) == expected
+    world = world_of("@every 4s", policies("skip"))
+    world.advance("5s")
+    world.restart("10s")
+    assert [(one.fire_time - START) // SECOND for one in world.generated] == [4, 12], "the latest that is not missed"
+    assert [event.dropped for event in world.events if isinstance(event, FiresMissed)] == [1]
+    world = world_of("@at 2026-01-01T01:00:00Z", policies("skip"))
+    world.advance("1m")
+    world.restart("59m5s")
+    assert (fired(world), endings(world)) == ([60], [Ending.FIRED])
 
 
 def test_a_longer_grace_sends_what_is_later() -> None:
@@ -192,13 +184,6 @@ def test_an_at_that_is_missed_ends_without_a_fire_and_is_removed(guard: bool, wi
     assert dropped(world) == [(60, 1, "X-Missed: skip")]
 
 
-def test_an_at_that_is_late_and_not_missed_fires() -> None:
-    world = world_of("@at 2026-01-01T01:00:00Z", policies("skip"))
-    world.advance("1m")
-    world.restart("59m5s")
-    assert (fired(world), endings(world)) == ([60], [Ending.FIRED])
-
-
 def test_a_schedule_ends_if_its_last_fire_is_missed() -> None:
     world = world_of("@every 1h", policies("skip", Limit="3"))
     world.advance("90m")
@@ -212,20 +197,18 @@ def test_a_schedule_ends_if_its_last_fire_is_missed() -> None:
 def test_refused_fires_are_dropped_once_they_are_later_than_the_grace() -> None:
     message = stored_in("@every 1h", policies("skip"))
     desk = Desk(message)
-    fire = desk.in_flight(message, 3_600)
-    desk.concluded(fire, Refused(503, 10077, "maximum messages exceeded"))
+    desk.concluded(desk.in_flight(message, 3_600), FULL)
+    told: list[FiresMissed] = []
     for second in range(3_601, 3_640):
         desk.at(second)
         if desk.reads:
             desk.found(message)
         for again in desk.fires:
             assert second <= 3_610
-            desk.concluded(again, Refused(503, 10077, "maximum messages exceeded"))
-        if events := desk.reported(FiresMissed):
-            assert [(event.first, event.made_up, event.dropped) for event in events] == [(START + HOUR, None, 1)]
-            break
-    held = desk.held()
-    assert (held.fire_time, held.flight, desk.engine.failing_count) == (START + 2 * HOUR, None, 0)
+            desk.concluded(again, FULL)
+        told += desk.reported(FiresMissed)
+    assert [(event.first, event.made_up, event.dropped) for event in told] == [(START + HOUR, None, 1)]
+    assert (desk.due, desk.held().flight, desk.engine.failing_count) == (7_200, None, 0)
 
 
 def test_a_fire_whose_outcome_is_unknown_is_repeated_however_late_it_is() -> None:
@@ -237,23 +220,24 @@ def test_a_fire_whose_outcome_is_unknown_is_repeated_however_late_it_is() -> Non
     assert desk.fires == [fire]
 
 
+def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE) -> Desk:
+    """Make an instance that holds no shard and passes by fires that are missed."""
+    desk = Desk(stored_in(pattern, policies("skip")), live=False)
+    desk.step(ShardsHeld(frozenset()))
+    desk.now = START + now
+    desk.step(CaughtUp())
+    assert desk.reported(FiresMissed) == []
+    return desk
+
+
 def test_a_fire_that_an_earlier_holder_dropped_is_not_neglected() -> None:
     """Nothing is stored that shows it, so another instance drops it too, and reports nothing."""
-    message = stored_in("@every 1h", policies("skip"))
-    desk = Desk(message, live=False)
-    desk.step(ShardsHeld(frozenset()))
-    desk.now = START + 2 * HOUR + MINUTE
-    desk.step(CaughtUp())
-    held = desk.held()
-    assert (held.fire_time, desk.reads, desk.reported(FiresMissed)) == (START + 3 * HOUR, [], [])
+    desk = kept_elsewhere("@every 1h")
+    assert (desk.due, desk.reads) == (3 * 3_600, [])
 
 
 def test_an_at_that_another_holder_drops_waits_for_its_purge() -> None:
-    message = stored_in("@at 2026-01-01T01:00:00Z", policies("skip"))
-    desk = Desk(message, live=False)
-    desk.step(ShardsHeld(frozenset()))
-    desk.now = START + 2 * HOUR
-    desk.step(CaughtUp())
+    desk = kept_elsewhere("@at 2026-01-01T01:00:00Z", 2 * HOUR)
     assert (desk.purges, desk.is_held()) == ([], True)
     desk.now += 29 * SECOND
     desk.step()
@@ -262,30 +246,17 @@ def test_an_at_that_another_holder_drops_waits_for_its_purge() -> None:
     assert desk.purges == [(SCHEDULE, 1)]
 
 
-def kept_elsewhere(pattern: str) -> Desk:
-    """Make an instance that holds no shard and passes by fires that are missed."""
-    desk = Desk(stored_in(pattern, policies("skip")), live=False)
-    desk.step(ShardsHeld(frozenset()))
-    desk.now = START + 2 * HOUR + MINUTE
-    desk.step(CaughtUp())
-    assert desk.reported(FiresMissed) == []
-    return desk
-
-
-@pytest.mark.parametrize("pattern", ["@every 1h", "@at 2026-01-01T01:00:00Z"])
-@pytest.mark.parametrize(("through", "is_reported"), [(HOUR - 1, True), (HOUR, False), (-START - 1, True)])
-def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled(
-    pattern: str, through: int, is_reported: bool
-) -> None:
-    desk = kept_elsewhere(pattern)
-    events: list[FiresMissed] = []
-    desk.now += MINUTE
-    desk.step(CheckpointLoaded(START + through, 1), ShardsHeld(ALL_SHARDS))
-    events += desk.reported(FiresMissed)
-    desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
-    events += desk.reported(FiresMissed)
-    count = 2 if pattern.startswith("@every") else 1
-    assert [(one.first, one.dropped) for one in events] == ([(START + HOUR, count)] if is_reported else [])
+def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
+    for pattern, count in (("@every 1h", 2), ("@at 2026-01-01T01:00:00Z", 1)):
+        for through, is_reported in ((HOUR - 1, True), (HOUR, False), (-START - 1, True)):
+            desk = kept_elsewhere(pattern)
+            desk.now += MINUTE
+            desk.step(CheckpointLoaded(START + through, 1), ShardsHeld(ALL_SHARDS))
+            events = desk.reported(FiresMissed)
+            desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
+            events += desk.reported(FiresMissed)
+            told = [(one.first, one.dropped) for one in events]
+            assert told == ([(START + HOUR, count)] if is_reported else []), (pattern, through)
 
 
 def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
@@ -297,8 +268,6 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
 
 
 # -- once, and what is the same for all -------------------------------------------------------------------------------
-
-
 def test_once_is_what_a_schedule_without_the_policy_does() -> None:
     found = []
     for given in ({}, policies("once"), policies("once", grace="1m"), policies(Jitter="1ns")):
@@ -309,12 +278,100 @@ def test_once_is_what_a_schedule_without_the_policy_does() -> None:
     assert found == [([1, 2, 12], [(3, "")])] * 4
 
 
-@pytest.mark.parametrize("value", ["all", "all 5", "skip"])
-def test_a_decision_does_not_depend_on_the_instance_that_makes_it(value: str) -> None:
-    message = stored_in("@every 10s", policies(value))
-    found = set()
-    for _instance in range(2):
-        desk = Desk(message)
-        held = desk.held()
-        found.add(tuple(held.due_fire(None, START + seconds * SECOND) for seconds in range(10, 300, 7)))
-    assert len(found) == 1
+# -- what a schedule with `all` owes after a crash or a take-over -----------------------------------------------------
+
+
+def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
+    desk = Desk(ALL_10S).at(55)
+    desk.found(ALL_10S)
+    first = desk.fire
+    back = stored_fire(first, 2, desk.now)
+    desk.concluded(first, Stored(2))
+    assert desk.fire.fire_time == START + 20 * SECOND
+    checkpoint = desk.engine.checkpoint(desk.now)
+    assert checkpoint.through < START + 20 * SECOND, "what waits behind a fire in flight is not settled"
+    assert begun_at(60, checkpoint, ALL_10S, back).fire.fire_time == START + 20 * SECOND
+
+
+def begun_at(seconds: int, checkpoint: CheckpointLoaded, *messages: StoredMessage, reads_all: bool = True) -> Desk:
+    """Begin with a checkpoint and messages, of which the first one is a schedule that is read then."""
+    desk = Desk(live=False, reads_all=reads_all)
+    desk.now = START + seconds * SECOND
+    desk.step(checkpoint, MessagesRead(messages), CaughtUp())
+    desk.found(messages[0])
+    return desk
+
+
+def test_without_any_trace_of_earlier_fires_only_the_latest_is_made_up() -> None:
+    """A first sidecar on an old stream, or one whose bucket and fires are gone: no backlog is invented."""
+    world = world_of("@every 1m", policies("all"))
+    world.advance("2m30s")
+    world.purge(TARGET)
+    world.restart("10m", with_checkpoint=False)
+    assert fired(world) == [1, 2, 12]
+    world.restart("3m")
+    assert fired(world) == [1, 2, 12, 13, 14, 15]
+
+
+def test_what_consumers_removed_is_not_made_up_again_if_a_checkpoint_settles_it() -> None:
+    world = world_of("@every 1m", policies("all"))
+    world.advance("5m30s")
+    world.purge(TARGET)
+    world.restart("3m")
+    assert fired(world) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_schedule_that_no_holder_had_read_makes_up_each_fire() -> None:
+    """It was stored while no sidecar ran: a checkpoint shows that, and without one nothing does."""
+    message = stored_in("@every 10s", policies("all"), sequence=5)
+    for checkpoint, fire_time in ((CheckpointLoaded(START - SECOND, 4), 10), (CheckpointLoaded(-1, 0), 30)):
+        assert begun_at(35, checkpoint, message).fire.fire_time == START + fire_time * SECOND
+
+
+@pytest.mark.parametrize("reads_all", [True, False])
+def test_a_refused_backlog_is_named_with_its_first_fire(reads_all: bool) -> None:
+    """Its schedule is an exception of the checkpoint; without the fire time all since its storage would be owed."""
+    desk = Desk(ALL_10S, reads_all=reads_all)
+    for second in (10, 20):
+        fire = desk.in_flight(ALL_10S, second) if second == 10 else desk.at(second).fire
+        desk.concluded(fire, Stored(second))
+    desk.concluded(desk.at(30).fire, FULL)
+    assert desk.reported(FireRefused)
+    desk.at(55)
+    checkpoint = desk.engine.checkpoint(desk.now)
+    assert (checkpoint.through, checkpoint.unsettled) == (desk.now, frozenset({1}))
+    assert checkpoint.owed == {1: START + 30 * SECOND}
+    assert begun_at(61, checkpoint, ALL_10S, reads_all=reads_all).fire.fire_time == START + 30 * SECOND
+
+
+def test_of_an_exception_that_names_no_fire_of_the_schedule_no_backlog_is_owed() -> None:
+    """It was rejected when the checkpoint was written, and what came due then was not owed; or the fire is invented."""
+    for owed in ({}, {1: START + 31 * SECOND}):
+        checkpoint = CheckpointLoaded(START + 55 * SECOND, 1, frozenset({1}), owed=owed)
+        assert begun_at(61, checkpoint, ALL_10S).fire.fire_time == START + 60 * SECOND, owed
+
+
+def test_a_take_over_goes_on_behind_the_checkpoint_of_the_earlier_holder() -> None:
+    """Without one nothing is owed where fires are consumed: those of the earlier holder cannot be seen there."""
+    for checkpoints, fire_times in (([CheckpointLoaded(START + 45 * SECOND, 1)], [50, 60]), ([], [60])):
+        desk = Desk(ALL_10S, reads_all=False)
+        desk.step(ShardsHeld(ALL_SHARDS - {shard_of(SCHEDULE)}))
+        desk.at(65)
+        desk.step(*checkpoints, ShardsHeld(ALL_SHARDS))
+        desk.found(ALL_10S)
+        for fire_time in fire_times:
+            assert desk.fire.fire_time == START + fire_time * SECOND
+            desk.concluded(desk.fire, Stored(fire_time))
+
+
+def test_a_checkpoint_has_room_for_fewer_exceptions_that_name_their_first_fire() -> None:
+    messages = [schedule("@every 10s", n, f"s.{n}", Nats_Schedule_X_Missed="all") for n in range(1, 1_001)]
+    desk = Desk(*messages).at(10)
+    while desk.reads:
+        desk.step(*(ContentRead(subject, number, messages[number - 1], None) for subject, number in desk.reads))
+        while desk.fires:
+            desk.step(*(PublishConcluded(fire, FULL) for fire in desk.fires))
+    checkpoint = desk.engine.checkpoint(desk.now)
+    assert 0 < len(checkpoint.owed) <= 32 * 64 // 3
+    assert set(checkpoint.owed) == checkpoint.unsettled
+    assert checkpoint.through == START + 10 * SECOND - 1, "what it has no room for bounds its instant"

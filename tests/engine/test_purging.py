@@ -1,4 +1,9 @@
-"""A schedule that is done is purged, and does not fire again while, or if, it cannot be."""
+"""A schedule that is done is purged, and does not fire again while, or if, it cannot be.
+
+Where the stream refuses `Nats-Rollup`, a target is rolled up by a purge below the fire, which removes only that.
+"""
+
+import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import Ending, PurgeFailed, ScheduleEnded
@@ -8,16 +13,23 @@ from nats_scheduler.engine.inputs import (
     ContentRead,
     PublishConcluded,
     PurgeConcluded,
+    RemovalRequested,
     SchedulesPurged,
+    ShardsHeld,
     Stored,
     Version,
 )
-from nats_scheduler.engine.removing.purges import PURGED_KEPT_NS
+from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS, Purges
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, Desk, schedule
+from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
+DENIED = "purge is denied (server code 10110)"
 
 
 def fired() -> Desk:
@@ -62,20 +74,14 @@ def test_a_failed_purge_is_repeated_and_the_schedule_stays_silent() -> None:
     assert (desk.purges, desk.fires, desk.reads) == ([("s.one", 1)], [], [])
 
 
-def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent() -> None:
+def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent_until_it_is_replaced() -> None:
     desk = fired()
-    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
+    desk.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
     assert [event.refused for event in desk.reported(PurgeFailed)] == [True]
     desk.read(schedule(AT_5S))
     desk.at(3600)
     assert (desk.purges, desk.fires, desk.reads) == ([], [], [])
-    assert desk.is_held()
-    assert desk.engine.is_idle
-
-
-def test_after_a_refused_purge_a_replacement_is_a_new_schedule() -> None:
-    desk = fired()
-    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
+    assert (desk.is_held(), desk.engine.is_idle) == (True, True)
     desk.read(schedule(AT_5S, 3, stored_at=START + 5 * SECOND))
     assert desk.reads == [("s.one", 3)]
 
@@ -88,67 +94,47 @@ def test_a_purge_that_concludes_after_a_replacement_does_not_end_that() -> None:
     assert desk.reported(ScheduleEnded) == []
 
 
-def test_older_versions_that_cannot_be_removed_are_reported() -> None:
-    desk = Desk(schedule("@every 5s"))
-    desk.read(schedule("@every 5s", 2))
-    assert desk.purges == [("s.one", 1)]
-    desk.step(PurgeConcluded("s.one", 1, "no answer"))
-    assert [event.through for event in desk.reported(PurgeFailed)] == [1]
-    assert desk.is_held()
-    assert desk.engine.is_idle
-
-
-def test_a_version_that_is_told_after_a_newer_one_was_found_is_removed_too() -> None:
+def test_a_version_that_is_told_after_a_newer_one_was_found_or_read_is_removed_too() -> None:
     first, newest = schedule(AT_5S), schedule("@every 1h", 5)
-    desk = Desk(first)
-    desk.at(4)
+    desk = Desk(first).at(4)
     desk.found(newest, of=first)
     assert desk.purges == [("s.one", 4)]
     desk.read(schedule("@every 1h", 3))
     assert desk.is_held()
-
-
-def test_a_version_that_is_told_only_after_the_one_that_replaced_it_is_removed() -> None:
     desk = Desk(schedule(AT_5S, 3))
     desk.read(schedule(AT_5S, 2))
-    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 2, None, Version(2, START))]
-    assert desk.reads == []
+    assert (desk.asked(PurgeSchedule), desk.reads) == ([PurgeSchedule(SCHEDULE, 2, None, Version(2, START))], [])
+
+
+def replaced() -> Desk:
+    """Return a desk that asks for the removal of an older version."""
+    desk = Desk(schedule("@every 1h"))
+    desk.read(schedule("@every 1h", 2))
+    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
+    return desk
 
 
 def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are_gone() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.read(schedule("@every 1h", 2))
-    desk.step(PurgeConcluded("s.one", 1, "no answer"))
-    assert desk.wake == 5
+    desk = replaced()
+    [order] = desk.asked(PurgeSchedule)
+    desk.step(PurgeConcluded("s.one", 1, "no answer", known=order.known))
+    assert [event.through for event in desk.reported(PurgeFailed)] == [1]
+    assert (desk.is_held(), desk.engine.is_idle, desk.wake) == (True, True, 5)
     assert desk.at(4).purges == []
-    assert desk.at(5).purges == [("s.one", 1)]
+    assert desk.at(5).asked(PurgeSchedule) == [order]
     desk.step(PurgeConcluded("s.one", 1))
     assert desk.at(60).purges == []
-
-
-def test_the_version_that_is_known_is_named_again_when_it_is_tried_again() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.read(schedule("@every 1h", 2))
-    order = PurgeSchedule(SCHEDULE, 1, None, Version(1, START))
-    assert desk.asked(PurgeSchedule) == [order]
-    desk.step(PurgeConcluded(SCHEDULE, 1, "no answer", known=order.known))
-    assert desk.at(5).asked(PurgeSchedule) == [order]
+    denied = replaced()
+    denied.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
+    assert denied.at(60).purges == [], "the server will not remove them"
 
 
 def test_older_versions_that_could_not_be_removed_wait_for_contact() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.read(schedule("@every 1h", 2))
+    desk = replaced()
     desk.step(ContactLost("cut"), PurgeConcluded("s.one", 1, "cut"))
     assert desk.at(60).purges == []
     desk.step(CaughtUp())
     assert desk.purges == [("s.one", 1)]
-
-
-def test_older_versions_that_the_server_will_not_remove_are_left_alone() -> None:
-    desk = Desk(schedule("@every 1h"))
-    desk.read(schedule("@every 1h", 2))
-    desk.step(PurgeConcluded("s.one", 1, "purge is denied (server code 10110)", refused=True))
-    assert desk.at(60).purges == []
 
 
 def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
@@ -168,33 +154,144 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
 # -- servers that lose their purges in a crash -----------------------------------------------------------------------
 
 
-def purged_desk(*, guard: bool) -> Desk:
-    """Make a desk on which one schedule has fired and was purged."""
-    message = schedule(AT_5S)
-    desk = Desk(message, guard=guard)
-    desk.at(4.96)
-    desk.found(message)
-    desk.concluded(desk.at(5).fire, Stored(2))
-    desk.step(PurgeConcluded(SCHEDULE, 1))
-    assert not desk.is_held()
-    return desk
-
-
 def reconnected(desk: Desk) -> list[PurgeSchedule]:
     desk.step(ContactLost("killed"))
     desk.step(CaughtUp())
     return desk.asked(PurgeSchedule)
 
 
-def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_server() -> None:
-    desk = purged_desk(guard=False)
-    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
-    desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
-    assert desk.at(60).purges == [], "it is not purged without a read"
-    assert reconnected(desk) == [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
-    desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
-    assert reconnected(desk) == []
+@pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_server(guard: bool) -> None:
+    """A server with the guard keeps what it acknowledged, and is asked once."""
+    message, again = schedule(AT_5S), [PurgeSchedule(SCHEDULE, 1, START, Version(1, START))]
+    desk = Desk(message, guard=guard).at(4.96)
+    desk.found(message)
+    desk.concluded(desk.at(5).fire, Stored(2))
+    desk.step(PurgeConcluded(SCHEDULE, 1))
+    assert not desk.is_held()
+    assert reconnected(desk) == ([] if guard else again)
+    if not guard:
+        desk.step(PurgeConcluded(SCHEDULE, 1, "cut"))
+        assert desk.at(60).purges == [], "it is not purged without a read"
+        assert reconnected(desk) == again
+        desk.at(5 + PURGED_KEPT_NS / SECOND + 1)
+        assert reconnected(desk) == []
 
 
-def test_a_server_that_keeps_what_it_acknowledged_is_asked_once() -> None:
-    assert reconnected(purged_desk(guard=True)) == []
+NO_ROLL_UPS = {"allow_rollup_hdrs": False}
+EVERY_5S = "@every 5s"
+FIRE = 20
+
+
+def rolling_up(pattern: str = EVERY_5S) -> StoredMessage:
+    return schedule(pattern, Nats_Schedule_Rollup="sub")
+
+
+def rolled_up(pattern: str = EVERY_5S) -> Desk:
+    """Return a desk on which a schedule that rolls up its target has just fired."""
+    message = rolling_up(pattern)
+    desk = Desk(message, rolls_up_by_purge=True)
+    fire = desk.in_flight(message, 5)
+    assert header_value(fire.block, b"Nats-Rollup") is None
+    desk.concluded(fire, Stored(FIRE))
+    assert desk.purges == [(TARGET, FIRE - 1)]
+    return desk
+
+
+def fire_stored(message: StoredMessage, subject: str = TARGET) -> StoredMessage:
+    """Return what an instance before stored for a schedule."""
+    fire = Desk(message, rolls_up_by_purge=True).in_flight(message, 5)
+    return StoredMessage(subject, FIRE, START + 5 * SECOND, fire.block, fire.body)
+
+
+def test_a_schedule_that_is_done_is_purged_after_its_target_was_rolled_up() -> None:
+    repeating = rolled_up()
+    repeating.step(PurgeConcluded(TARGET, FIRE - 1))
+    assert (repeating.purges, repeating.engine.is_idle) == ([], True)
+    desk = rolled_up(AT_5S)
+    desk.step(PurgeConcluded(TARGET, FIRE - 1))
+    assert desk.purges == [(SCHEDULE, 1)]
+    desk.step(PurgeConcluded(SCHEDULE, 1))
+    assert desk.endings == [Ending.FIRED]
+
+
+def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() -> None:
+    desk = rolled_up(AT_5S)
+    desk.step(PurgeConcluded(TARGET, FIRE - 1, "no answer"))
+    assert [event.reason for event in desk.reported(PurgeFailed)] == ["no answer"]
+    assert desk.purges == []
+    desk.at(5 + OLD_VERSIONS_RETRY_NS / SECOND)
+    assert desk.purges == [(TARGET, FIRE - 1)]
+    desk.step(PurgeConcluded(TARGET, FIRE - 1))
+    assert desk.purges == [(SCHEDULE, 1)]
+    lost = rolled_up()
+    lost.step(PurgeConcluded(TARGET, FIRE - 1, "contact ended"), ContactLost("cut"))
+    assert lost.engine.is_idle
+    lost.step(CaughtUp(FIRE))
+    assert lost.at(20).purges == [(TARGET, FIRE - 1)]
+
+
+def test_a_refused_roll_up_is_reported_and_the_fires_are_kept() -> None:
+    desk = rolled_up(AT_5S)
+    desk.step(PurgeConcluded(TARGET, FIRE - 1, DENIED, refused=True))
+    assert [(event.schedule, event.refused) for event in desk.reported(PurgeFailed)] == [(TARGET, True)]
+    assert desk.purges == [(SCHEDULE, 1)]
+
+
+def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_no_forged_one() -> None:
+    for pattern, following in ((AT_5S, [(SCHEDULE, 1)]), (EVERY_5S, [])):
+        message = rolling_up(pattern)
+        desk = Desk(message, fire_stored(message), rolls_up_by_purge=True)
+        assert desk.purges == [(TARGET, FIRE - 1)]
+        desk.step(PurgeConcluded(TARGET, FIRE - 1))
+        assert desk.purges == following
+    message = rolling_up()
+    for desk in (rolled_up(), Desk(message, rolls_up_by_purge=True)):
+        desk.read(fire_stored(message, "s.other")._replace(sequence=FIRE + 1))
+        assert desk.purges == [], "anybody may write what a fire says"
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_another_holder_rolls_up_what_it_fired_and_its_heir_what_it_may_not_have(is_done: bool) -> None:
+    message = rolling_up()
+    desk = Desk(message, rolls_up_by_purge=True)
+    desk.step(ShardsHeld(frozenset()))
+    desk.now = START + 5 * SECOND
+    desk.read(fire_stored(message))
+    assert desk.purges == []
+    if is_done:
+        desk.step(RemovalRequested(filter=TARGET, below=FIRE))
+    desk.step(ShardsHeld(ALL_SHARDS))
+    assert desk.purges == ([] if is_done else [(TARGET, FIRE - 1)])
+
+
+# -- in a world -------------------------------------------------------------------------------------------------------
+ROLLED_UP = [("other", b"kept"), ("out", b"new"), ("out", b"later")]
+
+
+def left(*, allowed: bool) -> list[tuple[str, bytes | None]]:
+    """Return what is stored after a fire has rolled up its target, and something was published behind it."""
+    world = ScheduleWorld(config={"allow_rollup_hdrs": allowed})
+    for body in (b"older", b"old"):
+        world.publish("out", body=body)
+    world.publish("other", body=b"kept")
+    world.publish("s", {"Nats-Schedule": AT_5S, "Nats-Schedule-Target": "out", "Nats-Schedule-Rollup": "sub"}, b"new")
+    world.advance("10s")
+    world.publish("out", body=b"later")
+    world.advance("60s")
+    return [(one.subject, one.body) for one in world.stream.messages()]
+
+
+def test_the_target_holds_what_it_holds_where_the_stream_allows_roll_ups() -> None:
+    assert left(allowed=True) == left(allowed=False) == ROLLED_UP
+
+
+def test_a_planted_bug_that_purges_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Purges.roll_up
+    for further in (1, 1_000_000, -1_000_000):  # the fire too, all behind it, nothing
+        monkeypatch.setattr(
+            Purges,
+            "roll_up",
+            lambda self, target, through, shard, further=further: original(self, target, through + further, shard),
+        )
+        assert left(allowed=False) != ROLLED_UP, further
