@@ -1,8 +1,9 @@
-"""The last hour by minute: each fire is in exactly one minute, whatever the clock does, and processes add up."""
+"""The last hour by minute: each fire is in one minute, whatever the clock does; processes add up; quantiles fit."""
 
+import tracemalloc
+from bisect import bisect_left
+from itertools import pairwise
 from random import Random
-
-import pytest
 
 from nats_scheduler.engine.events import FireReadBack, FireStored
 from nats_scheduler.engine.fire import Fire
@@ -19,9 +20,11 @@ from nats_scheduler.observe.activity import (
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireMetrics
 from nats_scheduler.schedule.instants import HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
+from tests.harness.seeds import draws, generator
 
 FIRE = Fire("S.s", 1, START, None, "S.out", b"", b"")
 NOON = START - START % HOUR
+BOUNDS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
 
 
 def read_back(late: int = MILLISECOND, sequence: int = 1) -> FireReadBack:
@@ -29,15 +32,21 @@ def read_back(late: int = MILLISECOND, sequence: int = 1) -> FireReadBack:
 
 
 class Process:
-    """The counts of one process, and its activity."""
+    """The counts of one process, and its activity, sampled at noon."""
 
     def __init__(self) -> None:
         self.fires = FireMetrics()
         self.activity = Activity(self.fires)
+        self.sample(NOON)
 
     def fire(self, late: int = MILLISECOND, stream: str = "S") -> None:
         self.fires.stored(stream, FireStored(FIRE, 1, duplicate=False))
         self.fires.read_back(stream, read_back(late), late / SECOND)
+
+    def fire_each(self, streams: int) -> None:
+        """Fire once in each of so many streams."""
+        for number in range(streams):
+            self.fire(stream=f"S{number}")
 
     def sample(self, now: int) -> None:
         for _ in self.activity.sample(lambda: now):
@@ -52,7 +61,6 @@ class Process:
 
 def test_a_fire_is_in_the_minute_in_which_it_was_counted() -> None:
     process = Process()
-    process.sample(NOON)
     process.fire()
     process.sample(NOON + MINUTE + MILLISECOND)  # taken when the next minute has just begun
     process.fire()
@@ -61,12 +69,13 @@ def test_a_fire_is_in_the_minute_in_which_it_was_counted() -> None:
     process.fire()
     assert process.by_minute(NOON + MINUTE + 59 * SECOND) == {0: 1, 1: 3}
     assert process.by_minute(NOON + 60 * MINUTE) == {1: 3}, "an hour is kept"
+    process.fire()
+    assert process.by_minute(NOON + 61 * MINUTE) == {60: 1}, "an hour later the place is another minute's"
 
 
 def test_a_sample_just_before_a_minute_belongs_to_it() -> None:
     """A fire at the beginning of the minute is in it, and the sample does not delay that."""
     process = Process()
-    process.sample(NOON)
     process.fire()
     process.sample(NOON + MINUTE - SAMPLE_LEAD_NS)
     process.fire()
@@ -77,17 +86,17 @@ def test_a_sample_just_before_a_minute_belongs_to_it() -> None:
 
 def test_a_minute_has_all_that_was_counted_in_it() -> None:
     process = Process()
-    process.sample(NOON)
     for late in (0, 100 * MICROSECOND, 500 * MICROSECOND, 7 * MILLISECOND, 90 * SECOND):
         process.fire(late)
     process.fires.stored("S", FireStored(FIRE, 1, duplicate=True))
     process.fires.read_back("S", read_back(HOUR)._replace(overdue=True), 3600.0)
     process.fires.of("S").refused += 2
     process.sample(NOON + SECOND)
-    (minute,) = process.activity.minutes(NOON + SECOND, 1)
-    lateness = [0] * (len(LATENESS_BUCKETS_SECONDS) + 1)
+    lateness = [0] * (len(BOUNDS) + 1)
     lateness[0], lateness[5], lateness[-1] = 3, 1, 1
-    assert minute == Minute(NOON, 5, 1, 1, 2, tuple(lateness), 90 * SECOND)
+    minutes = process.activity.minutes(NOON + SECOND, 3)
+    noon = Minute(NOON, 5, 1, 1, 2, tuple(lateness), 90 * SECOND)
+    assert minutes == [nothing_in(NOON - 2 * MINUTE), nothing_in(NOON - MINUTE), noon], "oldest first"
     process.fire(MILLISECOND)
     process.sample(NOON + MINUTE)
     process.fire(2 * MILLISECOND)
@@ -95,63 +104,43 @@ def test_a_minute_has_all_that_was_counted_in_it() -> None:
     assert [one.lateness_max for one in process.activity.minutes(NOON + MINUTE, 2)] == [90 * SECOND, 2 * MILLISECOND]
 
 
-def test_minutes_without_fires_are_listed_oldest_first() -> None:
-    minutes = Process().activity.minutes(NOON + 90 * SECOND, 3)
-    assert minutes == [nothing_in(NOON - MINUTE), nothing_in(NOON), nothing_in(NOON + MINUTE)]
-
-
 def test_the_fires_of_one_stream_and_of_all() -> None:
     process = Process()
-    process.sample(NOON)
-    for number in range(2 * STREAMS_PER_UNIT + 1):
-        process.fire(stream=f"S{number}")
+    process.fire_each(2 * STREAMS_PER_UNIT + 1)
     process.fire(stream="S3")
-    assert process.by_minute(NOON) == {0: 2 * STREAMS_PER_UNIT + 2}
-    assert process.by_minute(NOON, "S3") == {0: 2}
-    assert process.by_minute(NOON, "none") == {}
+    found = {stream: process.by_minute(NOON, stream) for stream in (None, "S3", "none")}
+    assert found == {None: {0: 2 * STREAMS_PER_UNIT + 2}, "S3": {0: 2}, "none": {}}
     assert (process.activity.is_known("S3"), process.activity.is_known("none")) == (True, False)
 
 
 def test_what_fires_while_a_sample_is_taken_is_counted_once() -> None:
     process = Process()
-    for number in range(4 * STREAMS_PER_UNIT):
-        process.fire(stream=f"S{number}")
+    process.fire_each(4 * STREAMS_PER_UNIT)
     first, second = process.activity.sample(lambda: NOON), process.activity.sample(lambda: NOON)
     next(first)
     process.fire(stream="S0")
     next(second)
     process.fire(stream="S1")
     next(second)
-    for _ in first:
-        pass
+    assert len(list(first)) == 3, "a sample is taken in units"
     assert process.by_minute(NOON) == {0: 4 * STREAMS_PER_UNIT + 2}
-
-
-def test_a_sample_is_taken_in_units() -> None:
-    process = Process()
-    for number in range(10 * STREAMS_PER_UNIT):
-        process.fire(stream=f"S{number}")
-    assert len(list(process.activity.sample(lambda: NOON))) == 10
 
 
 def test_a_sample_that_had_to_wait_goes_on_in_the_next_minute() -> None:
     process = Process()
-    for number in range(2 * STREAMS_PER_UNIT):
-        process.fire(stream=f"S{number}")
+    process.fire_each(2 * STREAMS_PER_UNIT)
     clock = [NOON]
     waiting = process.activity.sample(lambda: clock[0])
     next(waiting)
     clock[0] += MINUTE
     process.sample(NOON + MINUTE)
     process.fire(stream=f"S{2 * STREAMS_PER_UNIT - 1}")
-    for _ in waiting:
-        pass
+    assert len(list(waiting)) == 1
     assert process.by_minute(NOON + MINUTE) == {0: 2 * STREAMS_PER_UNIT, 1: 1}
 
 
-def test_a_clock_that_is_set_back_loses_no_fire() -> None:
+def test_a_clock_that_is_set_loses_no_fire() -> None:
     process = Process()
-    process.sample(NOON)
     process.fire()
     assert process.by_minute(NOON + 10 * SECOND) == {0: 1}
     process.fire()
@@ -159,67 +148,29 @@ def test_a_clock_that_is_set_back_loses_no_fire() -> None:
     process.fire()
     assert process.by_minute(NOON - 29 * MINUTE) == {-30: 2}
     assert process.by_minute(NOON) == {-30: 2, 0: 1}
-
-
-def test_a_clock_that_is_set_forward_leaves_minutes_without_fires() -> None:
-    process = Process()
-    process.sample(NOON)
     process.fire()
-    assert process.by_minute(NOON + 10 * MINUTE) == {0: 1}
+    assert process.by_minute(NOON + 10 * MINUTE) == {-30: 2, 0: 2}, "set forward, the minutes between have none"
     process.fire()
-    assert process.by_minute(NOON + 10 * MINUTE) == {0: 1, 10: 1}
+    assert process.by_minute(NOON + 10 * MINUTE) == {-30: 2, 0: 2, 10: 1}
     process.fire()
     assert process.by_minute(NOON + 100 * HOUR + 10 * MINUTE) == {}
 
 
-def test_minutes_of_an_hour_ago_are_replaced() -> None:
-    process = Process()
-    process.sample(NOON)
-    for hours in range(3):
-        process.fire()
-        assert process.by_minute(NOON + hours * HOUR) == {60 * hours: 1}
-        process.sample(NOON + (hours + 1) * HOUR)
-
-
-def test_a_stream_without_fires_for_an_hour_takes_no_room() -> None:
-    process = Process()
-    process.sample(NOON)
-    process.fire()
-    process.sample(NOON)
-    assert [one.hour is None for one in process.activity._sampled.values()] == [False]
-    process.sample(NOON + HOUR - MINUTE)
-    assert [one.hour is None for one in process.activity._sampled.values()] == [False]
-    process.sample(NOON + HOUR)
-    assert [one.hour is None for one in process.activity._sampled.values()] == [True]
+def test_streams_without_fires_for_an_hour_take_little_room() -> None:
+    """Without their minutes they take a tenth of a kilobyte each, and their counts, which stay."""
+    process, used = Process(), []
+    tracemalloc.start()
+    try:
+        process.fire_each(100)
+        for now in (NOON, NOON + HOUR - MINUTE, NOON + HOUR):
+            process.sample(now)
+            used.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    at_noon, before_the_hour, after_it = used
+    assert min(at_noon, before_the_hour) - after_it > 400_000, used
     process.fire()
     assert process.by_minute(NOON + HOUR, "S") == {60: 1}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_minutes_of_several_processes_add_up_to_those_of_one(seed: int) -> None:
-    """However fires are divided among processes, and whenever each takes its samples."""
-    random = Random(seed)
-    one, several = Process(), [Process() for _ in range(random.randrange(1, 5))]
-    for process in (one, *several):
-        process.sample(NOON)
-    now = NOON
-    for _ in range(500):
-        after = now + random.randrange(1, 20 * SECOND)
-        if minute_of(after) != minute_of(now):
-            for process in (one, *several):
-                process.sample(after)
-        now = after
-        late = int(10 ** random.uniform(3, 11))
-        one.fire(late)
-        random.choice(several).fire(late)
-        if random.random() < 0.1:
-            random.choice((one, *several)).sample(now)
-    for process in (one, *several):
-        process.sample(now)
-    expected = one.activity.minutes(now, MINUTES_KEPT)
-    parts = [process.activity.minutes(now, MINUTES_KEPT) for process in several]
-    assert [total_of(same) for same in zip(*parts, strict=True)] == expected
-    assert sum(sum(minute.lateness) for minute in expected) == sum(minute.fires for minute in expected) > 100
 
 
 def test_the_last_fires_are_kept_and_no_more() -> None:
@@ -228,3 +179,76 @@ def test_the_last_fires_are_kept_and_no_more() -> None:
         fires.read_back(f"S{number}", read_back(sequence=number), 0.001)
     assert len(fires.recent) == MAX_RECENT_FIRES
     assert (fires.recent[0][0], fires.recent[-1][1].stored_sequence) == ("S5", MAX_RECENT_FIRES + 4)
+
+
+def some_lateness(random: Random) -> int:
+    return int(10 ** random.uniform(3, 11))
+
+
+def test_the_minutes_of_several_processes_add_up_to_those_of_one() -> None:
+    """However fires are divided among processes, and whenever each takes its samples."""
+    random = generator("minutes of several processes")
+    for _ in range(draws(10)):
+        one, several = Process(), [Process() for _ in range(random.randrange(1, 5))]
+        now = NOON
+        for _ in range(300):
+            after = now + random.randrange(1, 20 * SECOND)
+            if minute_of(after) != minute_of(now):
+                for process in (one, *several):
+                    process.sample(after)
+            now, late = after, some_lateness(random)
+            one.fire(late)
+            random.choice(several).fire(late)
+            if random.random() < 0.1:
+                random.choice((one, *several)).sample(now)
+        for process in (one, *several):
+            process.sample(now)
+        expected = one.activity.minutes(now, MINUTES_KEPT)
+        parts = [process.activity.minutes(now, MINUTES_KEPT) for process in several]
+        assert [total_of(same) for same in zip(*parts, strict=True)] == expected
+        assert sum(sum(minute.lateness) for minute in expected) == sum(minute.fires for minute in expected) > 100
+
+
+def counted(lateness: list[int]) -> Minute:
+    """Return a minute with fires that were so late."""
+    counts = [0] * (len(BOUNDS) + 1)
+    for one in lateness:
+        counts[bisect_left(BOUNDS, one)] += 1
+    return Minute(0, len(lateness), 0, 0, 0, tuple(counts), max(lateness, default=0))
+
+
+def with_counts(most: int, counts: dict[int, int]) -> Minute:
+    """Return a minute with the given numbers of fires in the buckets at these places."""
+    lateness = tuple(counts.get(place, 0) for place in range(len(BOUNDS) + 1))
+    return Minute(0, sum(lateness), 0, 0, 0, lateness, most)
+
+
+def test_a_quantile_is_interpolated_within_its_bucket() -> None:
+    one = with_counts(0, {0: 10, 1: 10, 2: 20})
+    found = [one.quantile(share) for share in (0.125, 0.25, 0.375, 0.5, 0.75, 1)]
+    assert found == [microseconds * MICROSECOND for microseconds in (250, 500, 750, 1_000, 1_250, 1_500)]
+    assert with_counts(800 * MICROSECOND, {1: 4}).quantile(0.5) == 650 * MICROSECOND, "the bucket ends at the greatest"
+    assert with_counts(100 * SECOND, {13: 4}).quantile(0.5) == 80 * SECOND
+    assert with_counts(0, {13: 4}).quantile(0.99) == 60 * SECOND, "of the last bucket only the beginning is known"
+    assert nothing_in(0).quantile(0.99) is None
+    usual = counted([300 * MICROSECOND] * 90 + [7 * MILLISECOND] * 10)
+    assert usual.quantile(0.5) == round(500 * MICROSECOND * 50 / 90)
+    assert 5 * MILLISECOND < (usual.quantile(0.99) or 0) <= 7 * MILLISECOND
+
+
+def test_a_quantile_lies_in_the_bucket_of_the_fire_with_that_rank_and_a_sum_is_of_all_fires() -> None:
+    random = generator("quantiles of lateness")
+    for _ in range(draws(30)):
+        lateness = sorted(some_lateness(random) for _ in range(random.randrange(1, 300)))
+        quantiles = []
+        for share in range(101):
+            quantile = counted(lateness).quantile(share / 100)
+            assert quantile is not None
+            quantiles.append(quantile)
+            exact = lateness[max(-(-len(lateness) * share // 100) - 1, 0)]
+            lower, upper = list(pairwise([0, *BOUNDS, lateness[-1]]))[bisect_left(BOUNDS, exact)]
+            assert lower <= quantile <= min(upper, lateness[-1]), (share, lateness)
+        assert quantiles == sorted(quantiles)
+        middle = len(lateness) // 3
+        parts = [lateness[:middle], lateness[middle:], []]
+        assert total_of(map(counted, parts)) == counted(lateness)

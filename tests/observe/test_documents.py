@@ -1,5 +1,6 @@
-"""Every document has a JSON Schema, and is what its schema says."""
+"""Every document has a JSON Schema, is what its schema says, and is read again; what the words about policies say."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -7,11 +8,12 @@ from pydantic import ConfigDict, TypeAdapter
 
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import StoredSchedules
-from nats_scheduler.engine.views.view import ALL, FiredBy
-from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.engine.views.view import ALL, FiredBy, ListedSchedule
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.observe import documents
 from nats_scheduler.observe.documents import (
     CheckedDocument,
@@ -25,19 +27,19 @@ from nats_scheduler.observe.documents import (
     rejected_document,
     schedule_document,
 )
-from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.observe.explanations import ExplanationDocument, explanation_document, marked_fire_documents
+from nats_scheduler.observe.texts import has_ignored_policies, policies_text, schedule_words
+from nats_scheduler.schedule.clock_changes import NextFire
+from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.patterns import Syntax
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.read_back import read_schedule
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import message_on, schedule
 from tests.harness.blocks import block_with
 
 RULES = StreamRules("S", ("s.>", "t.>", "in"), schedules_enabled=True, allow_msg_ttl=True)
-WHOLE = {
-    "Nats_Schedule_Time_Zone": "Europe/Berlin",
-    "Nats_Schedule_Source": "in",
-    "Nats_Schedule_Rollup": "sub",
-    "Nats_Schedule_TTL": "5m",
-    "Nats_TTL": "1h",
-}
+HOURLY = "every hour, counted from 2026-01-01T00:00:00Z"
 
 
 def strictly(document: type, value: object) -> Any:
@@ -46,16 +48,37 @@ def strictly(document: type, value: object) -> Any:
     return TypeAdapter(document).validate_python(value, strict=True)
 
 
-def stored(*messages: StoredMessage) -> StoredSchedules:
-    read = StoredSchedules(RULES, DIALECTS, FiredBy.SIDECAR)
+def stored(*messages: StoredMessage, fired_by: FiredBy = FiredBy.SIDECAR) -> StoredSchedules:
+    read = StoredSchedules(RULES, DIALECTS, fired_by)
     read.take(messages, START)
     return read
 
 
+def listed(policies: Mapping[str, str], fired_by: FiredBy = FiredBy.SIDECAR, after: int = 0) -> ListedSchedule:
+    """Read a schedule with policies, as it is listed `after` ns after it was stored; its document is read again."""
+    headers = {f"Nats-Schedule-{name}": value for name, value in policies.items()}
+    message = message_on("s.2", 2, Nats_Schedule="@every 1h", Nats_Schedule_Target="t.out", **headers)
+    read = stored(message, fired_by=fired_by)
+    assert read.rejected == {}
+    (found,) = read.view.page(START + after).finish().schedules
+    document = schedule_document("S", "emulated", found)
+    assert document["policies"] == policies
+    assert read_schedule(document) == found
+    return found
+
+
 def test_schedules_are_what_their_schema_says() -> None:
-    whole = message_on("s.1", 1, Nats_Schedule="0 30 9 * * *", Nats_Schedule_Target="t.out", **WHOLE)
-    view = stored(whole, schedule("@every 1h", 2, "s.2")).view
-    page = view.page(START + HOUR).finish()
+    whole = schedule(
+        "0 30 9 * * *",
+        1,
+        "s.1",
+        Nats_Schedule_Time_Zone="Europe/Berlin",
+        Nats_Schedule_Source="in",
+        Nats_Schedule_Rollup="sub",
+        Nats_Schedule_TTL="5m",
+        Nats_TTL="1h",
+    )
+    page = stored(whole, schedule("@every 1h", 2, "s.2")).view.page(START + HOUR).finish()
     found = {one.subject: schedule_document("S", "emulated", one) for one in page.schedules}
     for document in found.values():
         assert strictly(ScheduleDocument, document) == document
@@ -100,24 +123,17 @@ def test_what_is_rejected_or_misnamed_and_counts_are_what_their_schemas_say() ->
         assert strictly(kind, document) == document
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
+def test_what_a_message_means_is_what_its_schema_says() -> None:
+    identity = "nats-scheduler:7:1795392000000000000:s"
+    for headers in (
         {"Nats_Schedule": "@daily", "Nats_Schedule_Target": "t.out"},
         {"Nats_Schedule": "@often", "Nats_Schedule_Target": "t.out"},
         {"Nats_Scheduler": "s.1", "Nats_Schedule_Next": "purge"},
-        {
-            "Nats_Msg_Id": "nats-scheduler:7:1795392000000000000:s",
-            "Nats_Scheduler": "s",
-            "Nats_Schedule_Next": "2026-11-24T00:00:00Z",
-        },
+        {"Nats_Msg_Id": identity, "Nats_Scheduler": "s", "Nats_Schedule_Next": "2026-11-24T00:00:00Z"},
         {"Some": "header"},
-    ],
-)
-def test_what_a_message_means_is_what_its_schema_says(headers: dict[str, str]) -> None:
-    reading = read_message(block_with(**headers), "s.x", START, RULES, DIALECTS)
-    document = checked_document(reading, START)
-    assert strictly(CheckedDocument, document) == document
+    ):
+        document = checked_document(read_message(block_with(**headers), "s.x", START, RULES, DIALECTS), START)
+        assert strictly(CheckedDocument, document) == document
 
 
 def test_each_document_has_a_json_schema_in_which_every_key_is_required() -> None:
@@ -126,3 +142,91 @@ def test_each_document_has_a_json_schema_in_which_every_key_is_required() -> Non
     for one in found:
         schema = TypeAdapter(one).json_schema()
         assert sorted(schema["required"]) == sorted(schema["properties"]), one
+
+
+def test_the_answer_about_a_pattern_is_one_document_whatever_the_pattern_is() -> None:
+    said = {}
+    for text, zone in (
+        ("0 30 2 * * *", "Europe/Berlin"),
+        ("@every 90m", None),
+        ("@at 2027-01-01T00:00:00Z", None),
+        ("@often", None),
+        ("@daily", "Mars/Olympus"),
+        ("", None),
+        (" @daily ", None),
+        ("@daily\r\nX: y", None),
+        ("@daily", "Europe/Berlin\n"),
+    ):
+        document = explanation_document(text, zone, START, 3)
+        assert TypeAdapter(ExplanationDocument).validate_python(document, strict=True) == document
+        assert set(document) == set(ExplanationDocument.__annotations__)
+        assert (document["words"] is None) == (document["kind"] is None) == (document["fires"] == [])
+        error = document["error"]
+        said[text, zone] = document["words"] if error is None else (error["err_code"], "one line" in error["reason"])
+    assert said[" @daily ", None] == "every day at 00:00 in UTC", "blanks do not survive in a header"
+    assert said["@daily\r\nX: y", None] == (10189, True), "a line break is in no header"
+    assert said["@daily", "Europe/Berlin\n"] == (10223, True)
+
+
+def test_policies_are_part_of_the_document_of_a_schedule() -> None:
+    one = listed({"X-Limit": "3", "X-Anchor": "2026-01-01T00:30:00Z", "X-Owner": "billing", "X-Note": "ä"})
+    assert one.next_fire == START + 30 * MINUTE
+    assert policies_text(one.terms.policies) == "X-Anchor 2026-01-01T00:30:00Z, X-Limit 3"
+    assert not has_ignored_policies(one)
+
+
+def test_the_words_of_a_schedule_say_what_becomes_of_fires() -> None:
+    said = {
+        "X-Missed: once, X-Report: true": "",
+        "X-Missed: skip": "; what is more than 10s late is skipped",
+        "X-Missed: skip, X-Grace: 5m": "; what is more than 5m0s late is skipped",
+        "X-Missed: all": "; each missed fire is made up",
+        "X-Missed: all 7": "; of missed fires the latest 7 are made up",
+        "X-Missed: all 1": "",
+        "X-Overlap: skip": "; a fire is skipped while the one before is unfinished",
+        "X-Overlap: queue, X-Timeout: 2h": "; a fire waits while the one before is unfinished, for 2h0m0s at most",
+        "X-Overlap: allow, X-Timeout: 2h": "",
+        "X-Jitter: 30m": ", each sent up to 30m0s later, before the next",
+    }
+    words = {}
+    for text in said:
+        one = listed(dict(part.split(": ") for part in text.split(", ")))
+        words[text] = schedule_words(one.pattern, one.terms.policies, START)
+    assert words == {text: HOURLY + more for text, more in said.items()}
+
+
+def test_a_jittered_schedule_shows_when_its_next_fire_is_sent() -> None:
+    one = listed({"X-Jitter": "30m"})
+    sent = START + HOUR + delay_of("s.2", 2, START + HOUR, HOUR // 2)
+    assert (one.next_fire, one.sent) == (START + HOUR, sent)
+    (marked,) = marked_fire_documents(one.timetable, [NextFire(START + HOUR, None, 0)])
+    document = schedule_document("S", "emulated", one)["next_fire"]
+    assert document is not None
+    assert document["sent"] == marked["sent"] == format_rfc3339(sent)
+
+
+@pytest.mark.parametrize("fired_by", [FiredBy.SERVER, FiredBy.NONE])
+def test_policies_have_no_effect_where_no_sidecar_fires(fired_by: FiredBy) -> None:
+    for policies in ({"X-Limit": "1"}, {"X-Limit": "none"}, {"X-Unknown": "1"}, {"X-Jitter": "30m"}):
+        one = listed(policies, fired_by, after=3 * HOUR)
+        assert (one.next_fire, one.sent, one.timetable.jitters) == (START + 4 * HOUR, None, False), policies
+        assert schedule_words(one.pattern, one.terms.policies, START) == HOURLY
+        assert has_ignored_policies(one), policies
+    one = listed({"X-Note": "a", "X-Owner": "b"}, fired_by)
+    assert (one.terms.policies.note, one.terms.policies.owner) == ("a", "b")
+    assert not has_ignored_policies(one), "they are for people"
+
+
+@pytest.mark.parametrize("fired_by", [FiredBy.SIDECAR, FiredBy.NONE])
+def test_the_document_of_a_pattern_in_another_syntax_is_read_again(fired_by: FiredBy) -> None:
+    read = StoredSchedules(RULES, (PORTABLE,), fired_by)
+    headers = {"X_Nats_Schedule_Target": "t.out", "X_Nats_Schedule_X_Syntax": "quartz"}
+    read.take([message_on("s.2", 2, X_Nats_Schedule="0 0 9 ? * L5 2026-2027", **headers)], START)
+    (one,) = read.view.page(START).finish().schedules
+    document = schedule_document("S", "portable", one)
+    assert document["policies"] == {"X-Syntax": "quartz"}
+    assert document["next_fire"] is not None
+    assert document["next_fire"]["utc"] == "2026-01-30T09:00:00Z"
+    assert read_schedule(document) == one
+    assert policies_text(one.terms.policies) == "X-Syntax quartz"
+    assert one.terms.policies.syntax is Syntax.QUARTZ

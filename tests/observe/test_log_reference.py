@@ -1,102 +1,89 @@
-"""The reference page of log events describes what the code can write: each event, its levels and its fields."""
+"""The references of log events and advisories describe what the code can write.
+
+Every test judges the lines that it has written (`tests/harness/log_lines.py`), and the advisories that it waits for.
+"""
 
 import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from nats_scheduler.message.advisory_messages import ADVISORY_TYPE, SCHEDULE_CHANGED
+from nats_scheduler.observe.advisories import KINDS, advisories_schema
 from nats_scheduler.observe.log import configure_logging, logger
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from tests.conftest import StartServer
-from tests.harness.account import account_on, in_seconds, sidecar_on
-from tests.harness.log_lines import capture_logs
-from tests.harness.servers import V2_11
+from tests.harness.advisories import IN_EACH
 from tests.house import log_events as source
+from tests.observe.advisory_reference import PAGE, derived_part, page_with
 from tests.observe.log_reference import described_events, described_fields, fault_of
 
 
 @pytest.mark.slow
 def test_the_reference_describes_every_event_that_the_code_can_write_and_no_other() -> None:
     assert sorted(described_events()) == sorted(source.log_events())
+    assert sorted(KINDS) == sorted(source.advisories())
 
 
 @pytest.mark.slow
-def test_each_event_is_described_with_its_levels_and_fields() -> None:
-    said = {name: (set(row.levels), set(row.fields)) for name, row in described_events().items()}
-    written = {name: (event.levels, event.fields) for name, event in source.log_events().items()}
-    assert said == written
+def test_the_fields_that_are_written_are_described_and_no_field_is_that_nothing_can_write() -> None:
+    described = {name: set(row.fields) for name, row in described_events().items()}
+    published = {kind: set(about.keys) | IN_EACH for kind, about in KINDS.items()}
+    for said, written in ((described, source.log_events()), (published, source.advisories())):
+        assert {name: fields - said[name] for name, fields in written.items() if not fields <= said[name]} == {}
+        assert set().union(*said.values()) - source.field_names() - {"exception"} == set()
 
 
 def test_each_field_is_explained_once_and_no_other_is() -> None:
-    explained = described_fields()
-    assert sorted(explained) == sorted({field for row in described_events().values() for field in row.fields})
+    assert sorted(described_fields()) == sorted({field for row in described_events().values() for field in row.fields})
 
 
-def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
-    """Apply the rules to a module of a test instead of the package."""
-    module = tmp_path / "sample.py"
-    module.write_text(text)
-    monkeypatch.setattr(source, "PACKAGE", tmp_path)
-    monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
-    for cached in (source._calls, source.log_events, source.advisories):
-        monkeypatch.setattr(source, cached.__name__, cached.__wrapped__)
-    return module
+def test_the_page_of_advisories_says_what_the_table_says_and_each_has_a_line_of_its_name_in_the_log() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page_with(derived_part()), "python -m tests.observe.advisory_reference"
+    assert set(KINDS) - {SCHEDULE_CHANGED} <= set(described_events())
 
 
-ROUNDABOUT = """
-class Teller:
-    def _warn(self, kind, fields):
-        self._log.warning(kind, **fields)
-
-    def problem(self, action, **fields):
-        self._warn(action, fields)
-
-    def told(self, is_bad, more):
-        tell = self._log.warning if is_bad else self._log.info
-        tell("either", a=1, **more_of(more))
-
-    def broken(self, error):
-        told = {"b": 1}
-        told |= {"c": 2}
-        self._log.error("broke", exc_info=error, **({"d": 1} | told))
-
-def more_of(more):
-    return {"e": 1} if more else {}
-
-def caller(teller):
-    teller.problem("called", f=1)
-    logger().debug("directly")
-"""
+def test_the_schema_tells_the_kinds_apart_by_their_type_and_requires_every_key() -> None:
+    schema = advisories_schema()
+    Draft202012Validator.check_schema(schema)
+    assert sorted(schema["discriminator"]["mapping"]) == sorted(f"{ADVISORY_TYPE}.{kind}" for kind in KINDS)
+    for model in schema["$defs"].values():
+        assert sorted(model["required"]) == sorted(model["properties"])
+        assert all("description" in said for key, said in model["properties"].items() if key != "type")
 
 
-def test_the_rule_follows_an_event_through_functions_and_dictionaries(
+def test_a_name_is_followed_through_functions_and_refused_where_it_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sample(tmp_path, monkeypatch, ROUNDABOUT)
-    found = {name: (sorted(event.levels), sorted(event.fields)) for name, event in source.log_events().items()}
-    assert found == {
-        "called": (["warning"], ["f"]),
-        "either": (["info", "warning"], ["a", "e"]),
-        "broke": (["error"], ["b", "c", "d", "exception"]),
-        "directly": (["debug"], []),
-    }
+    def found(text: str) -> source.Written:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        (folder / "sample.py").write_text(text)
+        monkeypatch.setattr(source, "PACKAGE", folder)
+        monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
+        source.calls.cache_clear()
+        return source.written(source.LEVELS | source.ALIASES)
 
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "def f(name):\n    logger().info('a' + name)",
-        "def f():\n    name = 'a'\n    logger().info(name)",
-        "def f(fields):\n    logger().info('a', **fields[0])",
-        "def g(kind):\n    logger().info(kind)\ndef f(teller):\n    give(teller.g)",
-    ],
-    ids=["a-name-that-is-built", "a-name-that-is-no-parameter", "fields-from-elsewhere", "a-teller-that-is-given-away"],
-)
-def test_the_rule_refuses_what_it_cannot_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    sample(tmp_path, monkeypatch, text)
-    with pytest.raises(AssertionError):
-        source.log_events()
+    try:
+        assert found(
+            "def _warn(self, kind, fields): self._log.warning(kind, **fields)\n"
+            "def problem(self, action, **fields): self._warn(action, fields)\n"
+            "def told(teller):\n"
+            "    teller.problem('called', f=1)\n"
+            "    write('chosen', g=1)\n"
+            "    logger().debug('directly', exc_info=error)\n"
+            "    teller._warn('in a dictionary', {'h': 1, **more})\n"
+        ) == {"called": {"f"}, "chosen": {"g"}, "directly": {"exception"}, "in a dictionary": {"h"}}
+        for text in (
+            "def f(name): logger().info('a' + name)",
+            "def f(given):\n    name = 'a'\n    logger().info(name)",
+            "def f(other, name): logger().info(name)",
+        ):
+            with pytest.raises(AssertionError, match="expected a text"):
+                found(text)
+    finally:
+        source.calls.cache_clear()
 
 
 def test_a_line_that_the_reference_does_not_describe_is_found() -> None:
@@ -123,17 +110,3 @@ def test_what_is_configured_later_changes_nothing_for_who_writes_already(capsys:
     logger().info("can_serve_again", stream="S")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.endswith("stream=S")
-
-
-async def test_a_real_run_writes_what_the_reference_describes(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    with capture_logs() as lines:
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            await account.create("S")
-            await running.ready("S")
-            await account.publish("S.wrong", {"Nats-Schedule": "@every soon", "Nats-Schedule-Target": "S.out"})
-            await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"})
-            await account.wait_for("S", "S.out")
-    assert [fault for line in lines if (fault := fault_of(line["log_level"], line))] == []
-    seen = {line["event"] for line in lines}
-    assert {"connected", "stream_served", "stream_ready", "schedule_rejected", "schedule_accepted"} <= seen

@@ -1,41 +1,45 @@
-"""The series that Prometheus scrapes: each from the moment that its stream is served, and its values."""
+"""The series that Prometheus scrapes: their values are those that `prometheus_client` would show, and the page has all.
+
+What is late for long is an overload; what the canary does not fire is missed.
+"""
 
 import re
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 from nats_scheduler.engine.events import Event, FireReadBack, StreamReady
 from nats_scheduler.message.rejection import MESSAGE_CODES
+from nats_scheduler.observe.canary import GRACE_NS, CanaryMetrics, CanaryRecord
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics, LabelledCounter
 from nats_scheduler.observe.gauges import StreamReading
 from nats_scheduler.observe.metrics import REFUSAL_CODES, Metrics
+from nats_scheduler.observe.overload import REPEAT_SAMPLES, WINDOW_SAMPLES, Lateness, Overload
 from nats_scheduler.observe.reporter import HANDLERS, Reporter
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.engine.direct import Desk, schedule
-from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
+ROOT = Path(__file__).parents[2]
 WITHIN_SECONDS = 30.0
-
 READ_AT_A_SCRAPE = {
-    "stream_ready",
-    "stream_mode",
-    "schedules_held",
-    "schedules_paused",
-    "schedules_held_back",
-    "schedules_overdue",
-    "oldest_overdue_age_seconds",
-    "oldest_held_back_age_seconds",
-    "next_fire_timestamp_seconds",
-    "fires_in_flight",
+    *("stream_ready", "stream_mode", "schedules_held", "schedules_paused", "schedules_held_back", "schedules_overdue"),
+    *("oldest_overdue_age_seconds", "oldest_held_back_age_seconds", "next_fire_timestamp_seconds", "fires_in_flight"),
     "purges_pending",
 }
 """The readings of each stream that is served: `tests/e2e/test_gauges.py` compares them with real streams."""
+BY_ACCOUNT = {
+    *("instances_alive", "connected", "connections", "last_connect_timestamp_seconds", "overloaded", "build_info"),
+    *("event_loop_lateness_seconds", "failures_not_kept", "streams_unable", "streams_unserved", "clock_offset_seconds"),
+}
+LATE_SECONDS = (0.0, 0.0003, 0.0005, 0.00051, 0.0042, 0.25, 0.9, 1.0, 59.9, 60.0, 3600.0)
 
 
 class OneStream:
@@ -63,36 +67,13 @@ def shown(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"nats_scheduler_{name}", labels)
 
 
-async def shows(metrics: Metrics, name: str, value: float | None, **labels: str) -> None:
-    await eventually(
-        lambda: shown(metrics, name, **labels) == value,
-        within_seconds=WITHIN_SECONDS,
-        describe=lambda: f"{name}{labels} is {value}, not {shown(metrics, name, **labels)}",
-    )
-
-
 def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
     metrics = Metrics()
     reporter = Reporter(metrics)
     reporter.stream_served("S", "emulated", "", alarming=False)
-    for metric in metrics.registry.collect():
-        streams = [sample for sample in metric.samples if sample.labels.get("stream") == "S"]
-        by_account = (
-            "instances_alive",
-            "connected",
-            "connections",
-            "last_connect_timestamp_seconds",
-            "overloaded",
-            "event_loop_lateness_seconds",
-            "failures_not_kept",
-            "streams_unable",
-            "streams_unserved",
-            "clock_offset_seconds",
-            "build_info",
-        )
-        name = metric.name.removeprefix("nats_scheduler_")
-        read = name in READ_AT_A_SCRAPE or name.startswith("canary_") or not metric.name.startswith("nats_scheduler_")
-        assert streams or read or name in by_account, metric.name
+    families = {metric.name.partition("nats_scheduler_")[2]: metric.samples for metric in metrics.registry.collect()}
+    without = {name for name, found in families.items() if all(one.labels.get("stream") != "S" for one in found)}
+    assert {name for name in without if not name.startswith("canary_")} - READ_AT_A_SCRAPE - BY_ACCOUNT == {""}
     for code in REFUSAL_CODES:
         assert shown(metrics, "fires_refused_total", stream="S", code=str(code)) == 0
     for code in MESSAGE_CODES:
@@ -104,9 +85,24 @@ def test_every_series_of_a_stream_exists_at_0_once_it_is_served() -> None:
 
 
 def test_all_codes_that_a_schedule_may_be_rejected_with_are_known() -> None:
-    text = (Path(__file__).parents[2] / "nats_scheduler" / "message" / "rejection.py").read_text("utf-8")
+    text = (ROOT / "nats_scheduler" / "message" / "rejection.py").read_text("utf-8")
     messages = text[text.index("# Messages: ") : text.index("# Stream configurations")]
     assert {int(code) for code in re.findall(r"ServerError\((\d+)", messages)} == set(MESSAGE_CODES)
+
+
+def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
+    metrics = Metrics()
+    Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
+    metrics.gauges.readings = OneStream()
+    real = {}
+    for metric in metrics.registry.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        labels = {label for sample in metric.samples for label in sample.labels} - {"le"}
+        real[name] = (metric.type, labels)
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*)\|", page, re.M)
+    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows} == real
+    assert len(rows) == len(real)
 
 
 async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
@@ -117,6 +113,50 @@ async def test_an_overdue_fire_is_counted_and_is_not_in_the_histogram() -> None:
     assert shown(metrics, "fires_overdue_total", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_count", stream="S") == 1
     assert shown(metrics, "fire_lateness_seconds_sum", stream="S") == pytest.approx(0.003)
+
+
+def test_a_labelled_counter_shows_what_the_client_library_would_show() -> None:
+    ours, theirs = CollectorRegistry(auto_describe=True), CollectorRegistry()
+    name, text, labels = "nats_scheduler_fires_refused", "Fires, refused.", ("stream", "code")
+    counter, real = LabelledCounter(name, text, labels), Counter(name, text, labels, registry=theirs)
+    ours.register(counter)
+    assert generate_latest(ours) == generate_latest(theirs)
+    for stream, code, amount in (("A", "403", 1), ('with "quotes"', "10077", 3), ("A", "403", 2), ("B", "403", 0)):
+        counter.labels(stream, code).inc(amount)
+        real.labels(stream, code).inc(amount)
+    assert generate_latest(ours) == generate_latest(theirs)
+    assert ours.get_sample_value(f"{name}_total", {"stream": "A", "code": "403"}) == 3
+    assert generate_latest(ours.restricted_registry([f"{name}_total"])) == generate_latest(theirs)
+    with pytest.raises(AssertionError, match="has the labels"):
+        counter.labels("A")
+
+
+def lines(registry: CollectorRegistry) -> set[str]:
+    """Return the samples of a registry, without the time at which each series began."""
+    return {line for line in generate_latest(registry).decode().splitlines() if "_created" not in line}
+
+
+def test_the_counts_of_fires_are_shown_as_the_client_library_would_show_them() -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    fires = FireMetrics()
+    ours.register(fires)
+    texts = {metric.name: metric.documentation for metric in fires.collect()}
+    counters = [
+        Counter(name, texts[name], ["stream"], registry=theirs)
+        for name in ("nats_scheduler_fires", "nats_scheduler_fires_duplicate", "nats_scheduler_fires_overdue")
+    ]
+    name = "nats_scheduler_fire_lateness_seconds"
+    lateness = Histogram(name, texts[name], ["stream"], registry=theirs, buckets=LATENESS_BUCKETS_SECONDS)
+    for stream, late in (("ORDERS", LATE_SECONDS), ('with "quotes"', LATE_SECONDS), ("QUIET", ())):
+        counts = fires.by_stream[stream] = FireCounts()
+        counts.stored, counts.duplicates, counts.overdue = amounts = (7, 2, 1) if late else (0, 0, 0)
+        for counter, amount in zip(counters, amounts, strict=True):
+            counter.labels(stream).inc(amount)
+        lateness.labels(stream)
+        for seconds in late:
+            fires.read_back(stream, FireReadBack("s", "t", 0, 0, 0, 1), seconds)
+            lateness.labels(stream).observe(seconds)
+    assert lines(ours) == lines(theirs)
 
 
 def test_every_event_has_a_report() -> None:
@@ -135,49 +175,12 @@ async def test_an_exception_in_a_report_does_not_reach_the_caller() -> None:
     reporter.listen(breaks)
     reporter.listen(lambda _stream, event: received.append(event))
     with capture_logs() as said:
-        for _ in range(1_000):
+        for _ in range(200):
             reporter.report("S", ready)
         reporter.report("S", "not an event at all")  # type: ignore[arg-type]
-    assert received == [ready] * 1_000 + ["not an event at all"]
+    assert received == [ready] * 200 + ["not an event at all"]
     assert 1 <= sum(line["event"] == "report_failed" for line in said) <= 100
-    assert sum(line["event"] == "stream_ready" for line in said) == 1_000
-
-
-async def served(account: Account, running: Running, name: str) -> None:
-    await account.create(name)
-    await running.ready(name)
-
-
-async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with sidecar_on(server.url) as running:
-        metrics = running.metrics
-        async with account_on(server.url) as account:
-            await served(account, running, "S")
-        before = shown(metrics, "last_connect_timestamp_seconds")
-        assert before == pytest.approx(CLOCK.now() / SECOND, abs=WITHIN_SECONDS)
-        await shows(metrics, "connected", 1)
-        await shows(metrics, "stream_ready", 1, stream="S")
-        assert shown(metrics, "connections_total") == 1
-        await server.kill()
-        await shows(metrics, "connected", 0)
-        await shows(metrics, "stream_ready", 0, stream="S")
-        await server.restart()
-        await shows(metrics, "connected", 1)
-        await shows(metrics, "connections_total", 2)
-        assert before is not None
-        assert (shown(metrics, "last_connect_timestamp_seconds") or 0) > before
-
-
-async def test_an_instant_of_2020_does_not_spoil_the_lateness(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        await served(account, running, "S")
-        await account.publish("S.old", {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "S.out"})
-        await account.publish("S.new", {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"})
-        await shows(running.metrics, "fires_overdue_total", 1, stream="S")
-        await shows(running.metrics, "fire_lateness_seconds_count", 1, stream="S")
-        assert (shown(running.metrics, "fire_lateness_seconds_sum", stream="S") or 0) < WITHIN_SECONDS
+    assert sum(line["event"] == "stream_ready" for line in said) == 200
 
 
 async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
@@ -191,7 +194,31 @@ async def test_an_advisory_goes_through_no_connection_that_is_gone() -> None:
     assert len(published) == 1
 
 
-async def test_a_sidecar_without_a_server_or_at_its_end_shows_it(tmp_path: Path) -> None:
+async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with sidecar_on(server.url) as running:
+
+        async def shows(**wanted: float) -> None:
+            def found() -> dict[str, float | None]:
+                named = {name: {"stream": "S"} if name == "stream_ready" else {} for name in wanted}
+                return {name: shown(running.metrics, name, **labels) for name, labels in named.items()}
+
+            await eventually(lambda: found() == wanted, within_seconds=WITHIN_SECONDS, describe=lambda: f"{found()}")
+
+        async with account_on(server.url) as account:
+            await account.create("S")
+            await running.ready("S")
+        before = shown(running.metrics, "last_connect_timestamp_seconds") or 0
+        assert before == pytest.approx(CLOCK.now() / SECOND, abs=3600)
+        await shows(connected=1, stream_ready=1, connections_total=1)
+        await server.kill()
+        await shows(connected=0, stream_ready=0)
+        await server.restart()
+        await shows(connected=1, connections_total=2)
+        assert (shown(running.metrics, "last_connect_timestamp_seconds") or 0) > before
+
+
+async def test_a_sidecar_without_a_server_or_at_its_end_shows_it() -> None:
     async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
         await running.told_of("connect_failed")
         assert shown(running.metrics, "connected") == 0
@@ -201,16 +228,90 @@ async def test_a_sidecar_without_a_server_or_at_its_end_shows_it(tmp_path: Path)
         assert running.sidecar.not_ready() == ["the sidecar is ending: it starts no fires any more"]
 
 
-def test_the_reference_names_every_metric_with_its_kind_and_labels_and_no_other() -> None:
-    metrics = Metrics()
-    Reporter(metrics).stream_served("S", "emulated", "", alarming=False)
-    metrics.gauges.readings = OneStream()
-    real = {}
-    for metric in metrics.registry.collect():
-        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
-        labels = {label for sample in metric.samples for label in sample.labels} - {"le"}
-        real[name] = (metric.type, labels)
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (\w+) \| ([^|]*)\|", page, re.M)
-    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows} == real
-    assert len(rows) == len(real)
+class Canary:
+    """A canary that was expected every 10 s from the instant 100 s on."""
+
+    def __init__(self) -> None:
+        self.now = 100 * SECOND
+        self.record = CanaryRecord(10 * SECOND, lambda: self.now)
+
+    def fired(self, late: int = 0) -> None:
+        """Let it fire now."""
+        self.record.fired(self.now, self.now + late)
+
+
+def test_the_canary_is_not_ready_before_its_first_fire_and_when_the_last_one_is_too_old() -> None:
+    canary = Canary()
+    assert canary.record.not_ready() == ["the canary has not fired yet"]
+    canary.fired()
+    canary.now += 10 * SECOND + GRACE_NS - 1
+    assert canary.record.not_ready() == []
+    canary.now += 1
+    old = "the canary fired 15 s ago for the last time, and is due every 10s"
+    assert canary.record.not_ready() == [old]
+    canary.record.setback = "no permission"
+    assert canary.record.not_ready() == [f"{old}: no permission"]
+    canary.fired()
+    assert canary.record.not_ready() == []
+    new = Canary()
+    new.record.setback = "no permission"
+    assert new.record.not_ready() == ["the canary has not fired yet: no permission"]
+
+
+def test_the_canary_is_missed_once_in_each_interval_also_while_nothing_happens_and_it_is_never_less() -> None:
+    canary, seen = Canary(), []
+    for seconds in (0, 14, 15, 24, 25, 35, 35, 60):
+        canary.now = (100 + seconds) * SECOND
+        seen.append(canary.record.missed)
+    canary.fired()
+    for seconds in (60, 74, 75):
+        canary.now = (100 + seconds) * SECOND
+        seen.append(canary.record.missed)
+    assert seen == [0, 0, 1, 1, 2, 3, 3, 5, 5, 5, 6]
+
+
+def test_the_metrics_of_the_canary_are_shown_only_if_there_is_one() -> None:
+    registry, metrics, canary = CollectorRegistry(), CanaryMetrics(), Canary()
+    registry.register(metrics)
+
+    def values(*names: str) -> list[float | None]:
+        return [registry.get_sample_value(f"nats_scheduler_canary_{name}") for name in names]
+
+    names = ("fires_total", "missed_total", "lateness_seconds_count", "last_fire_timestamp_seconds")
+    assert values(*names) == [None, None, None, None]
+    metrics.record = canary.record
+    assert values(*names) == [0, 0, 0, None]
+    canary.fired(3 * MILLISECOND)
+    canary.now += SECOND
+    canary.fired(2 * SECOND)
+    assert values(*names) == [2, 0, 2, 103]
+    bucket = "nats_scheduler_canary_lateness_seconds_bucket"
+    assert [registry.get_sample_value(bucket, {"le": le}) for le in ("0.005", "5.0")] == [1, 2]
+
+
+def samples(overload: Overload, *late: float, fires: float = 0.0) -> list[Lateness]:
+    """Take one sample for each number, after a fire that was `fires` seconds late; return what is reported."""
+    reported = []
+    for seconds in late:
+        overload.record_fire(fires)
+        found = overload.sample(seconds)
+        reported += [] if found is None else [found]
+    return reported
+
+
+def test_one_standstill_or_a_burst_is_no_overload() -> None:
+    on_time, overload = [0.001] * (WINDOW_SAMPLES - 1), Overload()
+    assert samples(overload, *on_time, 30.0, *on_time, 30.0, *on_time) == []
+    assert not overload.is_on
+    assert samples(overload, 0.0, 0.0, fires=5.0) == []
+    assert samples(overload, *[0.0] * WINDOW_SAMPLES) == []
+
+
+def test_a_loop_or_fires_that_are_repeatedly_late_are_reported_immediately_and_once_a_minute() -> None:
+    overload, late = Overload(), Lateness(0.3, 0.0)
+    assert samples(overload, *[0.3, 0.0] * (WINDOW_SAMPLES // 2)) == [late]
+    assert samples(overload, *[0.3] * (REPEAT_SAMPLES - 2)) == []
+    assert samples(overload, 0.3) == [late], "a minute has passed"
+    samples(overload, *[0.0] * WINDOW_SAMPLES)
+    assert not overload.is_on
+    assert samples(Overload(), *[0.0] * WINDOW_SAMPLES, fires=2.0) == [Lateness(0.0, 2.0)]
