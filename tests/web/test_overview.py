@@ -1,30 +1,18 @@
 """The overview: one look says whether all is well, and what is not."""
 
-import pytest
-
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
 from tests.web.browsing import browsing
 
 
-async def test_an_account_without_streams_shows_how_to_begin(start_server: StartServer) -> None:
-    server = await start_server()
-    async with sidecar_on(server.url), browsing(server.url) as page:
-        text = await page.shows("/", "No stream carries schedules yet")
-        assert "nats-scheduler stream add" in text
-
-
-async def test_without_a_sidecar_the_page_says_so(start_server: StartServer) -> None:
-    server = await start_server()
-    async with browsing(server.url) as page:
-        await page.connected()
-        await page.shows("/", "<title>Not working", "No sidecar answers")
-
-
 async def test_what_was_shown_stays_when_the_sidecar_ends_and_the_page_recovers(start_server: StartServer) -> None:
     server = await start_server()
     async with browsing(server.url) as page, account_on(server.url) as account:
+        await page.connected()
+        await page.shows("/", "<title>Not working", "No sidecar answers")
         async with sidecar_on(server.url) as running:
+            text = await page.shows("/", "No stream carries schedules yet")
+            assert "nats-scheduler stream add" in text
             await account.create("O")
             await running.ready("O")
             await page.shows("/", "All is well", 'stream=O"')
@@ -44,12 +32,6 @@ async def test_a_lost_connection_is_shown_and_made_again(start_server: StartServ
         await server.start()
         async with sidecar_on(server.url):
             await page.shows("/", "<title>All is well")
-
-
-@pytest.mark.parametrize("path", ["/", "/?cursor=%00%ff", "/?cursor=..%2f"])
-async def test_the_page_comes_without_any_server(path: str) -> None:
-    async with browsing("nats://127.0.0.1:1") as page:
-        assert "Not working" in await page.get(path)
 
 
 async def test_two_instances_and_who_fires_what(start_server: StartServer) -> None:

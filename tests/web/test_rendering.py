@@ -1,75 +1,111 @@
-"""Numbers, times and the texts of others, as the pages show them."""
+"""Numbers, times and the texts of others, as the pages show them; and the pictures: bars, lines, shards and words."""
 
-import pytest
+from typing import Any
+
 from markupsafe import Markup
 
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.web.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Late, bar_chart, lateness_chart, nice_top
+from nats_scheduler.web.pages import ranges_text, stream_shards
 from nats_scheduler.web.rendering import clock_text, distance_text, lateness_text, plural, templates, utc_text, visible
 
 NOON = time_of("2026-03-01T12:00:00Z") or 0
 
 
-@pytest.mark.parametrize(
-    ("nanoseconds", "text"),
-    [
-        (None, "–"),
-        (0, "0.00 ms"),
-        (840 * MICROSECOND, "0.84 ms"),
-        (-2 * MILLISECOND, "−2.00 ms"),
-        (12_400 * MICROSECOND, "12 ms"),
-        (1_340 * MILLISECOND, "1.3 s"),
-        (125 * SECOND, "2m5s"),
-        (3 * DAY, "3d0h"),
-    ],
-)
-def test_lateness_has_a_unit_and_the_digits_that_matter(nanoseconds: int | None, text: str) -> None:
-    assert lateness_text(nanoseconds) == text
-
-
-@pytest.mark.parametrize(
-    ("away", "text"),
-    [
-        (0, "now"),
-        (-999 * MILLISECOND, "now"),
-        (SECOND, "in 1s"),
-        (200 * SECOND, "in 3m20s"),
-        (-90 * SECOND, "1m30s ago"),
-        (59 * MINUTE + 59 * SECOND, "in 59m"),
-        (3 * HOUR, "in 3h0m"),
-        (50 * HOUR, "in 2d2h"),
-    ],
-)
-def test_how_far_an_instant_is_away(away: int, text: str) -> None:
-    assert distance_text(NOON + away, NOON) == text
-
-
-def test_times_have_no_more_digits_than_help() -> None:
+def test_numbers_and_times_have_a_unit_and_the_digits_that_matter() -> None:
+    lateness = {
+        None: "–",
+        0: "0.00 ms",
+        840 * MICROSECOND: "0.84 ms",
+        -2 * MILLISECOND: "−2.00 ms",
+        12_400 * MICROSECOND: "12 ms",
+        1_340 * MILLISECOND: "1.3 s",
+        125 * SECOND: "2m5s",
+        3 * DAY: "3d0h",
+    }
+    assert {one: lateness_text(one) for one in lateness} == lateness
+    distances = {
+        0: "now",
+        -999 * MILLISECOND: "now",
+        SECOND: "in 1s",
+        200 * SECOND: "in 3m20s",
+        -90 * SECOND: "1m30s ago",
+        59 * MINUTE + 59 * SECOND: "in 59m",
+        3 * HOUR: "in 3h0m",
+        50 * HOUR: "in 2d2h",
+    }
+    assert {away: distance_text(NOON + away, NOON) for away in distances} == distances
     assert utc_text(NOON + 500 * MICROSECOND) == "2026-03-01 12:00:00"
     assert utc_text(NOON + 5 * MILLISECOND) == "2026-03-01 12:00:00.005"
     assert (clock_text(NOON), clock_text(None)) == ("12:00:00", "–")
-    assert plural(1, "schedule") == "1 schedule"
-    assert plural(1200, "schedule") == "1,200 schedules"
+    assert (plural(1, "schedule"), plural(1200, "schedule")) == ("1 schedule", "1,200 schedules")
 
 
-HOSTILE = {
-    "<script>alert(1)</script>": "&lt;script&gt;alert(1)&lt;/script&gt;",
-    "a\"b'c&d": "a&#34;b&#39;c&amp;d",
-    "right\u202eleft": "right\\u202eleft",
-    "zero\u200bwidth": "zero\\u200bwidth",
-    "bell\x07 and\nnewline": "bell\\x07 and\\nnewline",
-    "half \udcff pair": "half \\udcff pair",
-    "grün 日本": "grün 日本",
-}
+def test_a_template_shows_the_texts_of_others_escaped_and_visible() -> None:
+    shown = {
+        "<script>alert(1)</script>": "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "a\"b'c&d": "a&#34;b&#39;c&amp;d",
+        "right\u202eleft": "right\\u202eleft",
+        "zero\u200bwidth": "zero\\u200bwidth",
+        "bell\x07 and\nnewline": "bell\\x07 and\\nnewline",
+        "half \udcff pair": "half \\udcff pair",
+        "grün 日本": "grün 日本",
+    }
+    template = templates().from_string('<p title="{{ text }}">{{ text }}</p>')
+    assert {text: template.render(text=text) for text in shown} == {
+        text: f'<p title="{one}">{one}</p>' for text, one in shown.items()
+    }
+    assert [visible(one) for one in (Markup("a\nb"), None, 7)] == ["a\nb", "", 7], "what a template writes itself stays"
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_template_shows_the_texts_of_others_escaped_and_visible(text: str) -> None:
-    shown = templates().from_string('<p title="{{ text }}">{{ text }}</p>').render(text=text)
-    assert shown == f'<p title="{HOSTILE[text]}">{HOSTILE[text]}</p>'
+def test_bars_stand_on_the_axis_and_fill_the_plot() -> None:
+    tops = {0: 1, 1: 2, 2: 2, 3: 4, 7: 8, 9: 10, 11: 20, 150: 200, 999: 1000, 20_000: 20_000}
+    assert {most: nice_top(most) for most in tops} == tops, "a scale ends with a round number"
+    chart = bar_chart([(NOON + n * MINUTE, count) for n, count in enumerate([0, 5, 10, 1000])], "fires")
+    assert [bar.height for bar in chart.bars] == [0.0, 2.0, 2.0, HEIGHT - TOP - BOTTOM], "what is not zero is seen"
+    assert all(bar.y + bar.height == HEIGHT - BOTTOM for bar in chart.bars)
+    assert chart.bars[0].x >= LEFT
+    assert chart.bars[-1].x + chart.bars[-1].width <= WIDTH - RIGHT
+    assert [tick.text for tick in chart.beside] == ["0", "500", "1,000"]
+    assert [tick.text for tick in chart.below] == ["12:00"]
+    assert chart.description == "1,015 fires in 4 minutes. The most in one minute: 1,000 at 12:03 UTC."
+    assert chart.bars[1].text == "12:01 UTC: 5 fires"
+    assert bar_chart([], "fires").description == "0 fires in 0 minutes."
 
 
-def test_what_a_template_writes_itself_stays_as_it_is() -> None:
-    assert visible(Markup("a\nb")) == "a\nb"
-    assert visible(None) == ""
-    assert visible(7) == 7
+def minute(number: int, *milliseconds: float) -> Late:
+    """Return a minute with these p50, p99 and most; without them, one without a fire."""
+    if not milliseconds:
+        return Late(NOON + number * MINUTE, 0, None, None, None)
+    p50, p99, most = (value * MILLISECOND for value in milliseconds)
+    return Late(NOON + number * MINUTE, 7, p50, p99, most)
+
+
+def test_a_line_has_a_gap_where_nothing_fired() -> None:
+    chart = lateness_chart([minute(0, 1, 2, 3), minute(1, 1, 2, 3), minute(2), minute(3, 1, 2, 3), minute(4, 1, 5, 40)])
+    assert [(len(line.pieces), len(line.points)) for line in chart.lines] == [(2, 4)] * 3
+    assert [tick.text for tick in chart.beside] == ["0.1 ms", "1 ms", "10 ms", "100 ms"]
+    assert chart.description == "The latest fire was 40 ms late, at 12:04 UTC."
+    assert chart.areas[2].text == "12:02 UTC: no fire"
+    assert chart.areas[0].text == "12:00 UTC: 7 fires, median 1.00 ms, p99 2.00 ms, max 3.00 ms"
+    assert lateness_chart([]).description == "No fire in this time."
+
+
+def test_lateness_grows_by_equal_steps_from_grid_line_to_grid_line() -> None:
+    chart = lateness_chart([minute(0, 0.01, 1, 100)])
+    heights = {line.name: line.points[0][1] for line in chart.lines}
+    grid = {tick.text: tick.at for tick in chart.beside}
+    assert heights == {"p50": grid["0.1 ms"], "p99": grid["1 ms"], "most": grid["100 ms"]}
+    assert (grid["0.1 ms"], grid["100 ms"]) == (HEIGHT - BOTTOM, TOP)
+    assert lateness_chart([minute(0, 1, 2, 70_000)]).beside[-1].text == "100 s"
+
+
+def test_each_shard_has_its_holder() -> None:
+    instances: list[Any] = [
+        {"id": name, "state": "alive", "holds": [{"stream": "O", "mode": "emulated", "shards": shards}]}
+        for name, shards in (("one", [0, 1, 99, -1]), ("two", [63]))
+    ]
+    (stream,) = stream_shards(instances)
+    assert (stream["holders"], stream["free"]) == (["one", "one", *[None] * 61, "two"], 61)
+    assert [ranges_text(shards) for shards in ([5, 0, 1, 2, 40, 41, 7], [])] == ["0–2, 5, 7, 40–41", ""]

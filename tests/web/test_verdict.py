@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-import pytest
-
 from nats_scheduler.engine.views.figures import ScheduleKind, State
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.schedule.instants import SECOND
@@ -37,14 +35,8 @@ def health(name: str = "one", *reasons: str) -> HealthAnswer:
 
 
 def instance(name: str = "one", state: Any = "alive", **values: Any) -> InstanceDocument:
-    usual: dict[str, Any] = {
-        "since": None,
-        "last_heartbeat": None,
-        "age_nanoseconds": 0,
-        "serves": None,
-        "unable": [],
-        "holds": [],
-    }
+    usual: dict[str, Any] = dict.fromkeys(("since", "last_heartbeat", "serves")) | {"age_nanoseconds": 0}
+    usual |= {"unable": [], "holds": []}
     document: Any = {"id": name, "state": state, **usual, **values}
     return document  # type: ignore[no-any-return]
 
@@ -76,52 +68,46 @@ def sentences(found: Verdict) -> list[str]:
     return [one.sentence for one in found.reasons]
 
 
-def test_nothing_wrong_is_well() -> None:
-    assert (on().level, on().words, sentences(on())) == ("ok", "All is well", [])
-
-
 def overdue(seconds: int) -> StreamDocument:
     """Return a stream with one schedule that is overdue by `seconds`."""
     fire = {"utc": "", "local": "", "nanoseconds": NOON - seconds * SECOND}
     return stream(schedules={"total": 1, "states": {"overdue": 1}, "kinds": {}}, next={"next_fire": fire})
 
 
-@pytest.mark.parametrize(
-    ("given", "level", "sentence"),
-    [
-        (on(stream(failing=3)), "warn", "The server refuses the fires of 3 schedules in stream O."),
-        (on(stream(ready=False)), "warn", "Stream O is not read to its end: its schedules do not all fire yet."),
-        (on(stream(mode="dormant")), "bad", "Stream O is dormant: nothing fires its schedules. Graduate it."),
-        (on(stream(holders=[])), "bad", "No instance holds the schedules of stream O: nothing fires them."),
-        (on(overdue(60)), "warn", "1 schedule of stream O: overdue."),
-        (on(stream(rejected=1)), "note", "1 message of stream O looked like a schedule and will never fire."),
-        (on(cursor="x"), "note", "Only the first 1 streams are judged."),
-        (on(instances=[instance(state="silent")]), "warn", "Instance one is silent: its heartbeats stopped."),
-        (on(instances=[instance(unable=[{"stream": "O"}])]), "warn", "Instance one cannot serve 1 stream."),
-        (on(own=answered(health("one", "no connection"))), "bad", "no connection"),
-        (on(each=[health("one"), health("two", "O: reading")]), "warn", "Instance two: O: reading"),
-        (on(each=[health("two", "O: reading")]), "bad", "Instance two: O: reading"),
-        (on(findings=found("error", None)), "warn", "The doctor found 1 error."),
-        (on(findings=found("warning", None)), "warn", "The doctor found 1 warning."),
-        (on(findings=found("error", "O.s")), "note", "The doctor found 1 mistake in single messages."),
-        (on(own=Part(None, None, "", is_waiting=True)), "warn", "No answer yet."),
-    ],
-)
-def test_what_is_wrong_is_named(given: Verdict, level: str, sentence: str) -> None:
-    assert (given.level, sentences(given)) == (level, [sentence])
+def test_what_is_wrong_is_named() -> None:
+    busy: Part[HealthAnswer] = Part(None, None, "", is_waiting=True)
+    warned = {
+        "The server refuses the fires of 3 schedules in stream O.": on(stream(failing=3)),
+        "Stream O is not read to its end: its schedules do not all fire yet.": on(stream(ready=False)),
+        "1 schedule of stream O: overdue.": on(overdue(60)),
+        "Instance one is silent: its heartbeats stopped.": on(instances=[instance(state="silent")]),
+        "Instance one cannot serve 1 stream.": on(instances=[instance(unable=[{"stream": "O"}])]),
+        "Instance two: O: reading": on(each=[health("one"), health("two", "O: reading")]),
+        "The doctor found 1 error.": on(findings=found("error", None)),
+        "The doctor found 1 warning.": on(findings=found("warning", None)),
+        "No answer yet.": on(own=busy),
+    }
+    bad = {
+        "Stream O is dormant: nothing fires its schedules. Graduate it.": on(stream(mode="dormant")),
+        "No instance holds the schedules of stream O: nothing fires them.": on(stream(holders=[])),
+        "no connection": on(own=answered(health("one", "no connection"))),
+        "Instance two: O: reading": on(each=[health("two", "O: reading")]),
+    }
+    noted = {
+        "1 message of stream O looked like a schedule and will never fire.": on(stream(rejected=1)),
+        "Only the first 1 streams are judged.": on(cursor="x"),
+        "The doctor found 1 mistake in single messages.": on(findings=found("error", "O.s")),
+    }
+    for level, verdicts in (("warn", warned), ("bad", bad), ("note", noted)):
+        said = {sentence: (one.level, sentences(one)) for sentence, one in verdicts.items()}
+        assert said == {sentence: (level, [sentence]) for sentence in verdicts}
 
 
-@pytest.mark.parametrize(
-    "fine",
-    [
-        overdue(2),
-        stream(mode="native", holders=[]),
-        stream(schedules={"total": 0, "states": {}, "kinds": {}}, holders=[]),
-        stream(schedules=None, holders=[]),
-    ],
-)
-def test_what_is_usual_is_no_reason(fine: StreamDocument) -> None:
-    assert on(fine).level == "ok"
+def test_what_is_usual_is_no_reason() -> None:
+    empty = {"total": 0, "states": {}, "kinds": {}}
+    usual = [stream(), overdue(2), stream(mode="native", holders=[]), stream(schedules=empty, holders=[])]
+    for fine in (*usual, stream(schedules=None, holders=[])):
+        assert (on(fine).level, on(fine).words, sentences(on(fine))) == ("ok", "All is well", [])
 
 
 def test_without_an_answer_the_time_of_the_last_one_is_named() -> None:
