@@ -47,7 +47,7 @@ def run(
     if bash is None:
         pytest.skip("no bash to run the script with")
     stubs, calls, copy = folder / "stubs", folder / "calls", folder / ".ci" / "run"
-    stubs.mkdir()
+    stubs.mkdir(parents=True)
     for name, body in TOOLS.items():
         (stubs / name).write_text(f"#!{bash}\n{body}\n")
         (stubs / name).chmod(0o755)
@@ -68,56 +68,35 @@ def test_ci_runs_the_second_command_of_the_readme() -> None:
 
 
 @pytest.mark.server
-def test_bash_understands_the_script() -> None:
-    answer = subprocess.run(["bash", "-n", SCRIPT], capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
-    assert (answer.returncode, answer.stderr) == (0, "")
+def test_ci_installs_the_packages_that_are_missing_and_goes_on_where_it_cannot(tmp_path: Path) -> None:
+    lacking = "prometheus could not be installed: the tests that need it are skipped"
+    for apt_code, folder in ((0, tmp_path / "installed"), (100, tmp_path / "refused")):
+        calls, warnings, code = run(folder, user=0, apt_code=apt_code)
+        assert [call for call in calls if call.startswith("update")] == ["update -qq"]
+        assert [call.split()[-1] for call in calls if call.startswith("install ")] == [
+            *("prometheus", "chromium", "chromium-driver", "fish", "jq"),
+            *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
+        ]
+        assert (calls[-5:], code) == (COMMANDS, 0)
+        assert (lacking in warnings.splitlines()) == (apt_code != 0)
+    assert run(tmp_path / "user", user=1000, apt_code=0) == (COMMANDS, "", 0), "nothing for one who is not root"
 
 
 @pytest.mark.server
-def test_ci_installs_the_packages_that_are_missing(tmp_path: Path) -> None:
-    calls, warnings, code = run(tmp_path, user=0, apt_code=0)
-    installed = [call.split()[-1] for call in calls if call.startswith("install ")]
-    assert [call for call in calls if call.startswith("update")] == ["update -qq"]
-    assert installed == [
-        *("prometheus", "chromium", "chromium-driver", "fish", "jq"),
-        *("runc", "podman", "netavark", "aardvark-dns", "iptables", "iproute2", "debootstrap"),
-    ]
-    assert calls[-5:] == COMMANDS
-    assert (warnings, code) == ("", 0)
-
-
-@pytest.mark.server
-def test_ci_goes_on_where_packages_cannot_be_installed(tmp_path: Path) -> None:
-    calls, warnings, code = run(tmp_path, user=0, apt_code=100)
-    assert calls[-5:] == COMMANDS
-    assert code == 0
-    assert "prometheus could not be installed: the tests that need it are skipped" in warnings.splitlines()
-
-
-@pytest.mark.server
-def test_ci_installs_nothing_for_a_user_who_is_not_root(tmp_path: Path) -> None:
-    calls, warnings, code = run(tmp_path, user=1000, apt_code=0)
-    assert calls == COMMANDS
-    assert (warnings, code) == ("", 0)
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("again_code", [0, 1])
 @pytest.mark.parametrize("tier", ["pytest", "pytest -m deep"])
-def test_a_failed_tier_counts_unless_its_cases_pass_alone(tmp_path: Path, tier: str, again_code: int) -> None:
-    calls, _warnings, code = run(tmp_path, user=1000, apt_code=0, failing=tier, again_code=again_code)
+def test_a_failed_tier_counts_unless_its_cases_pass_alone(tmp_path: Path, tier: str) -> None:
     place = COMMANDS.index(tier) + 1
-    second = calls.pop(place)
-    assert second.startswith("python -m tests.harness.second_attempts /")
-    assert calls == (COMMANDS if again_code == 0 else COMMANDS[:place])
-    assert code == again_code
+    for again_code, following in ((0, COMMANDS[place:]), (1, [])):
+        folder = tmp_path / str(again_code)
+        calls, _warnings, code = run(folder, user=1000, apt_code=0, failing=tier, again_code=again_code)
+        second = calls.pop(place)
+        assert second.startswith("python -m tests.harness.second_attempts /")
+        assert (calls, code) == ([*COMMANDS[:place], *following], again_code)
 
 
 def test_only_a_few_cases_with_servers_are_tried_again() -> None:
-    assert cases_for_a_second_attempt("server tests/a.py::one\nserver tests/b.py::two[x y]\n") == [
-        "tests/a.py::one",
-        "tests/b.py::two[x y]",
-    ]
+    two = "server tests/a.py::one\nserver tests/b.py::two[x y]\n"
+    assert cases_for_a_second_attempt(two) == ["tests/a.py::one", "tests/b.py::two[x y]"]
     assert cases_for_a_second_attempt("server tests/a.py::one\n- tests/b.py::two\n") == []
     assert cases_for_a_second_attempt("server tests/a.py::one\n" * (MOST_CASES + 1)) == []
     assert cases_for_a_second_attempt("") == []

@@ -1,19 +1,95 @@
-"""`docs/reference/compatibility.md` and the suite say the same."""
+"""`docs/reference/compatibility.md`, which says where we follow the server, and the suite say the same.
+
+Its rule: the document is data. Its tables are read here, and so are the marks and the allowances of the tests, out of
+their source, so that neither can say what the other does not.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.house.clauses import VERDICTS, allowances, clauses, marks, notes
+from tests.harness import servers
+from tests.house.sources import ROOT, TESTS, called_names, modules_with, place, syntax_tree
+
+TEXT = (ROOT / "docs" / "reference" / "compatibility.md").read_text("utf-8")
+COLUMNS = ("2.12", "2.14", "2.15", "on 2.11", "on 2.10", "portable")
+NOTHING_TO_EXPLAIN = {"same", "–"}
+VERDICTS = {*NOTHING_TO_EXPLAIN, "better", "differs"}
+BESIDE_A_SERVER = ("tests/differential/", "tests/e2e/", "tests/hostile/", "tests/cli/")
+COLUMNS_OF = {
+    "V2_15": ("2.15",),
+    "V2_14": ("2.14",),
+    "V2_12": ("2.12",),
+    "V2_11": ("on 2.11",),
+    "V2_10": ("on 2.10",),
+    "EMULATED_VERSIONS": ("on 2.11", "on 2.10"),
+    "NATIVE_VERSIONS": ("2.12", "2.14", "2.15"),
+}
+
+
+class Clause(NamedTuple):
+    """One row: what is promised, and how each kind of server keeps it."""
+
+    meaning: str
+    verdicts: dict[str, str]
+
+
+@cache
+def clauses() -> dict[str, Clause]:
+    """Read the rows of the document, by name; raises AssertionError where one stands twice or is misshapen."""
+    found: dict[str, Clause] = {}
+    for name, row in re.findall(r"^\| `([a-z0-9-]+)` \|(.*)\|$", TEXT, re.M):
+        meaning, *cells = (cell.strip() for cell in row.split(" | "))
+        assert name not in found, f"{name} stands twice"
+        found[name] = Clause(meaning, dict(zip(COLUMNS, cells, strict=True)))
+    return found
+
+
+@cache
+def marks() -> dict[str, list[str]]:
+    """Find the tests that are marked with clauses: names with the places of the marks."""
+    found: dict[str, list[str]] = {}
+    for module in modules_with("mark.clause", TESTS):
+        for name, call in called_names(syntax_tree(module)):
+            if name == "pytest.mark.clause":
+                for argument in call.args:
+                    found.setdefault(ast.literal_eval(argument), []).append(place(module, call))
+    return found
+
+
+def allowances() -> Iterator[tuple[str, str, str]]:
+    """Yield each difference that a comparison passes over: clause, column, place."""
+    for module in modules_with("Allowance", TESTS / "differential"):
+        for name, call in called_names(syntax_tree(module)):
+            if name == "Allowance":
+                for column in columns(call.args[1], module):
+                    yield ast.literal_eval(call.args[0]), column, place(module, call)
+
+
+def columns(versions: ast.expr, module: Path) -> Iterator[str]:
+    """Name the columns that an allowance concerns: constants of the harness, alone or in a tuple."""
+    if any(isinstance(node, ast.JoinedStr) for node in ast.walk(versions)):
+        yield "portable"
+        return
+    for node in ast.walk(versions):
+        if isinstance(node, ast.Name):
+            assert hasattr(servers, node.id), f"{place(module, node)}: versions are named by the harness's constants"
+            yield from COLUMNS_OF[node.id]
 
 
 def test_each_cell_is_one_of_the_words_that_the_document_explains() -> None:
-    odd = {name: clause.verdicts for name, clause in clauses().items() if not set(clause.verdicts.values()) <= VERDICTS}
-    assert odd == {}
-    assert all(clause.meaning for clause in clauses().values())
+    assert {name: row for name, row in clauses().items() if not {*row.verdicts.values()} <= VERDICTS} == {}
+    assert all(row.meaning for row in clauses().values())
 
 
 def test_what_is_not_the_same_is_explained_and_nothing_else_is() -> None:
-    different = [name for name, clause in clauses().items() if not clause.is_the_same_everywhere]
-    assert sorted(notes()) == sorted(different)
+    different = [name for name, row in clauses().items() if not {*row.verdicts.values()} <= NOTHING_TO_EXPLAIN]
+    assert sorted(re.findall(r"^- `([a-z0-9-]+)`: \S", TEXT, re.M)) == sorted(different)
 
 
 @pytest.mark.slow
@@ -29,17 +105,16 @@ def test_a_difference_that_a_comparison_passes_over_is_one_that_the_document_nam
     unnamed = [
         f"{where}: {clause} is said to be the same {column}"
         for clause, column, where in allowances()
-        if clause not in clauses() or clauses()[clause].verdicts[column] in ("same", "–")
+        if clause not in clauses() or clauses()[clause].verdicts[column] in NOTHING_TO_EXPLAIN
     ]
     assert unnamed == []
 
 
 def test_what_is_better_or_differs_is_shown_beside_a_real_server() -> None:
-    beside = ("tests/differential/", "tests/e2e/", "tests/hostile/", "tests/cli/")
     unshown = [
         name
-        for name, clause in clauses().items()
-        if {clause.verdicts[column] for column in ("on 2.11", "on 2.10", "portable")} & {"better", "differs"}
-        and not any(where.startswith(beside) for where in marks().get(name, []))
+        for name, row in clauses().items()
+        if {row.verdicts[column] for column in ("on 2.11", "on 2.10", "portable")} & {"better", "differs"}
+        and not any(where.startswith(BESIDE_A_SERVER) for where in marks().get(name, []))
     ]
     assert unshown == []

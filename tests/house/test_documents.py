@@ -1,11 +1,13 @@
-"""The Markdown files: links lead somewhere, one sentence per line, and the README's commands are CI's."""
+"""The Markdown files: links lead somewhere, one sentence per line; and the first screen of the README.
+
+That has a picture, two commands, which are those of CI, and figures that are those of the pages that it links to.
+"""
 
 import re
+import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
-
-import pytest
 
 from tests.house.sources import ROOT, markdown_files, place
 
@@ -13,6 +15,11 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)[^)]*\)|!\[[^\]]*\]\(([^)\s]+)[^)
 FENCE = re.compile(r"^( *)(```+|~~~+)([^\n]*)\n(.*?)^ *\2 *$", re.M | re.S)
 SECOND_SENTENCE = re.compile(r"[a-z0-9`)*\"'][.!?] +(?=[A-Z`*\[])")
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|cf|No|approx)\.")
+
+README = (ROOT / "README.md").read_text("utf-8")
+FIRST_SCREEN = "".join(README.splitlines(keepends=True)[:40])
+FEWEST_WORDS = 20
+"""Words of a text that has to replace the picture."""
 
 
 @cache
@@ -44,24 +51,26 @@ def leads_somewhere(link: str, document: Path) -> bool:
     return not fragment or target.suffix != ".md" or fragment in anchors(target)
 
 
-@pytest.mark.parametrize("document", markdown_files(), ids=place)
-def test_a_link_inside_the_repository_leads_somewhere(document: Path) -> None:
-    text = re.sub(r"`[^`\n]*`", "", prose(document))
-    links = [next(filter(None, groups)) for groups in LINK.findall(text)]
-    inside = [link for link in links if not re.match(r"[a-z]+:", link)]
-    assert [link for link in inside if not leads_somewhere(link, document)] == []
+def test_a_link_inside_the_repository_leads_somewhere() -> None:
+    lost = []
+    for document in markdown_files():
+        text = re.sub(r"`[^`\n]*`", "", prose(document))
+        links = [next(filter(None, groups)) for groups in LINK.findall(text)]
+        inside = [link for link in links if not re.match(r"[a-z]+:", link)]
+        lost += [f"{place(document)}: {link}" for link in inside if not leads_somewhere(link, document)]
+    assert lost == []
 
 
-@pytest.mark.parametrize("document", markdown_files(), ids=place)
-def test_each_sentence_has_its_own_line(document: Path) -> None:
+def test_each_sentence_has_its_own_line() -> None:
     crowded = []
-    for number, line in enumerate(prose(document).splitlines(), 1):
-        if line.lstrip().startswith(("|", "#", ">")):
-            continue
-        line = re.sub(r"^\s*\d+\. ", "", line)
-        text = ABBREVIATIONS.sub(lambda short: short[1], re.sub(r"`[^`]*`", "code", line))
-        if SECOND_SENTENCE.search(text):
-            crowded.append(f"{place(document)}:{number}: {line.strip()}")
+    for document in markdown_files():
+        for number, line in enumerate(prose(document).splitlines(), 1):
+            if line.lstrip().startswith(("|", "#", ">")):
+                continue
+            line = re.sub(r"^\s*\d+\. ", "", line)
+            text = ABBREVIATIONS.sub(lambda short: short[1], re.sub(r"`[^`]*`", "code", line))
+            if SECOND_SENTENCE.search(text):
+                crowded.append(f"{place(document)}:{number}: {line.strip()}")
     assert crowded == []
 
 
@@ -75,3 +84,42 @@ def test_the_readme_begins_with_the_two_commands() -> None:
     assert len(demo.splitlines()) == len(tests.splitlines()) == 1
     assert "nats-scheduler dev --demo" in demo.split("&&")[-1]
     assert tests.split("&&")[-1].strip().endswith("pytest")
+
+
+def test_the_first_screen_has_both_commands_and_a_picture_that_can_be_read_in_light_and_dark_and_aloud() -> None:
+    assert len(FENCE.findall(FIRST_SCREEN)) == 2
+    assert "**For whom**" in FIRST_SCREEN
+    match = re.search(r"!\[(.+)\]\((docs/images/[\w-]+\.svg)\)", FIRST_SCREEN)
+    assert match is not None
+    picture = ET.fromstring((ROOT / match[2]).read_text("utf-8"))  # noqa: S314
+    names = {child.tag.rpartition("}")[2]: (child.text or "").strip() for child in picture}
+    assert names["title"]
+    assert min(len(match[1].split()), len(names["desc"].split())) >= FEWEST_WORDS
+    classes = re.compile(r"^\s*(\.?[\w., ]+?) \{[^}]*#", re.M)
+    in_light, in_the_dark = (
+        {name.strip(" .") for group in classes.findall(rules) for name in group.split(",")}
+        for rules in names["style"].split("@media (prefers-color-scheme: dark)")
+    )
+    assert in_light
+    assert in_the_dark == in_light, "what has a colour"
+
+
+def row(page: str, first: str) -> list[str]:
+    """Return the cells of the first row of a page that begins so."""
+    lines = (ROOT / page).read_text("utf-8").splitlines()
+    return [cell.strip() for cell in next(line for line in lines if line.startswith(first)).strip("|").split("|")]
+
+
+def test_the_figures_of_the_first_screen_are_those_of_the_pages() -> None:
+    lateness = re.search(r"p99 lateness ([\d.]+) ms, beside (\d+) ms", FIRST_SCREEN)
+    rounds = re.search(
+        r"In (\d+) rounds with (\d+) faults none of ([\d,]+) fires was lost, and in (\d+) round", FIRST_SCREEN
+    )
+    assert lateness is not None
+    assert rounds is not None
+    assert "(2,000 fires over 10 s, " in FIRST_SCREEN
+    measured = row("docs/operating/performance.md", "| spread-2000 | lateness p99 ")
+    assert lateness.groups() == (f"{float(measured[4]):.1f}", f"{float(measured[3]):.0f}")
+    _, *figures = row("docs/internals/nemesis.md", "| all |")
+    number, faults, _, fires, complete, unique, *_ = figures
+    assert (*rounds.groups(), complete) == (number, faults, fires, unique, "0")

@@ -1,17 +1,19 @@
 """The test of each module is found by its name or in a table; the pages for contributors name what works.
 
-The fast tier starts no server: the guard that refuses it (`tests/harness/tiers.py`) is shown to be on in a test of it.
+The source distribution holds all that its tests import. The fast tier starts no server: the guard that refuses it
+(`tests/harness/tiers.py`) is shown to be on in a test of it.
 """
 
 import asyncio
 import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from tests.harness.tiers import ProcessStartedError
-from tests.house.sources import PACKAGE, ROOT, TESTS, modules
+from tests.house.sources import PACKAGE, ROOT, TESTS, modules, source
 from tests.house.test_documents import shell_blocks
 
 PAGE = TESTS / "README.md"
@@ -20,6 +22,7 @@ SITE_LOCK = ROOT / "docs" / "site" / "requirements.lock"
 OF_THE_SITE = {"mkdocs"}
 """The programs that build the site: the page installs them from the lock file, and the tests do without them."""
 
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.+) \|$", re.M)
 
 
@@ -51,11 +54,6 @@ def test_the_page_has_a_row_for_each_folder() -> None:
     assert folders - set(re.findall(r"`tests/(\w+)/`", text)) == set()
 
 
-def test_the_fast_tier_is_one_command_that_all_pages_name_alike() -> None:
-    assert FAST_TIER in PAGE.read_text("utf-8")
-    assert FAST_TIER in "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
-
-
 def test_each_command_of_the_contributors_page_exists() -> None:
     lines = "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
     programs = [part.split()[0] for line in lines for part in line.split(" && ")]
@@ -67,11 +65,20 @@ def test_each_command_of_the_contributors_page_exists() -> None:
     locked = SITE_LOCK.read_text("utf-8")
     assert all(re.search(rf"^{tool}==", locked, re.M) for tool in OF_THE_SITE)
     assert any(SITE_LOCK.relative_to(ROOT).as_posix() in line.split() for line in lines)
-
-
-def test_the_set_up_is_that_of_the_readme() -> None:
     set_up = shell_blocks(ROOT / "README.md")[1].rpartition(" && ")[0]
-    assert set_up in "\n".join(shell_blocks(ROOT / "CONTRIBUTING.md")).splitlines()
+    assert {set_up, FAST_TIER} <= set(lines), "as other pages name them"
+    assert FAST_TIER in PAGE.read_text("utf-8")
+
+
+def test_the_source_distribution_holds_what_its_tests_import() -> None:
+    included = set(CONFIG["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    ours = {path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file()}
+    imported = {
+        name for file in modules(TESTS) for name in re.findall(r"^\s*(?:from|import) (\w+)", source(file), re.M)
+    }
+    assert (imported & ours) - included == set()
+    assert all((ROOT / name).exists() for name in included)
+    assert all(url.startswith("https://") for url in CONFIG["project"]["urls"].values())
 
 
 def test_a_test_of_the_fast_tier_starts_no_process(refused_starts: list[str]) -> None:

@@ -1,13 +1,16 @@
-"""The rules of the house that no linter knows."""
+"""The rules of the house that no linter knows, and the linters and the type checker themselves."""
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.house.sources import (
     PACKAGE,
+    ROOT,
     TESTS,
     called_names,
     imported_names,
@@ -17,7 +20,10 @@ from tests.house.sources import (
     source,
     syntax_tree,
 )
+from tests.house.test_references import comments
 
+TOOL_SECONDS = 300.0
+"""Longest run of one tool; mypy without a cache takes about half a minute."""
 SHORTEST_DOCSTRING = 40
 """Characters; less than a sentence says nothing that the file's name does not."""
 SHAPELESS_WORDS = {"util", "utils", "helper", "helpers", "manager", "managers", "common"}
@@ -31,11 +37,41 @@ CLOCK_READS = re.compile(
     r"((.*\.)?time\.(time|monotonic|perf_counter|process_time|thread_time|clock_gettime)(_ns)?"
     r"|(.*\.)?(datetime|date)\.(now|utcnow|today))"
 )
-CLOCK_WORDS = re.compile(r"\b(time|datetime|date)\b")
+CLOCK_WORDS = re.compile(r"\b(?:time|datetime|date)\.[a-z]|^\s*from (?:time|datetime) import", re.M)
 """The words of which each text contains one that reads a clock in any of these ways."""
 
 DOCSTRING = re.compile(r'(?:#.*\n)*r?"""(.*?)"""', re.S)
 """The docstring that a module begins with, perhaps after a line for the shell."""
+
+TIMETABLE = PACKAGE / "message" / "timetable.py"
+LANGUAGE = PACKAGE / "schedule"
+MOST_ARGUMENTS = {"first_fire": 0, "next_fire": 1, "is_fire": 1, "latest_fire": 0}
+"""With more arguments than these a question goes to a pattern; a timetable has no `latest_fire`."""
+ASKING_WORDS = re.compile("|".join([*MOST_ARGUMENTS, "repeats"]))
+GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
+ORDINARY = frozenset(
+    {"timer", "fact", "order", "word", "remove", "rest", "drop", "see", "owner", "dead", "leave", "fit", "who", "words"}
+) | {"job", "doubt", "move on", "forget", "marked", "stuck", "sight", "he", "on its way"}
+"""Words with an ordinary meaning too ("in this order"): no test can distinguish them."""
+MORE = frozenset({"lets go", "letting go", "in the way", "whoever", "somebody", "everybody"})
+"""Forms of what the glossary avoids, a phrase that belongs to them, and pronouns that do not name who acts."""
+
+
+@pytest.mark.slow
+@pytest.mark.deep
+@pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy", "lint-imports"])
+def test_the_house_is_clean(command: str) -> None:
+    program, *arguments = command.split()
+    tool = [str(Path(sys.executable).parent / program), *arguments]
+    answer = subprocess.run(tool, cwd=ROOT, capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+    assert answer.returncode == 0, f"{command}\n{answer.stdout}\n{answer.stderr}"
+
+
+@pytest.fixture
+def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a module to write for a rule, which is named as one of the repository is."""
+    monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
+    return tmp_path / "sample.py"
 
 
 def reads_of_the_clock(module: Path) -> list[str]:
@@ -53,17 +89,48 @@ def test_one_file_of_the_package_reads_the_clock() -> None:
     assert readers == [], "take the time as a parameter, or ask runtime/clock.py"
 
 
-def test_the_rule_about_clocks_sees_each_way_to_read_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = tmp_path / "sample.py"
-    reads = [
-        "time.time()",
-        "time.monotonic_ns()",
-        "datetime.datetime.now(tz)",
-        "date.today()",
+def test_the_rule_about_clocks_sees_each_way_to_read_one(sample: Path) -> None:
+    reads = ["time.time()", "time.monotonic_ns()", "datetime.datetime.now(tz)", "date.today()"]
+    sample.write_text("\n".join([*reads, "from time import perf_counter", "parsed.timestamp()", "import time"]))
+    assert reads_of_the_clock(sample) == [f"sample.py:{line}" for line in range(1, 6)]
+
+
+def questions_to_patterns(module: Path) -> list[str]:
+    """List the places where a module asks a pattern when a schedule fires, or whether it repeats."""
+    if not ASKING_WORDS.search(source(module)):
+        return []
+    tree = syntax_tree(module)
+    asked: list[ast.AST] = [
+        node
+        for name, node in called_names(tree)
+        if len(node.args) + len(node.keywords) > MOST_ARGUMENTS.get(name.rpartition(".")[2], 99)
     ]
-    module.write_text("\n".join([*reads, "from time import perf_counter", "parsed.timestamp()", "import time"]))
-    monkeypatch.setattr("tests.house.sources.ROOT", tmp_path)
-    assert reads_of_the_clock(module) == [f"sample.py:{line}" for line in range(1, 6)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "repeats":
+            owner = node.value
+            if "pattern" in (getattr(owner, "attr", ""), getattr(owner, "id", "")):
+                asked.append(node)
+    return [place(module, node) for node in asked]
+
+
+def test_no_code_outside_the_language_asks_a_pattern_when_a_schedule_fires() -> None:
+    outside = [one for one in modules(PACKAGE) if one != TIMETABLE and LANGUAGE not in one.parents]
+    asked = [found for module in outside for found in questions_to_patterns(module)]
+    assert asked == [], "ask the timetable: Definition.timetable(stored_at), or the held schedule"
+
+
+def test_the_rule_about_timetables_sees_each_way_to_ask(sample: Path) -> None:
+    to_patterns = [
+        "held.pattern.first_fire(held.stored_at)",
+        "anything.next_fire(now, stored_at=0)",
+        "one.latest_fire(after, until, 0)",
+        "definition.pattern.is_fire(now, 0)",
+        "pattern.repeats",
+        "held.pattern.repeats",
+    ]
+    to_timetables = ["held.first_fire()", "held.next_fire(now)", "held.is_fire(now)", "held.repeats", "fire.next_fire"]
+    sample.write_text("\n".join([*to_patterns, *to_timetables]))
+    assert sorted(questions_to_patterns(sample)) == [f"sample.py:{line}" for line in range(1, 7)]
 
 
 LISTENER, ADDRESS = PACKAGE / "observe" / "listener.py", PACKAGE / "observe" / "address.py"
@@ -77,6 +144,8 @@ SERVER_LIBRARIES = re.compile(
 LISTENING_CALLS = re.compile(
     r"(.*\.)?(start_server|start_unix_server|create_server|start_http_server|start_wsgi_server|getaddrinfo|bind)"
 )
+SERVER_WORDS = re.compile(r"http\.server|[a-z_]server\b|wsgi|aiohttp|uvicorn|starlette|flask|getaddrinfo|\bbind\(")
+"""One of them is in each text with a name of either kind."""
 
 
 def test_one_module_of_the_sidecar_listens() -> None:
@@ -84,7 +153,7 @@ def test_one_module_of_the_sidecar_listens() -> None:
     found = [
         place(module, node)
         for module in modules(PACKAGE)
-        if module not in {LISTENER, ADDRESS, EMBEDDED, *WEB_PAGES}
+        if module not in {LISTENER, ADDRESS, EMBEDDED, *WEB_PAGES} and SERVER_WORDS.search(source(module))
         for tree in [syntax_tree(module)]
         for name, node in (
             *((n, at) for n, at in imported_names(tree) if SERVER_LIBRARIES.fullmatch(n)),
@@ -133,15 +202,22 @@ def test_a_module_says_what_it_is() -> None:
 
 
 def test_the_rule_about_docstrings_sees_what_is_missing(tmp_path: Path) -> None:
-    def fault(text: str) -> str | None:
-        module = tmp_path / f"sample{len(list(tmp_path.iterdir()))}.py"
-        module.write_text(text)
-        return docstring_fault(module)
-
     whole = "Whole sentences about what this module is, and why."
-    assert fault(f'"""{whole}"""\n') is fault(f'#!/usr/bin/env python3\n"""{whole}"""\n') is None
-    assert fault("") == fault(f'import re\n\n"""{whole}"""\n') == fault('"""Short."""\n')
-    assert fault(f'"""{whole[:-1]}"""\n') == "its docstring does not end with a whole sentence"
+    missing, cut = "a docstring of substance is missing", "its docstring does not end with a whole sentence"
+    expected = {
+        f'"""{whole}"""\n': None,
+        f'#!/usr/bin/env python3\n"""{whole}"""\n': None,
+        "": missing,
+        f'import re\n\n"""{whole}"""\n': missing,
+        '"""Short."""\n': missing,
+        f'"""{whole[:-1]}"""\n': cut,
+    }
+    found = {}
+    for number, text in enumerate(expected):
+        module = tmp_path / f"sample{number}.py"
+        module.write_text(text)
+        found[text] = docstring_fault(module)
+    assert found == expected
 
 
 CLIENT = PACKAGE / "client" / "__init__.py"
@@ -183,3 +259,33 @@ def test_nothing_is_mocked() -> None:
         if name.startswith(("unittest.mock", "mock.", "pytest_mock"))
     ]
     assert mocks == [], "use the in-memory JetStream and the manual clock of nats_scheduler.testing"
+
+
+def avoided() -> set[str]:
+    """Return the words of the column "not" that can be searched for."""
+    rows = [
+        line.strip("|\n ").split(" | ") for line in GLOSSARY.read_text("utf-8").splitlines() if line.startswith("| ")
+    ]
+    cells = [row[2].strip(" |") for row in rows if len(row) == 3]
+    words = {word.strip() for cell in cells for word in cell.split(",") if "(" not in word}
+    return (words | MORE) - ORDINARY - {"", "not"}
+
+
+def uses(text: str, words: set[str]) -> list[str]:
+    """List the words that a text uses, in any case, where a word begins and ends."""
+    return re.findall(rf"\b(?:{'|'.join(sorted(map(re.escape, words)))})s?\b", text, re.I)
+
+
+def test_the_glossary_has_words_to_avoid() -> None:
+    assert {"herd", "deaf", "let go", "flying"} <= avoided()
+    assert uses("A herd that is deaf lets the others be.", avoided()) == ["herd", "deaf"]
+
+
+def test_comments_and_docstrings_keep_to_the_glossary() -> None:
+    words = avoided()
+    found: dict[str, list[str]] = {}
+    for module in modules(PACKAGE):
+        for line, text in comments(module) if uses(source(module), words) else ():
+            for word in uses(text, words):
+                found.setdefault(place(module), []).append(f"line {line}: {word}")
+    assert found == {}, "say it with the word of docs/internals/glossary.md"

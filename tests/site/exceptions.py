@@ -17,7 +17,7 @@ HOURS = "it takes minutes to hours of all cores: the tests of the same folder ru
 NOT_RUN = {
     ("README.md", ".venv/bin/pytest"): THE_SUITE,
     ("CONTRIBUTING.md", ".venv/bin/pytest -n 2 -m fast"): THE_SUITE,
-    ("CONTRIBUTING.md", ".venv/bin/ruff check ."): "tests/house/test_tools.py runs these",
+    ("CONTRIBUTING.md", ".venv/bin/ruff check ."): "tests/house/test_style.py runs these",
     ("CONTRIBUTING.md", ".venv/bin/pip install --quiet --require-hashes"): (
         "it installs the programs of the site: CI does the same, and tests/site/test_site.py builds the site with them"
     ),
