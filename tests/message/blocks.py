@@ -7,44 +7,16 @@ from hypothesis import strategies as st
 from tests.harness.blocks import block_of
 
 NAMES = [
-    b"Nats-Schedule",
-    b"Nats-Schedule-Target",
-    b"Nats-Schedule-Source",
-    b"Nats-Schedule-TTL",
-    b"Nats-Schedule-Time-Zone",
-    b"Nats-Schedule-Rollup",
-    b"Nats-Schedule-Next",
-    b"Nats-Schedule-X-Paused",
-    b"Nats-Scheduler",
-    b"Nats-ScheduleFoo",
-    b"X-Nats-Schedule",
-    b"X-Nats-Schedule-Target",
-    b"X-Nats-Scheduler",
-    b"X-Nats-Schedule-Next",
-    b"X-Nats-Schedule-X-Paused",
-    b"nats-schedule",
-    b"Nats-Msg-Id",
-    b"Nats-TTL",
-    b"Nats-Rollup",
-    b"Nats-Expected-Stream",
-    b"Nats-Batch-Id",
-    b"Trace-Id",
-    b"A",
+    *(b"Nats-Schedule", b"Nats-Schedule-Target", b"Nats-Schedule-Source", b"Nats-Schedule-TTL"),
+    *(b"Nats-Schedule-Time-Zone", b"Nats-Schedule-Rollup", b"Nats-Schedule-Next", b"Nats-Schedule-X-Paused"),
+    *(b"Nats-Scheduler", b"Nats-ScheduleFoo", b"X-Nats-Schedule", b"X-Nats-Schedule-Target", b"X-Nats-Scheduler"),
+    *(b"X-Nats-Schedule-Next", b"X-Nats-Schedule-X-Paused", b"nats-schedule", b"Nats-Msg-Id", b"Nats-TTL"),
+    *(b"Nats-Rollup", b"Nats-Expected-Stream", b"Nats-Batch-Id", b"Trace-Id", b"A"),
 ]
 
 VALUES = [
-    b"@at 2030-01-01T00:00:00Z",
-    b"@every 5m",
-    b"0 0 5 * * *",
-    b"orders.due",
-    b"orders.s1",
-    b"purge",
-    b"sub",
-    b"UTC",
-    b"5m",
-    b"nats-scheduler:7:5:orders.s2",
-    b"orders.s2",
-    b"",
+    *(b"@at 2030-01-01T00:00:00Z", b"@every 5m", b"0 0 5 * * *", b"orders.due", b"orders.s1", b"purge", b"sub"),
+    *(b"UTC", b"5m", b"nats-scheduler:7:5:orders.s2", b"orders.s2", b""),
 ]
 
 # Combinations of these are all special cases of the server's search: doubled names, bare LFs, missing colons and ends.

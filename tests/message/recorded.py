@@ -161,149 +161,74 @@ REJECTIONS: list[tuple[Stream, Headers, int | None]] = [
 ]
 
 
-def schedule_block(others: bytes = b"") -> bytes:
-    """Write the block of a schedule on `t.s` for `t.o` that is overdue, followed by more header lines."""
-    start = b"NATS/1.0\r\nNats-Schedule: " + LONG_AGO.encode() + b"\r\nNats-Schedule-Target: t.o\r\n"
-    return start + others + b"\r\n"
-
-
 PURGED = b"Nats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\n\r\n"
+SAMPLED = b"A: not used\r\nNats-Schedule-Source: t.src\r\n"
 
-GENERATED: list[tuple[str, bytes, bytes | None, bytes]] = [
-    ("a plain schedule", schedule_block(b""), None, (b"NATS/1.0\r\n") + PURGED),
-    (
-        "a plain schedule with Nats-Schedule-TTL: 5s, Nats-Schedule-Rollup: sub",
-        schedule_block(b"Nats-Schedule-TTL: 5s\r\nNats-Schedule-Rollup: sub\r\n"),
-        None,
-        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: 5s\r\nNats-Rollup: sub\r\n\r\n",
+Generated = tuple[bytes, bytes | None, bytes]
+
+
+def generated(
+    lines: bytes,
+    kept: bytes | None = None,
+    *,
+    source: bytes | None = None,
+    added: bytes = b"",
+    start: bytes = b"NATS/1.0\r\n",
+) -> Generated:
+    """Return the block of an overdue schedule on `t.s` for `t.o` with these lines, its source, and what was generated.
+
+    Its lines are `kept` or, without a word, all of `lines`.
+    """
+    block = start + b"Nats-Schedule: " + LONG_AGO.encode() + b"\r\nNats-Schedule-Target: t.o\r\n" + lines + b"\r\n"
+    own = lines if kept is None else kept
+    return block, source, b"NATS/1.0\r\n" + own + PURGED[:-2] + added + b"\r\n"
+
+
+GENERATED: dict[str, Generated] = {
+    "a plain schedule": generated(b""),
+    "TTL and roll-up": generated(
+        b"Nats-Schedule-TTL: 5s\r\nNats-Schedule-Rollup: sub\r\n", b"", added=b"Nats-TTL: 5s\r\nNats-Rollup: sub\r\n"
     ),
-    (
-        "a plain schedule with Nats-Schedule-TTL:   00",
-        schedule_block(b"Nats-Schedule-TTL:   00\r\n"),
-        None,
-        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: 00\r\n\r\n",
-    ),
-    (
-        "a plain schedule with Nats-Schedule-TTL: never, Nats-Schedule-Rollup: sub",
-        schedule_block(b"Nats-Schedule-TTL: never\r\nNats-Schedule-Rollup: sub\r\n"),
-        None,
-        b"NATS/1.0\r\nNats-Scheduler: t.s\r\nNats-Schedule-Next: purge\r\nNats-TTL: never\r\nNats-Rollup: sub\r\n\r\n",
-    ),
-    ("headers of the user", schedule_block(b"X: 1\r\nY: 2\r\n"), None, (b"NATS/1.0\r\nX: 1\r\nY: 2\r\n") + PURGED),
-    (
-        "duplicates",
-        schedule_block(b"A: 1\r\nB: 2\r\nA: 3\r\nA: 1\r\n"),
-        None,
-        (b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\nA: 1\r\n") + PURGED,
-    ),
-    (
-        "odd spacing",
-        schedule_block(b"A:1\r\nB:   2 \t\r\nC :3\r\n D: 4\r\nE:\r\n"),
-        None,
-        (b"NATS/1.0\r\nA:1\r\nB:   2 \t\r\nC :3\r\n D: 4\r\nE:\r\n") + PURGED,
-    ),
-    (
-        "lower-case look-alikes",
-        schedule_block(b"nats-schedule: x\r\nnats-ttl: 5\r\nNATS-MSG-ID: x\r\nnats-expected-stream: T\r\n"),
-        None,
-        (b"NATS/1.0\r\nnats-schedule: x\r\nnats-ttl: 5\r\nNATS-MSG-ID: x\r\nnats-expected-stream: T\r\n") + PURGED,
-    ),
-    (
-        "UTF-8 and what is not",
-        schedule_block(b"A: gr\xc3\xbc\xc3\x9fe\r\nB: \xff\xfe\x80\r\n\xc3\xa9: e\r\n"),
-        None,
-        (b"NATS/1.0\r\nA: gr\xc3\xbc\xc3\x9fe\r\nB: \xff\xfe\x80\r\n\xc3\xa9: e\r\n") + PURGED,
-    ),
-    (
-        "prefix look-alikes",
-        schedule_block(
-            b"Nats-ScheduleFoo: x\r\nNats-Schedule-Foo: y\r\nX-Nats-Schedule: z\r\n"
-            b"X-Nats-Schedule-Target: t.p\r\nNats-Schedul: kept\r\n"
-        ),
-        None,
-        (b"NATS/1.0\r\nX-Nats-Schedule: z\r\nX-Nats-Schedule-Target: t.p\r\nNats-Schedul: kept\r\n") + PURGED,
-    ),
-    (
-        "expectations",
-        schedule_block(
-            b"Nats-Expected-Foo: x\r\nNats-Expected-Stream: T\r\nNats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n"
-        ),
-        None,
-        (b"NATS/1.0\r\nNats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n") + PURGED,
-    ),
-    (
-        "what storing needs",
-        schedule_block(
-            b"Nats-Msg-Id: one\r\nNats-TTL: 1h\r\nNats-Rollup: sub\r\nNats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n"
-        ),
-        None,
-        (b"NATS/1.0\r\nNats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n") + PURGED,
-    ),
-    ("an empty roll-up", schedule_block(b"Nats-Rollup:\r\nA: b\r\n"), None, (b"NATS/1.0\r\nA: b\r\n") + PURGED),
-    (
-        "an inline status",
-        b"NATS/1.0 503 busy\r\nNats-Schedule: @at 2020-01-01T00:00:00Z\r\nNats-Schedule-Target: t.o\r\nA: b\r\n\r\n",
-        None,
-        (b"NATS/1.0\r\nA: b\r\n") + PURGED,
-    ),
-    (
-        "look-alikes in values",
-        schedule_block(b"A: Nats-TTL: 5\r\nB: Nats-TTLNats-TTL\r\nNats-TTL: 1h\r\nC: d\r\n"),
-        None,
-        (b"NATS/1.0\r\nA: Nats-TTL: 5\r\nB: Nats-TTLNats-TTL\r\nNats-TTL: 1h\r\nC: d\r\n") + PURGED,
-    ),
-    (
-        "a bare line feed",
-        schedule_block(b"A: b\nNats-Schedule-Foo: x\r\nC: d\nNats-TTL: 5\r\nE: f\r\n"),
-        None,
-        (b"NATS/1.0\r\nA: b\nC: d\nNats-TTL: 5\r\nE: f\r\n") + PURGED,
-    ),
-    (
-        "a line without a colon",
-        schedule_block(b"nothing\r\nA: b\r\n"),
-        None,
-        (b"NATS/1.0\r\nnothing\r\nA: b\r\n") + PURGED,
-    ),
-    (
-        "an empty mark of another stream",
-        schedule_block(b"Nats-Stream-Source:\r\nA: b\r\n"),
-        None,
-        (b"NATS/1.0\r\nNats-Stream-Source:\r\nA: b\r\n") + PURGED,
-    ),
-    (
-        "a source",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
-        b"NATS/1.0\r\nS: 1\r\ns: 2\r\nNats-Msg-Id: m1\r\n\r\n",
-        (b"NATS/1.0\r\nS: 1\r\ns: 2\r\n") + PURGED,
-    ),
-    (
-        "a source without headers",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
+    "TTL of two zeros": generated(b"Nats-Schedule-TTL:   00\r\n", b"", added=b"Nats-TTL: 00\r\n"),
+    "TTL never": generated(
+        b"Nats-Schedule-TTL: never\r\nNats-Schedule-Rollup: sub\r\n",
         b"",
-        (b"NATS/1.0\r\n") + PURGED,
+        added=b"Nats-TTL: never\r\nNats-Rollup: sub\r\n",
     ),
-    (
-        "a source with an empty block",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
-        b"NATS/1.0\r\n\r\n",
-        (b"NATS/1.0\r\n") + PURGED,
+    "headers of the user": generated(b"X: 1\r\nY: 2\r\n"),
+    "duplicates": generated(b"A: 1\r\nB: 2\r\nA: 3\r\nA: 1\r\n"),
+    "odd spacing": generated(b"A:1\r\nB:   2 \t\r\nC :3\r\n D: 4\r\nE:\r\n"),
+    "lower-case look-alikes": generated(
+        b"nats-schedule: x\r\nnats-ttl: 5\r\nNATS-MSG-ID: x\r\nnats-expected-stream: T\r\n"
     ),
-    (
-        "a source with nothing to keep",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
-        b"NATS/1.0\r\nNats-Msg-Id: m2\r\nNats-TTL: 1h\r\nNats-ScheduleX: y\r\n\r\n",
-        (b"NATS/1.0\r\n") + PURGED,
+    "UTF-8 and what is not": generated(b"A: gr\xc3\xbc\xc3\x9fe\r\nB: \xff\xfe\x80\r\n\xc3\xa9: e\r\n"),
+    "prefix look-alikes": generated(
+        b"Nats-ScheduleFoo: x\r\nNats-Schedule-Foo: y\r\nX-Nats-Schedule: z\r\nX-Nats-Schedule-Target: t.p\r\n"
+        b"Nats-Schedul: kept\r\n",
+        b"X-Nats-Schedule: z\r\nX-Nats-Schedule-Target: t.p\r\nNats-Schedul: kept\r\n",
     ),
-    (
-        "a source whose block is no block",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
-        b"xx",
-        (b"NATS/1.0\r\n") + PURGED,
+    "expectations": generated(
+        b"Nats-Expected-Foo: x\r\nNats-Expected-Stream: T\r\nNats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n",
+        b"Nats-Expected: kept\r\nX-Nats-Expected-Foo: kept\r\n",
     ),
-    (
-        "a source without an end",
-        schedule_block(b"A: not used\r\nNats-Schedule-Source: t.src\r\n"),
-        b"NATS/1.0\r\nA: bc",
-        (b"NATS/1.0\r\nA: ") + PURGED,
+    "what storing needs": generated(
+        b"Nats-Msg-Id: one\r\nNats-TTL: 1h\r\nNats-Rollup: sub\r\nNats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n",
+        b"Nats-Msg-Idx: kept\r\nNats-TTL-x: kept\r\n",
     ),
-]
+    "an empty roll-up": generated(b"Nats-Rollup:\r\nA: b\r\n", b"A: b\r\n"),
+    "an inline status": generated(b"A: b\r\n", start=b"NATS/1.0 503 busy\r\n"),
+    "look-alikes in values": generated(b"A: Nats-TTL: 5\r\nB: Nats-TTLNats-TTL\r\nNats-TTL: 1h\r\nC: d\r\n"),
+    "a bare line feed": generated(
+        b"A: b\nNats-Schedule-Foo: x\r\nC: d\nNats-TTL: 5\r\nE: f\r\n", b"A: b\nC: d\nNats-TTL: 5\r\nE: f\r\n"
+    ),
+    "a line without a colon": generated(b"nothing\r\nA: b\r\n"),
+    "an empty mark of another stream": generated(b"Nats-Stream-Source:\r\nA: b\r\n"),
+    "a source": generated(SAMPLED, b"S: 1\r\ns: 2\r\n", source=b"NATS/1.0\r\nS: 1\r\ns: 2\r\nNats-Msg-Id: m1\r\n\r\n"),
+    "a source without headers": generated(SAMPLED, b"", source=b""),
+    "a source with an empty block": generated(SAMPLED, b"", source=b"NATS/1.0\r\n\r\n"),
+    "a source of which nothing is to keep": generated(
+        SAMPLED, b"", source=b"NATS/1.0\r\nNats-Msg-Id: m2\r\nNats-TTL: 1h\r\nNats-ScheduleX: y\r\n\r\n"
+    ),
+    "a source whose block is no block": generated(SAMPLED, b"", source=b"xx"),
+    "a source without an end": generated(SAMPLED, b"A: ", source=b"NATS/1.0\r\nA: bc"),
+}

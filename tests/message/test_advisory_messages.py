@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from nats_scheduler.message.advisory_messages import MAX_ADVISORY_SUBJECT_BYTES, advisory_message, advisory_subject
 from nats_scheduler.message.headers import MSG_ID, header_value
 
@@ -18,11 +16,11 @@ def test_the_subject_ends_with_that_of_the_schedule() -> None:
     assert advisory_message("cannot_serve", "S", {"reason": "x"}).subject.endswith(".cannot_serve.S")
 
 
-@pytest.mark.parametrize("schedule", ["", "S.*", "S.>", "S..s", "S. s", "S.\udcff", "S." + "x" * 1_024])
-def test_a_subject_that_cannot_be_a_part_of_another_is_left_out(schedule: str) -> None:
-    message = advisory_message("fire_late", "S", {"schedule": schedule})
-    assert message.subject == GENERAL
-    assert json.loads(message.body)["schedule"] == schedule
+def test_a_subject_that_cannot_be_a_part_of_another_is_left_out() -> None:
+    for schedule in ("", "S.*", "S.>", "S..s", "S. s", "S.\udcff", "S." + "x" * 1_024):
+        message = advisory_message("fire_late", "S", {"schedule": schedule})
+        assert message.subject == GENERAL, schedule
+        assert json.loads(message.body)["schedule"] == schedule
 
 
 def test_the_longest_subject_is_used_and_the_next_is_left_out() -> None:

@@ -1,21 +1,18 @@
-"""Schedules are read and rejected in the server's order, with the server's codes."""
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+"""Schedules are read and rejected in the server's order, with the server's codes and in one sentence."""
 
 from nats_scheduler.message.definition import Definition, Terms, read_definition
-from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
-from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions, StreamRules
+from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.schedule.patterns import parse_pattern
 from tests.harness.blocks import block_of
-from tests.message.blocks import odd_blocks, portable
+from tests.message.blocks import portable
 from tests.message.recorded import AT, REJECTIONS, Headers, Stream, schedule
 
 SUBJECTS = ("orders.>", "sample.*")
-RULES = {
+RULES: dict[Stream, StreamRules] = {
     "full": StreamRules("ORDERS", SUBJECTS, allow_msg_ttl=True),
     "bare": StreamRules("ORDERS", SUBJECTS),
     "off": StreamRules("ORDERS", SUBJECTS, schedules_enabled=False),
@@ -40,36 +37,29 @@ def code_of(reading: Reading | None) -> int | None:
     return reading.rejection.code if reading and reading.rejection else None
 
 
-@pytest.mark.parametrize(("stream", "headers", "code"), REJECTIONS)
-def test_a_message_is_refused_with_the_code_of_the_server(stream: Stream, headers: Headers, code: int | None) -> None:
-    reading = read_message(block_of(*headers), "orders.s1", STORED_AT, RULES[stream], [ADR51])
-    assert code_of(reading) == code
-
-
-@pytest.mark.parametrize(("stream", "headers", "code"), REJECTIONS)
-def test_the_portable_twin_is_refused_with_the_same_code(stream: Stream, headers: Headers, code: int | None) -> None:
-    reading = read_message(block_of(*portable(headers)), "orders.s1", STORED_AT, RULES[stream], [PORTABLE])
-    assert code_of(reading) == code
-    if reading and reading.rejection:
-        assert reading.rejection.header in {*(name.decode() for name in PORTABLE.names), "Nats-Rollup", "Nats-TTL"}
+def test_a_message_is_refused_with_the_code_of_the_server() -> None:
+    """The portable twin of each message is refused with the same code, for one of its own headers."""
+    own = {*(name.decode() for name in PORTABLE.names), "Nats-Rollup", "Nats-TTL"}
+    for stream, headers, code in REJECTIONS:
+        reading = read_message(block_of(*headers), "orders.s1", STORED_AT, RULES[stream], [ADR51])
+        assert code_of(reading) == code, (stream, headers)
+        twin = read_message(block_of(*portable(headers)), "orders.s1", STORED_AT, RULES[stream], [PORTABLE])
+        assert code_of(twin) == code, (stream, headers)
+        assert not (twin and twin.rejection) or twin.rejection.header in own, headers
 
 
 def test_a_definition_holds_what_the_headers_say() -> None:
     headers = schedule("@every 5m", ttl="  1h", rollup="sub", source="sample.a", storage_rollup="Sub")
     pattern = parse_pattern("@every 5m")
     assert read(headers) == Definition(pattern, Terms(ADR51, "orders.due", "sample.a", "1h", True))  # type: ignore[arg-type]
-
-
-def test_what_is_not_asked_for_is_empty() -> None:
-    found = read(schedule())
-    assert isinstance(found, Definition)
-    assert (found.terms.source, found.terms.ttl, found.terms.rollup) == (None, "", False)
+    plain = read(schedule())
+    assert isinstance(plain, Definition)
+    assert (plain.terms.source, plain.terms.ttl, plain.terms.rollup) == (None, "", False)
 
 
 def test_a_target_need_not_be_utf_8() -> None:
-    found = read_definition(
-        block_of(("Nats-Schedule", AT), ("Nats-Schedule-Target", b"orders.\xff")), "orders.s1", RULES["full"], ADR51, 0
-    )
+    block = block_of(("Nats-Schedule", AT), ("Nats-Schedule-Target", b"orders.\xff"))
+    found = read_definition(block, "orders.s1", RULES["full"], ADR51, 0)
     assert isinstance(found, Definition)
     assert found.terms.target == "orders.\udcff"
 
@@ -91,73 +81,67 @@ def test_a_pattern_that_does_not_fire_within_the_horizon_is_refused() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("headers", "sentence"),
-    [
-        (
-            schedule(ttl="soon"),
-            "Nats-Schedule-TTL of 'soon' is not a duration such as '5m' or 'never' (server code 10191)",
-        ),
-        (
-            schedule(rollup="all"),
-            "Nats-Schedule-Rollup of 'all' is not 'sub', the only roll-up of a generated message (server code 10192)",
-        ),
-        (
-            (("Nats-Schedule", AT),),
-            "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due'"
-            " (server code 10190)",
-        ),
-        (
-            schedule(target="orders.*"),
-            "Nats-Schedule-Target of 'orders.*' is not a literal subject such as 'orders.due':"
-            " no wildcards, blanks or empty tokens (server code 10190)",
-        ),
-        (
-            schedule(target="orders.s1"),
-            "Nats-Schedule-Target of 'orders.s1' is the subject of the schedule itself: expected another one"
-            " (server code 10190)",
-        ),
-        (
-            schedule(target="elsewhere"),
-            "Nats-Schedule-Target of 'elsewhere' is not a subject of stream 'ORDERS':"
-            " expected one of orders.>, sample.* (server code 10190)",
-        ),
-        (
-            schedule(source="orders.due"),
-            "Nats-Schedule-Source of 'orders.due' is also the target: sample another subject (server code 10203)",
-        ),
-        (
-            schedule(storage_rollup="all"),
-            "Nats-Rollup of 'all' is not 'sub': a schedule rolls up its own subject only (server code 10192)",
-        ),
-    ],
-)
-def test_a_refusal_says_what_was_expected_and_shows_the_value(headers: Headers, sentence: str) -> None:
-    assert str(rejection(headers)) == sentence
+NO_SCHEDULES = "is on stream 'ORDERS', which has no schedules: set allow_msg_schedules (server code 10188)"
+SENTENCES: list[tuple[Stream, Headers, str]] = [
+    (
+        "full",
+        schedule(ttl="soon"),
+        "Nats-Schedule-TTL of 'soon' is not a duration such as '5m' or 'never' (server code 10191)",
+    ),
+    (
+        "full",
+        schedule(rollup="all"),
+        "Nats-Schedule-Rollup of 'all' is not 'sub', the only roll-up of a generated message (server code 10192)",
+    ),
+    (
+        "full",
+        (("Nats-Schedule", AT),),
+        "Nats-Schedule-Target of '' is missing or empty: expected a subject such as 'orders.due' (server code 10190)",
+    ),
+    (
+        "full",
+        schedule(target="orders.*"),
+        "Nats-Schedule-Target of 'orders.*' is not a literal subject such as 'orders.due':"
+        " no wildcards, blanks or empty tokens (server code 10190)",
+    ),
+    (
+        "full",
+        schedule(target="orders.s1"),
+        "Nats-Schedule-Target of 'orders.s1' is the subject of the schedule itself: expected another one"
+        " (server code 10190)",
+    ),
+    (
+        "full",
+        schedule(target="elsewhere"),
+        "Nats-Schedule-Target of 'elsewhere' is not a subject of stream 'ORDERS':"
+        " expected one of orders.>, sample.* (server code 10190)",
+    ),
+    (
+        "full",
+        schedule(source="orders.due"),
+        "Nats-Schedule-Source of 'orders.due' is also the target: sample another subject (server code 10203)",
+    ),
+    (
+        "full",
+        schedule(storage_rollup="all"),
+        "Nats-Rollup of 'all' is not 'sub': a schedule rolls up its own subject only (server code 10192)",
+    ),
+    ("off", schedule("@every 5m"), f"Nats-Schedule of '@every 5m' {NO_SCHEDULES}"),
+    ("off", schedule("rubbish"), f"Nats-Schedule of 'rubbish' {NO_SCHEDULES}"),
+    ("off", (("Nats-Schedule-Time-Zone", "Mars"),), f"Nats-Schedule-Time-Zone of 'Mars' {NO_SCHEDULES}"),
+    (
+        "bare",
+        schedule(ttl="5m"),
+        "Nats-Schedule-TTL of '5m' is on stream 'ORDERS', which has no message TTLs: set allow_msg_ttl"
+        " (server code 10166)",
+    ),
+]
 
 
-def test_a_refused_pattern_says_what_is_wrong_with_it() -> None:
+def test_a_refusal_says_what_was_expected_and_shows_the_value_or_the_stream() -> None:
+    assert [(stream, headers, str(rejection(headers, RULES[stream]))) for stream, headers, _ in SENTENCES] == SENTENCES
     assert "'@at '" in rejection(schedule("2030-01-01T00:00:00Z")).reason
     assert "Mars/Olympus" in str(rejection(schedule("@daily", time_zone="Mars/Olympus")))
-
-
-@pytest.mark.parametrize(
-    ("stream", "headers", "sentence"),
-    [
-        ("off", schedule("@every 5m"), "Nats-Schedule of '@every 5m' {no_schedules} (server code 10188)"),
-        ("off", schedule("rubbish"), "Nats-Schedule of 'rubbish' {no_schedules} (server code 10188)"),
-        ("off", (("Nats-Schedule-Time-Zone", "Mars"),), "{zone} of 'Mars' {no_schedules} (server code 10188)"),
-        ("bare", schedule(ttl="5m"), "Nats-Schedule-TTL of '5m' {no_ttls} (server code 10166)"),
-    ],
-)
-def test_a_refusal_names_the_stream_that_has_no_schedules_or_no_ttls(
-    stream: Stream, headers: Headers, sentence: str
-) -> None:
-    assert str(rejection(headers, RULES[stream])) == sentence.format(
-        zone="Nats-Schedule-Time-Zone",
-        no_schedules="is on stream 'ORDERS', which has no schedules: set allow_msg_schedules",
-        no_ttls="is on stream 'ORDERS', which has no message TTLs: set allow_msg_ttl",
-    )
 
 
 def test_a_schedule_on_a_wildcard_is_refused_with_what_its_purge_would_do() -> None:
@@ -168,9 +152,71 @@ def test_a_schedule_on_a_wildcard_is_refused_with_what_its_purge_would_do() -> N
     )
 
 
-@given(odd_blocks, st.text(max_size=10), st.sampled_from(DIALECTS), st.sampled_from(["full", "bare", "off"]))
-def test_no_bytes_and_no_subject_are_wrong_enough_to_raise(
-    block: bytes, subject: str, dialect: Dialect, stream: Stream
-) -> None:
-    found = read_definition(block, subject, RULES[stream], dialect, STORED_AT)
-    assert not isinstance(found, Rejection) or str(found)
+# -- the sentence --------------------------------------------------------------------------------------------------
+
+
+def test_a_rejection_names_header_value_expectation_and_code() -> None:
+    reason = "is not a duration such as '5m' or 'never'"
+    found = TTL_INVALID.rejection("Nats-Schedule-TTL", "soon", reason)
+    assert str(found) == f"Nats-Schedule-TTL of 'soon' {reason} (server code 10191)"
+    description = "message schedules invalid per-message TTL"
+    assert found == Rejection(10191, description, "Nats-Schedule-TTL", "soon", reason, 400)
+    unprintable = TTL_INVALID.rejection("Nats-Schedule-TTL", "\udcff\x00", "is not a duration")
+    assert str(unprintable).startswith(r"Nats-Schedule-TTL of '\udcff\x00' is not")
+
+
+def test_a_value_is_cut_where_it_is_shown_and_too_long_and_nowhere_else() -> None:
+    shown = "x" * MAX_SHOWN_CHARS
+    for value, cut in ((shown, shown), (shown + "x", shown + "…"), ("x" * 60_000, shown + "…")):
+        found = TTL_INVALID.rejection("H", value, "is not")
+        assert str(found) == f"H of '{cut}' is not (server code 10191)"
+        assert found.value == value
+
+
+def test_what_is_kept_of_a_rejection_is_cut_exactly_where_it_is_too_long() -> None:
+    kept = TTL_INVALID.rejection("H", "v" * MAX_KEPT_CHARS, "r" * MAX_KEPT_CHARS)
+    assert kept.shortened() is kept
+    for value, reason in (("v" * (MAX_KEPT_CHARS + 1), kept.reason), (kept.value, "r" * (MAX_KEPT_CHARS + 1))):
+        assert TTL_INVALID.rejection("H", value, reason).shortened() == kept
+
+
+# -- what the operator allows --------------------------------------------------------------------------------------
+
+
+def read_restricted(restrictions: Restrictions, source: str) -> Definition | Rejection | None:
+    """Read a schedule where the operator restricts targets and sources."""
+    return read(schedule("@every 5m", source=source), StreamRules("ORDERS", (">",), restrictions=restrictions))
+
+
+def test_what_the_operator_allows_is_accepted_and_what_is_not_is_rejected_in_words() -> None:
+    for restrictions, source in (
+        (UNRESTRICTED, "elsewhere"),
+        (Restrictions(targets=("orders.due",)), "elsewhere"),
+        (Restrictions(targets=("x", "orders.*")), ""),
+        (Restrictions(sources=("sensors.>",)), "sensors.a.b"),
+        (Restrictions(sources=("sensors.>",)), ""),
+    ):
+        assert isinstance(read_restricted(restrictions, source), Definition), (restrictions, source)
+    assert str(read_restricted(Restrictions(targets=("orders.paid", "due.>")), "sensors.a.b")) == (
+        "Nats-Schedule-Target of 'orders.due' is not among the targets that the operator allows on this stream: "
+        "orders.paid, due.> (server code 10190)"
+    )
+    assert str(read_restricted(Restrictions(sources=("sensors.*",)), "sensors.a.b")) == (
+        "Nats-Schedule-Source of 'sensors.a.b' is not among the sources that the operator allows on this stream: "
+        "sensors.* (server code 10203)"
+    )
+
+
+def test_the_checks_of_the_server_come_before_those_of_the_operator() -> None:
+    refused = read_restricted(Restrictions(targets=("orders.paid",)), "a..b")
+    assert isinstance(refused, Rejection)
+    assert refused.code == 10203
+
+
+def test_one_schedule_more_than_allowed_is_rejected() -> None:
+    faults = [Restrictions(max_schedules=3).number_fault(b"Nats-Schedule", "@daily", held) for held in (0, 2, 3, 4)]
+    assert faults[:2] == [None, None]
+    for fault in faults[2:]:
+        assert fault is not None
+        assert (fault.code, fault.status) == (10023, 503)
+        assert "one schedule more than the 3" in str(fault)

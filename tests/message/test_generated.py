@@ -1,24 +1,28 @@
 """A generated message carries the headers that the server would have given it, byte for byte."""
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, read_definition
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import (
+    REPORT_NAMES,
     as_stored_natively,
     fire_block,
     generated_block,
     guard_headers,
     identity_header,
     plain_fire_block,
+    report_headers,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.testing.clock import START
 from tests.harness.blocks import block_of, with_guard, with_identity
+from tests.harness.seeds import draws
 from tests.message import reference
 from tests.message.blocks import odd_blocks
 from tests.message.recorded import GENERATED, PURGED
@@ -42,33 +46,26 @@ def scheduled(pattern: str = "@every 1s", dialect: Dialect = ADR51, zone: str | 
     return definition(block_of(*items), dialect)
 
 
-@pytest.mark.parametrize(("name", "schedule", "source", "generated"), GENERATED)
-def test_the_block_is_the_one_that_the_server_generated(
-    name: str, schedule: bytes, source: bytes | None, generated: bytes
-) -> None:
-    base = schedule if source is None else source
-    assert generated_block(base, *definition(schedule), "t.s", None) == generated
+def test_the_block_is_the_one_that_the_server_generated() -> None:
+    for name, (schedule, source, generated) in GENERATED.items():
+        base = schedule if source is None else source
+        assert generated_block(base, *definition(schedule), "t.s", None) == generated, name
 
 
 def test_a_message_without_a_block_gets_one() -> None:
     assert generated_block(None, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
 
 
-@pytest.mark.parametrize(
-    ("pattern", "zone", "fire", "printed"),
-    [
+def test_the_next_fire_is_printed_as_the_server_prints_it() -> None:
+    for pattern, zone, fire, printed in (
         ("@every 1s", None, NEXT, b"2026-11-20T13:29:39Z"),
         ("@every 1s", None, NEXT + 500_000_000, b"2026-11-20T13:29:39.5Z"),
         ("@daily", "UTC", NEXT, b"2026-11-20T13:29:39Z"),
         ("@daily", "Europe/Berlin", NEXT, b"2026-11-20T14:29:39+01:00"),
         ("@every 1s", None, None, b"purge"),
-    ],
-)
-def test_the_next_fire_is_printed_as_the_server_prints_it(
-    pattern: str, zone: str | None, fire: int | None, printed: bytes
-) -> None:
-    block = generated_block(EMPTY_BLOCK, *scheduled(pattern, zone=zone), "t.s", fire)
-    assert header_items(block) == [(b"Nats-Scheduler", b"t.s"), (b"Nats-Schedule-Next", printed)]
+    ):
+        block = generated_block(EMPTY_BLOCK, *scheduled(pattern, zone=zone), "t.s", fire)
+        assert header_items(block) == [(b"Nats-Scheduler", b"t.s"), (b"Nats-Schedule-Next", printed)]
 
 
 def test_a_portable_schedule_generates_portable_headers() -> None:
@@ -128,41 +125,34 @@ def test_a_subject_that_is_no_text_is_named_byte_for_byte() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("value", "ttl", "rollup"),
-    [
+def test_a_header_is_hidden_from_the_server_only_where_the_native_scheduler_hides_it() -> None:
+    for value, ttl, rollup in (
         ("nothing", b"5s", b"sub"),
         ("Nats-TTL: 1h", b"5s", b"sub"),
         ("Nats-Rollup: all", b"5s", b"sub"),
         ("Nats-TTLNats-TTL", None, b"sub"),
         ("Nats-RollupNats-Rollup", b"5s", None),
-    ],
-)
-def test_a_header_is_hidden_from_the_server_only_where_the_native_scheduler_hides_it(
-    value: str, ttl: bytes | None, rollup: bytes | None
-) -> None:
-    block = block_of(
-        ("Nats-Schedule", "@every 1s"),
-        ("Nats-Schedule-Target", "t.o"),
-        ("Nats-Schedule-TTL", "5s"),
-        ("Nats-Schedule-Rollup", "sub"),
-        ("A", value),
-    )
-    fired = fire_block(block, *definition(block), "t.s", NEXT, [identity_header("7:t.s")])
-    assert fired is not None
-    assert sorted(header_items(fired)) == [
-        (b"A", value.encode()),
-        (b"Nats-Msg-Id", b"7:t.s"),
-        (b"Nats-Rollup", b"sub"),
-        (b"Nats-Schedule-Next", b"2026-11-20T13:29:39Z"),
-        (b"Nats-Scheduler", b"t.s"),
-        (b"Nats-TTL", b"5s"),
-    ]
-    assert (header_value(fired, b"Nats-TTL"), header_value(fired, b"Nats-Rollup")) == (ttl, rollup)
-    assert [are_effective(fired, [one]) for one in ((b"Nats-TTL", b"5s"), (b"Nats-Rollup", b"sub"))] == [
-        ttl is not None,
-        rollup is not None,
-    ]
+    ):
+        block = block_of(
+            ("Nats-Schedule", "@every 1s"),
+            ("Nats-Schedule-Target", "t.o"),
+            ("Nats-Schedule-TTL", "5s"),
+            ("Nats-Schedule-Rollup", "sub"),
+            ("A", value),
+        )
+        fired = fire_block(block, *definition(block), "t.s", NEXT, [identity_header("7:t.s")])
+        assert fired is not None, value
+        assert sorted(header_items(fired)) == [
+            (b"A", value.encode()),
+            (b"Nats-Msg-Id", b"7:t.s"),
+            (b"Nats-Rollup", b"sub"),
+            (b"Nats-Schedule-Next", b"2026-11-20T13:29:39Z"),
+            (b"Nats-Scheduler", b"t.s"),
+            (b"Nats-TTL", b"5s"),
+        ]
+        assert (header_value(fired, b"Nats-TTL"), header_value(fired, b"Nats-Rollup")) == (ttl, rollup)
+        assert are_effective(fired, [(b"Nats-TTL", b"5s")]) is (ttl is not None)
+        assert are_effective(fired, [(b"Nats-Rollup", b"sub")]) is (rollup is not None)
 
 
 def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
@@ -173,12 +163,12 @@ def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
     )
 
 
-@pytest.mark.parametrize("more", [b"A: b\r\n", b"A: b\nc\r\n", b"Nats-Rollup:\r\nA: b\nc\r\n", b"Nats-Rollup: SUB\r\n"])
-def test_the_rollup_is_stripped_from_any_other_schedule(more: bytes) -> None:
-    block = b"NATS/1.0 503 busy\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\n" + more + b"\r\n"
-    assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
-        generated_block(block, *scheduled(), "t.s", None)
-    )
+def test_the_rollup_is_stripped_from_any_other_schedule() -> None:
+    for more in (b"A: b\r\n", b"A: b\nc\r\n", b"Nats-Rollup:\r\nA: b\nc\r\n", b"Nats-Rollup: SUB\r\n"):
+        block = b"NATS/1.0 503 busy\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\n" + more + b"\r\n"
+        assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
+            generated_block(block, *scheduled(), "t.s", None)
+        )
 
 
 only_of_a_schedule = st.lists(
@@ -195,31 +185,23 @@ only_of_a_portable_schedule = st.tuples(
 ).map(lambda drawn: drawn[0].replace(b"\r\nNats-", b"\r\n" + drawn[1], 2))
 
 
-@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule)
-def test_any_base_of_a_portable_schedule_is_stripped_in_the_same_way(base: bytes) -> None:
+@settings(max_examples=draws(80))
+@given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS))
+def test_any_base_is_stripped_as_the_server_strips_it(base: bytes, dialect: Dialect) -> None:
     left = reference.remove_status(base)
-    for prefix in (b"X-Nats-Schedule", b"Nats-Schedule", b"Nats-Expected-"):
+    prefixes = [b"Nats-Schedule", b"Nats-Expected-"]
+    for prefix in [b"X-Nats-Schedule", *prefixes] if dialect is PORTABLE else prefixes:
         left = reference.remove_if_prefix_present(left, prefix)
     for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup"):
         left = reference.remove_if_present(left, name)
     left = without_lent(left)
     kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
-    portable = scheduled("@at 2020-01-01T00:00:00Z", PORTABLE)
-    assert generated_block(base, *portable, "t.s", None) == kept + PURGED.replace(b"Nats-Sched", b"X-Nats-Sched")
+    purged = PURGED.replace(b"Nats-Sched", b"X-Nats-Sched") if dialect is PORTABLE else PURGED
+    found = scheduled("@at 2020-01-01T00:00:00Z", dialect)
+    assert generated_block(base, *found, "t.s", None) == kept + purged
 
 
-@given(odd_blocks | only_of_a_schedule)
-def test_any_base_is_stripped_as_the_server_strips_it(base: bytes) -> None:
-    left = reference.remove_status(base)
-    for prefix in (b"Nats-Schedule", b"Nats-Expected-"):
-        left = reference.remove_if_prefix_present(left, prefix)
-    for name in (b"Nats-Msg-Id", b"Nats-TTL", b"Nats-Rollup"):
-        left = reference.remove_if_present(left, name)
-    left = without_lent(left)
-    kept = left[:-2] if len(left) > 2 else b"NATS/1.0\r\n"
-    assert generated_block(base, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == kept + PURGED
-
-
+@settings(max_examples=draws(30))
 @given(st.sampled_from(DIALECTS), st.text(st.characters(codec="utf-8", exclude_characters="\t\r\n ."), min_size=1))
 def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, name: str) -> None:
     schedule = f"t.{name}"
@@ -239,32 +221,37 @@ def plainly(found: Definition, base: bytes, schedule: str, next_fire: int | None
     return plain
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("next_fire", [None, NEXT])
-def test_the_fire_of_most_schedules_is_built_without_a_search(dialect: Dialect, next_fire: int | None) -> None:
-    found = scheduled(dialect=dialect, zone=None)
-    base = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
-    assert plainly(found, base, "t.s", next_fire) is not None
-
-
-@pytest.mark.parametrize(
-    ("schedule", "more"),
-    [
+def test_only_the_fire_of_most_schedules_is_built_without_a_search() -> None:
+    for dialect in DIALECTS:
+        base = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
+        for next_fire in (None, NEXT):
+            assert plainly(scheduled(dialect=dialect), base, "t.s", next_fire) is not None
+    for schedule, more in (
         ("t.Nats-Msg-Id", ()),
         ("t.größe", ()),
         ("t.s", ((b"Own", b"1"),)),
         ("t.s", ((b"Nats-Schedule-TTL", b"5m"),)),
         ("t.s", ((b"Nats-Schedule-Rollup", b"sub"),)),
-    ],
-)
-def test_any_other_fire_is_built_with_one(schedule: str, more: tuple[tuple[bytes, bytes], ...]) -> None:
-    base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), *more)
-    assert plainly(definition(base), base, schedule) is None
+    ):
+        base = block_of((b"Nats-Schedule", b"@every 1s"), (b"Nats-Schedule-Target", b"t.o"), *more)
+        assert plainly(definition(base), base, schedule) is None, (schedule, more)
 
 
+@settings(max_examples=draws(60))
 @given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS), st.text(max_size=12))
 def test_both_ways_to_build_a_fire_give_the_same_bytes(base: bytes, dialect: Dialect, schedule: str) -> None:
     found = scheduled(dialect=dialect)
     named = block_of((dialect.schedule, b"@every 1s"), (dialect.target, b"t.o"))
     for block in (base, named, named[:-2] + base[10:]):
         plainly(found, block, f"t.{schedule}".encode("utf-8", "replace").decode())
+
+
+def test_a_report_writes_times_as_those_of_the_next_fire() -> None:
+    for text, zone, due, previous in (
+        ("@every 1h", None, b"2026-01-01T02:00:00Z", b"2026-01-01T01:00:00Z"),
+        ("0 0 * * * *", "Asia/Kathmandu", b"2026-01-01T07:45:00+05:45", b"2026-01-01T06:45:00+05:45"),
+    ):
+        found = report_headers(scheduled(text, zone=zone).pattern, START + 2 * HOUR, START + HOUR, 7)
+        assert found == list(zip(REPORT_NAMES, (due, previous, b"7"), strict=True))
+    first = report_headers(scheduled("@every 1h").pattern, START + HOUR, None, 0)
+    assert first == [(b"X-Nats-Schedule-X-Due", b"2026-01-01T01:00:00Z"), (b"X-Nats-Schedule-X-Missed", b"0")]

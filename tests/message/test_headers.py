@@ -1,20 +1,22 @@
 """Headers are read and changed as the server does it, byte for byte."""
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import DIALECTS, Dialect, schedule_fields
 from nats_scheduler.message.headers import (
     EMPTY_BLOCK,
+    Header,
     header_items,
     header_value,
+    with_effective_headers,
     with_header,
     with_headers,
     without_headers,
     without_status,
 )
 from tests.harness.blocks import block_of
+from tests.harness.seeds import draws
 from tests.message import reference
 from tests.message.blocks import NAMES, odd_blocks, proper_blocks
 
@@ -23,43 +25,39 @@ found_names = st.sampled_from([name for name in NAMES if name != b"A"])
 """Every name except the one that is part of `NATS/1.0` itself, at which the search stops."""
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
-        (b"Name: value", b"value"),
-        (b"Name:value", b"value"),
-        (b"Name:    value", b"value"),
-        (b"Name: value \t", b"value \t"),
-        (b"Name:\tvalue", b"\tvalue"),
-        (b"Name:", b""),
-        (b"Name:   ", b""),
-        (b"Name: \xff\xfe", b"\xff\xfe"),
-        (b"Name: a\rb\nc", b"a\rb\nc"),
-        (b"name: value", None),
-        (b"Name : value", None),
-        (b" Name: value", None),
-        (b"Name", None),
-        (b"XName: value", None),
-        (b"Name-More: value", None),
-        (b"Other: Name: value", None),
-        (b"XName: no\r\nName:value", b"value"),
-        (b"Name: Xylophone", b"Xylophone"),
-    ],
-)
-def test_a_value_is_found_as_the_server_finds_it(line: bytes, value: bytes | None) -> None:
-    assert header_value(b"NATS/1.0\r\nA: b\r\n" + line + b"\r\nC: d\r\n\r\n", b"Name") == value
+VALUES = {
+    b"Name: value": b"value",
+    b"Name:value": b"value",
+    b"Name:    value": b"value",
+    b"Name: value \t": b"value \t",
+    b"Name:\tvalue": b"\tvalue",
+    b"Name:": b"",
+    b"Name:   ": b"",
+    b"Name: \xff\xfe": b"\xff\xfe",
+    b"Name: a\rb\nc": b"a\rb\nc",
+    b"name: value": None,
+    b"Name : value": None,
+    b" Name: value": None,
+    b"Name": None,
+    b"XName: value": None,
+    b"Name-More: value": None,
+    b"Other: Name: value": None,
+    b"XName: no\r\nName:value": b"value",
+    b"Name: Xylophone": b"Xylophone",
+    b"Name: first\r\nName: second": b"first",
+}
 
 
-def test_the_first_of_several_values_wins() -> None:
-    block = block_of(("A", "x"), ("Name", "first"), ("Name", "second"))
-    assert header_value(block, b"Name") == b"first"
+def test_a_value_is_found_as_the_server_finds_it() -> None:
+    blocks = {line: b"NATS/1.0\r\nA: b\r\n" + line + b"\r\nC: d\r\n\r\n" for line in VALUES}
+    assert {line: header_value(block, b"Name") for line, block in blocks.items()} == VALUES
 
 
-@pytest.mark.parametrize("block", [None, b"", EMPTY_BLOCK, b"xx", b"Name: x"])
-def test_where_no_header_is_none_is_found(block: bytes | None) -> None:
-    assert header_value(block, b"Name") is None
-    assert header_items(block) == []
-    assert without_headers(block, [b"Name"], [b"Na"]) == (block or b"")
+def test_where_no_header_is_none_is_found() -> None:
+    for block in (None, b"", EMPTY_BLOCK, b"xx", b"Name: x"):
+        assert header_value(block, b"Name") is None
+        assert header_items(block) == []
+        assert without_headers(block, [b"Name"], [b"Na"]) == (block or b"")
 
 
 def test_a_doubled_look_alike_hides_the_header_behind_it() -> None:
@@ -81,9 +79,9 @@ def test_a_header_is_appended_at_the_end() -> None:
     assert block == b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\n\r\n"
 
 
-@pytest.mark.parametrize("block", [None, b"", b"x", b"xx", EMPTY_BLOCK])
-def test_no_block_becomes_one(block: bytes | None) -> None:
-    assert with_header(block, b"A", b"1") == b"NATS/1.0\r\nA: 1\r\n\r\n"
+def test_no_block_becomes_one() -> None:
+    for block in (None, b"", b"x", b"xx", EMPTY_BLOCK):
+        assert with_header(block, b"A", b"1") == b"NATS/1.0\r\nA: 1\r\n\r\n"
 
 
 def test_an_appended_value_cannot_start_another_header() -> None:
@@ -108,26 +106,27 @@ def test_a_prefix_behind_a_bare_line_feed_is_stripped_too() -> None:
     assert without_headers(block, (), [b"Name-"]) == b"NATS/1.0\r\nA: b\nC: d\nName: 2\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("stored", "kept"),
-    [
-        (b"NATS/1.0 503 busy\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
-        (b"NATS/1.0abc\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
-        (b"NATS/1.0 503\r\n\r\n", b""),
-        (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n\r\n"),
-        (b"A: b\r\n\r\n", b"A: b\r\n\r\n"),
-        (b"", b""),
-    ],
-)
-def test_an_inline_status_is_dropped_as_a_newer_server_drops_it(stored: bytes, kept: bytes) -> None:
-    assert without_status(stored) == kept
+def test_an_inline_status_is_dropped_as_a_newer_server_drops_it() -> None:
+    kept = {
+        b"NATS/1.0 503 busy\r\nA: b\r\n\r\n": b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0abc\r\nA: b\r\n\r\n": b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0 503\r\n\r\n": b"",
+        b"NATS/1.0\r\n\r\n": b"NATS/1.0\r\n\r\n",
+        b"A: b\r\n\r\n": b"A: b\r\n\r\n",
+        b"": b"",
+    }
+    assert {stored: without_status(stored) for stored in kept} == kept
 
 
+@settings(max_examples=draws(60))
 @given(odd_blocks, names)
 def test_values_agree_with_the_server_on_any_bytes(block: bytes, name: bytes) -> None:
     assert header_value(block, name) == reference.slice_header(name, block)
+    assert isinstance(header_items(block), list)
+    assert with_header(block, b"A", b"1").endswith(b"A: 1\r\n\r\n")
 
 
+@settings(max_examples=draws(40))
 @given(odd_blocks, st.lists(names, max_size=3), st.lists(names, max_size=3))
 def test_removals_agree_with_the_server_on_any_bytes(block: bytes, removed: list[bytes], prefixes: list[bytes]) -> None:
     left = reference.remove_status(block)
@@ -138,6 +137,7 @@ def test_removals_agree_with_the_server_on_any_bytes(block: bytes, removed: list
     assert without_headers(block, removed, prefixes) == left
 
 
+@settings(max_examples=draws(40))
 @given(odd_blocks, st.sampled_from(DIALECTS))
 def test_one_pass_finds_what_the_search_by_name_finds(block: bytes, dialect: Dialect) -> None:
     fields = schedule_fields(block, dialect)
@@ -147,6 +147,7 @@ def test_one_pass_finds_what_the_search_by_name_finds(block: bytes, dialect: Dia
     }
 
 
+@settings(max_examples=draws(40))
 @given(proper_blocks, st.lists(found_names, max_size=3), st.lists(found_names, max_size=3))
 def test_what_is_removed_is_gone_and_what_is_listed_is_the_rest(
     block: bytes, removed: list[bytes], prefixes: list[bytes]
@@ -159,6 +160,7 @@ def test_what_is_removed_is_gone_and_what_is_listed_is_the_rest(
     assert header_items(without_headers(block, removed, prefixes)) == kept
 
 
+@settings(max_examples=draws(40))
 @given(proper_blocks, st.lists(st.tuples(names, st.binary(max_size=20)), max_size=3))
 def test_appended_headers_are_listed_last(block: bytes, appended: list[tuple[bytes, bytes]]) -> None:
     items = header_items(with_headers(block, appended))
@@ -166,7 +168,55 @@ def test_appended_headers_are_listed_last(block: bytes, appended: list[tuple[byt
     assert [name for name, _ in items[len(items) - len(appended) :]] == [name for name, _ in appended]
 
 
-@given(odd_blocks)
-def test_no_bytes_are_wrong_enough_to_raise(block: bytes) -> None:
-    header_items(block)
-    assert with_header(block, b"A", b"1").endswith(b"A: 1\r\n\r\n")
+# -- where headers are placed so that the search of every release finds them ---------------------------------------
+
+IDENTITY = b"Nats-Msg-Id"
+SEQUENCE = b"Nats-Expected-Last-Subject-Sequence"
+GUARD_SUBJECT = b"Nats-Expected-Last-Subject-Sequence-Subject"
+PLACED = (IDENTITY, SEQUENCE, GUARD_SUBJECT)
+
+
+def ours_for(schedule: bytes) -> list[Header]:
+    return [(IDENTITY, b"nats-scheduler:7:5:" + schedule), (SEQUENCE, b"7"), (GUARD_SUBJECT, schedule)]
+
+
+shards = st.lists(
+    st.sampled_from([*PLACED, b"Orig-", b"X-", b" ", b":", b": ", b"\r\n", b"\n", b"7", b"x"]), max_size=7
+).map(b"".join)
+bases = st.tuples(st.sampled_from([b"NATS/1.0\r\n", b"NATS/1.0 \r\n", b""]), shards, shards).map(
+    lambda parts: parts[0] + b"A: " + parts[1] + b"\r\n" + parts[2] + b"\r\n"
+)
+schedules = st.lists(st.sampled_from([b"orders", *PLACED]), min_size=1, max_size=4).map(b".".join)
+
+
+@settings(max_examples=draws(60))
+@given(bases, schedules)
+def test_every_search_finds_what_was_placed(base: bytes, schedule: bytes) -> None:
+    ours = ours_for(schedule)
+    base += b"Nats-Scheduler: %b\r\n\r\n" % schedule
+    block = with_effective_headers(base, ours)
+    if block is None:
+        assert any(name in base.split(b"\r\n")[0] for name in PLACED) or schedule.count(b"Nats-") > 1
+        return
+    for search in reference.SEARCHES:
+        found = [(name, search(name, block)) for name, _value in ours]
+        assert [(name, reference.slice_header(name, block[at - 2 :])) for name, at in found if at >= 2] == ours
+    assert sorted(block.split(b"\r\n")) == sorted(with_headers(base, ours).split(b"\r\n"))
+
+
+@settings(max_examples=draws(20))
+@given(st.lists(st.tuples(st.sampled_from([b"A", b"Trace-Id"]), st.sampled_from([b"b", b"", b"Nats-Msg"]))))
+def test_ours_come_last_where_nothing_hides_them(headers: list[tuple[bytes, bytes]]) -> None:
+    base = block_of(*headers)
+    assert with_effective_headers(base, ours_for(b"orders.s")) == with_headers(base, ours_for(b"orders.s"))
+
+
+def test_a_schedule_called_like_a_header_fires_all_the_same() -> None:
+    doubled, guard = b"a.Nats-Msg-IdNats-Msg-Id", b"a." + GUARD_SUBJECT
+    for schedule in (b"a.Nats-Msg-Id", doubled, b"a." + SEQUENCE, guard, b"Nats-Msg-Id." + SEQUENCE):
+        assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is not None
+
+
+def test_what_no_order_uncovers_is_not_placed_at_all() -> None:
+    schedule = b"Nats-Msg-Id." + GUARD_SUBJECT
+    assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is None

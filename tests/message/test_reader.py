@@ -1,48 +1,110 @@
-"""A reader with a cache gives the readings of `read_message`, message by message, whatever it read before."""
+"""A reader with a cache gives the readings of `read_message`, message by message, and most of them without it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.policies import Policies
 from nats_scheduler.message.reader import (
     MAX_CACHED_BLOCK_BYTES,
     MAX_CACHED_BLOCKS,
     MAX_KINDS,
     MAX_SHAPES,
     MAX_TERMS,
+    READINGS_PER_SHAPE,
+    SHAPES_AT_ONCE,
+    FarKind,
     MessageReader,
 )
-from nats_scheduler.message.reading import read_message
-from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.reading import Reading, misnamed_headers, read_message
+from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from tests.harness.blocks import block_of
-from tests.message.blocks import odd_blocks, proper_blocks
+from tests.harness.seeds import draws
+from tests.message.blocks import NAMES, VALUES, odd_blocks, proper_blocks
 
 STORED_AT = 1_790_000_000_000_000_000
+RULES = StreamRules("ORDERS", ("orders.>", "audit.*"))
+RESTRICTED = StreamRules(
+    "ORDERS", ("orders.>",), restrictions=Restrictions(targets=("orders.due", "orders.*.a"), sources=("orders.from.>",))
+)
+
 PATTERNS = [
     b"@at 2030-01-01T00:00:00Z",
-    b"@at 2030-01-01T00:00:00.5+01:00",
-    b"  @at 0001-01-01T00:00:00Z",
-    b"@at soon",
+    b"@at 2030-12-31T23:59:59.999999999Z",
+    b"@at 2030-01-01T00:00:00.50Z",
     b"@every 5m",
-    b"@every 1ms",
     b"0 0 5 * * *",
-    b"0 0 5\t* * \n*",
-    b"0 0 0 30 2 *",
-    b"",
-    b"x",
+    *(b"@at 2030-02-30T00:00:00Z", b"@at 2030-01-01T24:00:00Z", b"@at 2030-01-01T00:00:00.1234567891Z"),
+    *(b"@at 2030-01-01T00:00:00.5+01:00", b"@at 0001-01-01T00:00:00Z", b"  @at 0001-01-01T00:00:00Z"),
+    *(b"@at 2030-01-01T00:00:00Z ", b"@at", b"@at soon", b"@every 1ms", b"0 0 5\t* * \n*", b"0 0 0 30 2 *"),
+    *(b"@daily", b"", b"x"),
 ]
-SUBJECTS = ["orders.s1", "orders.s2", "orders.due", "orders.*", "a b"]
+SUBJECTS = [
+    *(b"orders.due", b"orders.7.a", b"orders.from.x", b"orders.s1", b"orders.stats-1", b"orders.Nats-Schedule"),
+    *(b"orders.nats-scheduler:1", b"orders.gr\xc3\xb6\xc3\x9fe", b"orders.\xff", b"orders.*", b"orders.>"),
+    *(b"orders.a*", b"orders..due", b"orders.due ", b"orders.a b", b"orders\r.b", b"orders", b"audit.x"),
+    *(b"audit.x.y", b"other.due", b">", b""),
+]
+ZONES = [b"UTC", b"Europe/Berlin", b"Nowhere", b""]
+OWN = [b"7", b"a: b", b"", b"  x ", b"Nats-TTL: 5m", b"nats-scheduler:7:5:orders.s2", b"Nats-Schedule-Target", b"a\rb"]
+OWN += [b"X-Paused", b"\xff", b"a\nNats-Schedule: b", b"nats-schedule"]
+FREE = [b"Nats-Msg-Id", b"Nats-Msg-Size", b"Trace-Id", b"A", b"X-Tenant"]
+"""Headers that mean nothing in a schedule."""
 
 
-LEAP_DAY_OF_2096 = 3_981_744_000_000_000_000
-"""2096-03-05: the next leap day is in 2104, since the year 2100 has none."""
+class Program(NamedTuple):
+    """The common part of the blocks of a program: their headers in order, and the values that never change."""
+
+    dialect: Dialect
+    names: tuple[bytes, ...]
+    values: tuple[bytes, ...]
+    space: bytes
+
+    def block(self, draw: st.DrawFn) -> bytes:
+        """Draw the block of one message."""
+        dialect = self.dialect
+        own = {dialect.schedule: PATTERNS, dialect.target: SUBJECTS, dialect.source: SUBJECTS, dialect.time_zone: ZONES}
+        lines = []
+        for name, value in zip(self.names, self.values, strict=True):
+            choice = own.get(name) or (OWN if name in FREE else [value])
+            lines.append(b"%b:%b%b\r\n" % (name, self.space, draw(st.sampled_from([choice[0], *choice]))))
+        return b"NATS/1.0\r\n" + b"".join(lines) + b"\r\n"
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Draw a program, most often one that publishes valid schedules."""
+    dialect = draw(st.sampled_from([ADR51, ADR51, PORTABLE]))
+    usual = [dialect.schedule, dialect.target]
+    more = st.sampled_from([dialect.source, dialect.time_zone, *FREE, *FREE, *NAMES])
+    names = draw(st.permutations([*usual, *draw(st.lists(more, max_size=4))]))
+    values = draw(st.lists(st.sampled_from(VALUES), min_size=len(names), max_size=len(names)))
+    return Program(dialect, tuple(names), tuple(values), draw(st.sampled_from([b" ", b" ", b"", b"  "])))
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> list[StoredMessage]:
+    """Draw the messages of one to three programs, in any order."""
+    drawn = draw(st.lists(programs(), min_size=1, max_size=3))
+    chosen = draw(st.lists(st.sampled_from(drawn), min_size=2, max_size=12))
+    subjects = st.sampled_from(["orders.s1", "orders.s2", "orders.due", "orders.*"])
+    return [message(program.block(draw), draw(subjects)) for program in chosen]
 
 
 def message(block: bytes, subject: str = "orders.s1", stored_at: int = STORED_AT) -> StoredMessage:
     return StoredMessage(subject, 1, stored_at, block, None)
+
+
+def read_slowly(one: StoredMessage, rules: StreamRules, dialects: Sequence[Dialect] = DIALECTS) -> object:
+    return read_message(one.block, one.subject, one.stored_at, rules, dialects)
+
+
+LEAP_DAY_OF_2096 = 3_981_744_000_000_000_000
+"""2096-03-05: the next leap day is in 2104, since the year 2100 has none."""
 
 
 def assert_reads_as_ever(messages: Sequence[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
@@ -52,10 +114,27 @@ def assert_reads_as_ever(messages: Sequence[StoredMessage], rules: StreamRules, 
         assert reader.read(one) == read_message(one.block, one.subject, one.stored_at, rules, dialects), one
 
 
-rules = st.builds(
-    StreamRules, st.just("ORDERS"), st.just(("orders.>",)), allow_msg_ttl=st.booleans(), schedules_enabled=st.booleans()
-)
 dialects = st.sampled_from([DIALECTS, (PORTABLE,), (ADR51,), (PORTABLE, ADR51)])
+rules = st.sampled_from(
+    [
+        *(RULES, RESTRICTED, StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)),
+        StreamRules("ORDERS", ("orders.>",), schedules_enabled=False),
+    ]
+)
+
+
+@settings(max_examples=draws(60))
+@given(fleets(), rules, dialects)
+def test_the_blocks_of_programs_are_read_one_by_one(
+    messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
+) -> None:
+    reader = MessageReader(rules, dialects)
+    for one in messages:
+        assert reader.read(one) == read_slowly(one, rules, dialects), one
+        if (cached := reader.cached(one)) is not None:
+            assert read_slowly(one, rules, dialects) == (cached, None, None, None, None, None)
+            assert cached.pattern.text == reader.read_uncached(one).definition.pattern.text  # type: ignore[union-attr]
+            assert not reader.misnamed
 
 
 @st.composite
@@ -72,9 +151,10 @@ def similar_messages(draw: st.DrawFn) -> list[StoredMessage]:
     )
     end = after.removeprefix(b"NATS/1.0\r\n")
     blocks = [start + around[0] + name + pattern + around[1] + target + end for pattern in patterns]
-    return [message(block, draw(st.sampled_from(SUBJECTS))) for block in blocks]
+    return [message(block, draw(st.sampled_from(["orders.s1", "orders.due", "orders.*", "a b"]))) for block in blocks]
 
 
+@settings(max_examples=draws(40))
 @given(similar_messages(), rules, dialects)
 def test_messages_that_differ_in_the_pattern_are_read_one_by_one(
     messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
@@ -82,35 +162,149 @@ def test_messages_that_differ_in_the_pattern_are_read_one_by_one(
     assert_reads_as_ever(messages, rules, dialects)
 
 
-@given(
-    st.lists(st.sampled_from(PATTERNS), min_size=2, max_size=6),
-    st.lists(st.sampled_from(SUBJECTS), min_size=6, max_size=6),
-    st.sampled_from([b"", b"UTC", b"Europe/Berlin"]),
-    rules,
-)
-def test_what_a_fleet_publishes_is_read_one_by_one(
-    patterns: list[bytes], subjects: list[str], zone: bytes, rules: StreamRules
-) -> None:
-    zones = [(b"Nats-Schedule-Time-Zone", zone)] if zone else []
-    target = (b"Nats-Schedule-Target", b"orders.due")
-    blocks = [block_of((b"Nats-Schedule", pattern), target, *zones) for pattern in patterns]
-    assert_reads_as_ever(list(map(message, blocks, subjects)), rules, DIALECTS)
-
-
+@settings(max_examples=draws(40))
 @given(st.lists(odd_blocks, max_size=5), rules, dialects)
 def test_odd_blocks_are_read_one_by_one(blocks: list[bytes], rules: StreamRules, dialects: Sequence[Dialect]) -> None:
     assert_reads_as_ever(list(map(message, blocks)), rules, dialects)
 
 
+def test_every_subject_is_checked_as_target_and_as_source() -> None:
+    for pattern in (PATTERNS[0], b"0 0 5 * * *"):
+        for dialect, rules in ((ADR51, RULES), (ADR51, RESTRICTED), (PORTABLE, RULES)):
+            reader = MessageReader(rules, DIALECTS)
+            first = [(dialect.schedule, pattern), (dialect.target, b"orders.due")]
+            assert reader.read(message(block_of(*first)))
+            for target in SUBJECTS:
+                one = message(block_of((dialect.schedule, pattern), (dialect.target, target)))
+                assert reader.read(one) == read_slowly(one, rules), one
+            assert reader.read(message(block_of(*first, (dialect.source, b"orders.from.y"))))
+            for target in SUBJECTS:
+                for source in SUBJECTS:
+                    headers = (dialect.schedule, pattern), (dialect.target, target), (dialect.source, source)
+                    one = message(block_of(*headers))
+                    assert reader.read(one) == read_slowly(one, rules), one
+
+
+TARGET = (b"Nats-Schedule-Target", b"orders.due")
+
+
+def at(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Schedule", b"@at 2030-01-01T00:00:%02dZ" % (number % 60)
+
+
+def cron(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Schedule", b"0 %d 5 * * *" % (number % 60)
+
+
+def target(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Schedule-Target", b"orders.t.%d" % number
+
+
+def zone(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Schedule-Time-Zone", [b"Europe/Berlin", b"Asia/Tokyo", b"America/Lima"][number % 3]
+
+
+def source(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Schedule-Source", b"orders.from.%d" % number
+
+
+def identity(number: int) -> tuple[bytes, bytes]:
+    return b"Nats-Msg-Id", b"%d" % number
+
+
+Headers = list[tuple[bytes, bytes]]
+LIVES = [(b"Nats-Schedule-TTL", b"5m"), (b"Nats-TTL", b"2160h"), (b"Nats-Rollup", b"sub")]
+FLEETS: dict[str, Callable[[int], Headers]] = {
+    "targets of their own": lambda n: [at(n), target(n)],
+    "fractions": lambda n: [(b"Nats-Schedule", b"@at 2030-01-01T00:00:00.%dZ" % (n + 1)), TARGET],
+    "sizes": lambda n: [at(n), TARGET, (b"Nats-Msg-Size", b"%d" % n)],
+    "identities and tenants": lambda n: [identity(n), at(n), target(n), (b"X-Tenant", b"t%d" % (n % 7))],
+    "sources": lambda n: [(b"Nats-Schedule", b"@every 5m"), TARGET, source(n)],
+    "cron patterns": lambda n: [cron(n), target(n)],
+    "time zones": lambda n: [cron(n), target(n), zone(n)],
+    "portable headers": lambda n: [(b"X-" + name, value) for name, value in (at(n), target(n))],
+    "lifetimes": lambda n: [at(n), target(n), *LIVES],
+}
+
+
+class CountingReader(MessageReader):
+    """Counts how often it read without a cache."""
+
+    uncached = 0
+
+    def read_uncached(self, message: StoredMessage) -> Reading | None:
+        self.uncached += 1
+        return super().read_uncached(message)
+
+
+def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
+    rules = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
+    for fleet, headers in FLEETS.items():
+        reader = CountingReader(rules, DIALECTS)
+        for number in range(70):
+            one = message(block_of(*headers(number)))
+            reading = reader.read(one)
+            assert reading is not None, fleet
+            assert reading.definition is not None, fleet
+            assert reading == read_slowly(one, rules), one
+        assert reader.uncached <= 2, fleet
+
+
+def test_several_programs_at_once_are_read_fast() -> None:
+    reader = CountingReader(RULES, DIALECTS)
+    for number in range(600):
+        one = message(block_of(at(number), target(number), (b"ABCDEFGH"[number % MAX_SHAPES :][:1], b"%d" % number)))
+        assert reader.read(one) == read_slowly(one, RULES), one
+    assert reader.uncached <= SHAPES_AT_ONCE + (MAX_SHAPES - SHAPES_AT_ONCE) * READINGS_PER_SHAPE * 2
+
+
+def test_shapes_are_not_made_for_each_block_of_a_publisher_that_changes_its_headers() -> None:
+    reader, shapes, count = MessageReader(RULES, DIALECTS), 0, 10 * READINGS_PER_SHAPE
+    for number in range(count):
+        reader.read(message(block_of(at(number), TARGET, (b"H%d" % number, b"1"))))
+        alike = message(block_of(at(number), TARGET, (b"H%d" % number, b"2")))
+        shapes += reader.cached(alike) is not None
+    assert SHAPES_AT_ONCE <= shapes <= SHAPES_AT_ONCE + count // READINGS_PER_SHAPE
+
+
+def test_a_shape_that_is_not_used_any_more_makes_room() -> None:
+    reader = CountingReader(RULES, DIALECTS)
+    for program in range(3 * MAX_SHAPES):
+        for number in range(2 * READINGS_PER_SHAPE):
+            own = (b"H%d" % program, b"%d" % number)
+            reader.read(message(block_of(at(number), TARGET, own)))
+    assert reader.uncached <= 3 * MAX_SHAPES * (READINGS_PER_SHAPE + 1)
+
+
+def assert_read_after(first: Headers, other: Headers, dialects: Sequence[Dialect]) -> None:
+    """Read a block, and one that differs only in values that mean nothing in most blocks."""
+    reader = MessageReader(RULES, dialects)
+    template, one = message(block_of(*first)), message(block_of(*other))
+    read = reader.read(template)
+    assert read is not None
+    assert read.definition is not None
+    assert reader.read(one) == read_slowly(one, RULES, dialects) != read
+
+
+def test_a_value_may_hide_the_header_behind_it() -> None:
+    hiding = b"Nats-Schedule-TargetNats-Schedule-Target"
+    assert_read_after([at(1), (b"A", b"1"), TARGET], [at(1), (b"A", hiding), TARGET], DIALECTS)
+
+
+def test_an_identity_may_make_a_fire_of_what_was_a_schedule() -> None:
+    scheduler = b"X-Nats-Scheduler", b"orders.s2"  # a header of the dialect that is not served
+    fire = b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2"
+    assert_read_after([at(1), TARGET, scheduler, identity(1)], [at(1), TARGET, scheduler, fire], (ADR51,))
+
+
 def test_a_header_that_is_doubled_does_not_hide_behind_a_known_one() -> None:
     first, second = b"@at 2030-01-01T00:00:00Z", b"@at 2031-01-01T00:00:00Z"
-    target = (b"Nats-Schedule-Target", b"orders.due")
     blocks = [
-        block_of((b"Nats-Schedule", one), target, (b"Nats-Schedule", other))
+        block_of((b"Nats-Schedule", one), TARGET, (b"Nats-Schedule", other))
         for one in (first, second)
         for other in (first, second)
     ]
-    assert_reads_as_ever(list(map(message, blocks)), StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    assert_reads_as_ever(list(map(message, blocks)), RULES, DIALECTS)
 
 
 def test_a_block_whose_other_bytes_differ_has_terms_of_its_own() -> None:
@@ -120,16 +314,15 @@ def test_a_block_whose_other_bytes_differ_has_terms_of_its_own() -> None:
         for year in range(4)
     ]
     zigzag = [block for pair in zip(blocks[:4], blocks[4:], strict=True) for block in pair]
-    assert_reads_as_ever(list(map(message, [*blocks, *zigzag])), StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    assert_reads_as_ever(list(map(message, [*blocks, *zigzag])), RULES, DIALECTS)
 
 
 def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -> None:
-    block = block_of((b"Nats-Schedule", b"0 0 0 29 2 *"), (b"Nats-Schedule-Target", b"orders.due"))
+    block = block_of((b"Nats-Schedule", b"0 0 0 29 2 *"), TARGET)
     times = [STORED_AT, LEAP_DAY_OF_2096, STORED_AT]
     messages = [message(block, stored_at=stored_at) for stored_at in times]
-    rules = StreamRules("ORDERS", ("orders.>",))
-    assert_reads_as_ever(messages, rules, DIALECTS)
-    reading = MessageReader(rules, DIALECTS).read(messages[1])
+    assert_reads_as_ever(messages, RULES, DIALECTS)
+    reading = MessageReader(RULES, DIALECTS).read(messages[1])
     assert reading is not None
     assert reading.rejection is not None
 
@@ -137,30 +330,28 @@ def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -
 def test_a_schedule_that_cancels_another_one_does_both_each_time_it_is_read() -> None:
     block = block_of(
         (b"Nats-Schedule", b"@every 5m"),
-        (b"Nats-Schedule-Target", b"orders.due"),
+        TARGET,
         (b"Nats-Scheduler", b"orders.s2"),
         (b"Nats-Schedule-Next", b"purge"),
     )
-    rules = StreamRules("ORDERS", ("orders.>",))
-    assert_reads_as_ever([message(block)], rules, DIALECTS)
-    reading = MessageReader(rules, DIALECTS).read(message(block))
+    assert_reads_as_ever([message(block)], RULES, DIALECTS)
+    reading = MessageReader(RULES, DIALECTS).read(message(block))
     assert reading is not None
     assert (reading.cancels, reading.definition is None) == ("orders.s2", False)
 
 
 def test_equal_patterns_in_equal_blocks_share_their_definition() -> None:
-    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
-    blocks = [block_of((b"Nats-Schedule", b"@every 5m"), (b"Nats-Schedule-Target", b"orders.due"))] * 4
+    reader = MessageReader(RULES, DIALECTS)
+    blocks = [block_of((b"Nats-Schedule", b"@every 5m"), TARGET)] * 4
     readings = [reader.read(message(block, f"orders.s{number}")) for number, block in enumerate(blocks)]
     assert len({id(reading.definition) for reading in readings[1:] if reading}) == 1
 
 
 def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
-    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
-    target = (b"Nats-Schedule-Target", b"orders.due")
+    reader = MessageReader(RULES, DIALECTS)
     patterns = [b"@at 203%d-01-01T00:00:00Z" % year for year in range(9)] + [b"@every 5m", b"0 0 5 * * *"]
     identities: list[list[tuple[bytes, bytes]]] = [[], [(b"Nats-Msg-Id", b"1")], [(b"Nats-Msg-Id", b"2")]]
-    blocks = [block_of((b"Nats-Schedule", pattern), target, *own) for pattern in patterns for own in identities]
+    blocks = [block_of((b"Nats-Schedule", pattern), TARGET, *own) for pattern in patterns for own in identities]
     readings = [reader.read(message(block)) for block in blocks]
     definitions = [reading.definition for reading in readings if reading and reading.definition]
     assert len(definitions) == len(blocks)
@@ -169,24 +360,67 @@ def test_blocks_that_differ_in_pattern_and_identity_share_their_terms() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    reader = MessageReader(StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True), DIALECTS)
-    target = (b"Nats-Schedule-Target", b"orders.due")
-    for number in range(max(MAX_CACHED_BLOCKS, MAX_TERMS) + 100):
-        own = (b"Nats-Expected-Last-Msg-Id", b"%d" % number)
-        assert reader.read(message(block_of((b"Nats-Schedule", b"@every %ds" % (number + 1)), target)))
-        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, own)))
-        aimed = (b"Nats-Schedule-Target", b"orders.due.%d" % number)
-        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), aimed)))
-        lives = (b"Nats-Schedule-TTL", b"%ds" % (number + 1))
-        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, lives)))
-        owned = (b"Nats-Schedule-X-Owner", b"%d" % number)
-        assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, owned)))
-    assert len(reader._whole) <= MAX_CACHED_BLOCKS
-    assert len(reader._terms) <= (MAX_KINDS + 1) * MAX_TERMS
-    assert len(reader._shapes) <= MAX_SHAPES
-    reader = MessageReader(StreamRules("ORDERS", ("orders.>",)), DIALECTS)
+    reader = MessageReader(RULES, DIALECTS)
+    blocks = [block_of(at(1), TARGET, (b"Nats-Expected-Last-Msg-Id", b"%d" % n)) for n in range(MAX_CACHED_BLOCKS + 1)]
+    for block in blocks:
+        assert reader.read(message(block))
+    assert reader.cached(message(blocks[-1])) is not None
+    assert reader.cached(message(blocks[0])) is None, "it had to make room"
     long = b"x" * MAX_CACHED_BLOCK_BYTES
-    assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), target, (b"A", long))))
-    distant = (b"Nats-Schedule-Target", b"orders." + long)
-    assert reader.read(message(block_of((b"Nats-Schedule", b"@every 5m"), distant)))
-    assert (len(reader._whole), len(reader._terms), len(reader._shapes)) == (0, 0, 0)
+    for headers in ([at(1), TARGET, (b"A", long)], [at(1), (b"Nats-Schedule-Target", b"orders." + long)]):
+        one = message(block_of(*headers))
+        readings = [reader.read(one), reader.read(one)]
+        assert reader.cached(one) is None
+        assert len({id(reading.definition.terms) for reading in readings if reading and reading.definition}) == 2
+
+
+def test_the_terms_that_are_kept_are_bounded() -> None:
+    plain = read_message(block_of(at(1), TARGET), "orders.s1", STORED_AT, RULES, DIALECTS)
+    assert plain is not None
+    assert plain.definition is not None
+    terms, kept = plain.definition.terms, FarKind(RULES)
+    for number in range(MAX_TERMS + 10):
+        assert kept.shared(terms._replace(target=f"orders.due.{number}"))
+        assert kept.shared(terms._replace(policies=Policies(owner=f"{number}")))
+    for number in range(MAX_TERMS + 10):
+        assert kept.shared(terms._replace(ttl=f"{number}s"))
+    assert MAX_KINDS < len(kept) <= (MAX_KINDS + 1) * MAX_TERMS
+
+
+# -- runs of messages ----------------------------------------------------------------------------------------------
+
+messages = st.builds(
+    StoredMessage,
+    st.sampled_from(["s.1", "größe.ф", "s.\udcff"]),
+    st.integers(1, 10**18),
+    st.integers(0, 10**19),
+    st.one_of(proper_blocks, odd_blocks),
+    st.none(),
+)
+
+
+@settings(max_examples=draws(40))
+@given(st.lists(messages, min_size=1, max_size=5))
+def test_a_run_is_the_sequence_of_its_messages(given_messages: list[StoredMessage]) -> None:
+    run = MessageRun.of(given_messages)
+    assert list(run) == given_messages
+    assert [run[at] for at in range(len(run))] == given_messages
+    assert (run[-1], run[1:]) == (given_messages[-1], given_messages[1:])
+    assert all(type(message) is StoredMessage for message in run)
+
+
+@settings(max_examples=draws(40))
+@given(st.lists(messages, min_size=1, max_size=3))
+def test_no_message_of_an_ordinary_run_means_anything(given_messages: list[StoredMessage]) -> None:
+    if MessageRun.of(given_messages).is_ordinary:
+        for subject, _sequence, stored_at, block, _body in given_messages:
+            assert read_message(block, subject, stored_at, RULES, DIALECTS) is None
+            assert misnamed_headers(block, DIALECTS, is_schedule=False) == ()
+
+
+def test_one_header_of_a_schedule_is_enough() -> None:
+    for name in (b"Nats-Schedule-Target", b"x-nats-schedule", b"NATS-SCHEDULER"):
+        plain, other = b"NATS/1.0\r\nNats-Msg-Size: 1\r\n\r\n", b"NATS/1.0\r\n%b: x\r\n\r\n" % name
+        stored = [StoredMessage("s", number, 1, block, None) for number, block in enumerate([plain, other, plain], 1)]
+        assert MessageRun.of([stored[0], stored[2]]).is_ordinary
+        assert not MessageRun.of(stored).is_ordinary, name

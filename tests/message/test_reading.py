@@ -1,18 +1,31 @@
 """A stored message is an ordinary one, a schedule, a fire of a sidecar, a cancel, or rejected."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.generated import generated_block
 from nats_scheduler.message.headers import EMPTY_BLOCK, header_value
-from nats_scheduler.message.reading import Generated, Reading, read_message
+from nats_scheduler.message.reader import MessageReader
+from nats_scheduler.message.reading import (
+    MAX_NAME_BYTES,
+    MAX_REPORTED_HEADERS,
+    Generated,
+    Reading,
+    expiry_of,
+    lifetime_of,
+    misnamed_headers,
+    read_message,
+)
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
-from tests.harness.blocks import block_of, with_identity
+from tests.harness.blocks import block_of, block_with, with_identity
+from tests.harness.seeds import draws
 from tests.message.blocks import odd_blocks
 from tests.message.recorded import AT, schedule
 
@@ -26,9 +39,9 @@ def read(*headers: tuple[str, str]) -> Reading | None:
     return read_message(block_of(*headers), "orders.s1", STORED_AT, RULES, DIALECTS)
 
 
-@pytest.mark.parametrize("block", [None, b"", EMPTY_BLOCK, b"xx", block_of(("A", "b"), ("Nats-Msg-Id", "c"))])
-def test_an_ordinary_message_means_nothing(block: bytes | None) -> None:
-    assert read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS) is None
+def test_an_ordinary_message_means_nothing() -> None:
+    for block in (None, b"", EMPTY_BLOCK, b"xx", block_of(("A", "b"), ("Nats-Msg-Id", "c"))):
+        assert read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS) is None
 
 
 def test_a_look_alike_means_nothing() -> None:
@@ -96,9 +109,8 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "following", "sentence"),
-    [
+def test_a_faulty_cancel_says_what_was_expected() -> None:
+    for scheduler, following, sentence in (
         (
             "orders.s2",
             "2030-01-01T00:00:00Z",
@@ -116,12 +128,10 @@ def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
             "purge",
             "Nats-Scheduler of 'orders.s1' is the subject of the message itself: a schedule ends another one",
         ),
-    ],
-)
-def test_a_faulty_cancel_says_what_was_expected(scheduler: str, following: str, sentence: str) -> None:
-    reading = read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following))
-    assert reading is not None
-    assert str(reading.rejection) == f"{sentence} (server code 10212)"
+    ):
+        reading = read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following))
+        assert reading is not None
+        assert str(reading.rejection) == f"{sentence} (server code 10212)"
 
 
 def test_a_cancel_on_a_stream_without_schedules_names_the_stream() -> None:
@@ -151,17 +161,12 @@ def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
     assert read(("Nats-TTL", "soon"), ("Nats-Schedule-Target", "orders.due")) is None, "no schedule, no judgement"
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_fire_of_ours_is_told_by_its_identity(dialect: Dialect) -> None:
-    prefix = "" if dialect is ADR51 else "X-"
-    headers = ((prefix + "Nats-Scheduler", "orders.s2"), (prefix + "Nats-Schedule-Next", "purge"), IDENTITY)
-    assert read(*headers) == Reading(generated=Generated("orders.s2", 7, 5))
-
-
-def test_a_fire_of_ours_counts_whichever_dialect_is_served_now() -> None:
-    block = block_of(("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge"), IDENTITY)
-    reading = read_message(block, "orders.due", STORED_AT, RULES, [PORTABLE])
-    assert reading == Reading(generated=Generated("orders.s2", 7, 5))
+def test_a_fire_of_ours_is_told_by_its_identity_whichever_dialect_is_served_now() -> None:
+    fire = Reading(generated=Generated("orders.s2", 7, 5))
+    for prefix in ("", "X-"):
+        headers = (prefix + "Nats-Scheduler", "orders.s2"), (prefix + "Nats-Schedule-Next", "purge"), IDENTITY
+        for served in (DIALECTS, [PORTABLE], [ADR51]):
+            assert read_message(block_of(*headers), "orders.due", STORED_AT, RULES, served) == fire
 
 
 def test_a_fire_of_ours_is_neither_a_schedule_nor_a_cancel() -> None:
@@ -180,12 +185,14 @@ def test_an_identity_without_a_scheduler_is_not_believed() -> None:
     assert reading.definition is not None
 
 
+@settings(max_examples=draws(50))
 @given(odd_blocks, st.text(max_size=10), st.sampled_from([(), (ADR51,), (PORTABLE,), DIALECTS]))
 def test_no_bytes_and_no_subject_are_wrong_enough_to_raise(
     block: bytes, subject: str, dialects: tuple[Dialect, ...]
 ) -> None:
     reading = read_message(block, subject, STORED_AT, RULES, dialects)
     assert reading is None or reading != Reading()
+    assert reading is None or reading.rejection is None or str(reading.rejection)
 
 
 def test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed() -> None:
@@ -197,3 +204,142 @@ def test_a_fire_is_known_though_its_sample_ended_in_a_bare_line_feed() -> None:
     assert header_value(fire, b"Nats-Scheduler") is None
     reading = read_message(fire, "orders.due", STORED_AT, RULES, [ADR51])
     assert reading == Reading(generated=Generated("orders.s2", 7, 5))
+
+
+# -- lifetimes that the sidecar enforces ---------------------------------------------------------------------------
+
+GENERATED = {"Nats_Scheduler": "s.one", "Nats_Schedule_Next": "purge", "Nats_Msg_Id": "nats-scheduler:1:5:s.one"}
+
+
+def expiry(*dialects: Dialect, **headers: str) -> int | None:
+    return expiry_of(StoredMessage("t", 1, STORED_AT, block_with(**headers), None), dialects or DIALECTS)
+
+
+def test_the_lifetime_is_what_the_server_takes_from_the_header() -> None:
+    lifetimes = {
+        "5s": 5 * SECOND,
+        "1h": HOUR,
+        "90": 90 * SECOND,
+        "1.9s": SECOND,
+        "007": 7 * SECOND,
+        "18446744073709551617": SECOND,
+        "9223372036854775807": (2**63 - 1) * SECOND,
+        **dict.fromkeys(["00", "18446744073709551616", "never", "NEVER", "soon", "0", "999ms", "5s ", ""], None),
+    }
+    assert {ttl: lifetime_of(b"NATS/1.0\r\nNats-TTL: %s\r\n\r\n" % ttl.encode()) for ttl in lifetimes} == lifetimes
+
+
+def test_schedules_and_generated_messages_expire_and_nothing_else_does() -> None:
+    assert expiry(Nats_TTL="5s", Nats_Schedule="@every 1s") == STORED_AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s", Nats_Schedule="@every nonsense") == STORED_AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s", X_Nats_Schedule="@every 1s") == STORED_AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s", Nats_Schedule_X_Paused="@every 1s") == STORED_AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s", **GENERATED) == STORED_AT + 5 * SECOND
+    assert expiry(Nats_TTL="5s") is None
+    assert expiry(Nats_TTL="5s", Nats_Schedule_Target="t", Nats_Schedule="") is None
+    assert expiry(Nats_TTL="5s", Nats_Scheduler="s.one", Nats_Schedule_Next="purge") is None
+    assert expiry(Nats_Schedule="@every 1s") is None
+    assert expiry(X_Nats_TTL="5s", Nats_Schedule="@every 1s") is None
+
+
+def test_a_schedule_in_a_dialect_that_is_not_served_is_left_alone_but_what_was_generated_is_not() -> None:
+    assert expiry(PORTABLE, Nats_TTL="5s", Nats_Schedule="@every 1s") is None
+    assert expiry(ADR51, Nats_TTL="5s", X_Nats_Schedule="@every 1s") is None
+    assert expiry(PORTABLE, Nats_TTL="5s", **GENERATED) == STORED_AT + 5 * SECOND
+
+
+# -- headers that look like those of a schedule but are not --------------------------------------------------------
+
+PATTERN, TARGET = ("Nats-Schedule", "@daily"), ("Nats-Schedule-Target", "orders.due")
+
+
+def misnamed_in(*headers: tuple[str, str]) -> list[tuple[str, str]]:
+    """Read a message as an engine does, and return its misnamed headers."""
+    reader = MessageReader(RULES, DIALECTS)
+    message = StoredMessage("orders.s", 1, STORED_AT, block_of(*headers), None)
+    if reader.cached(message) is None:
+        reader.read_uncached(message)
+    return [(one.header, one.reason) for one in reader.misnamed]
+
+
+def test_a_header_that_is_nearly_that_of_a_schedule_is_found_on_a_message_that_is_none() -> None:
+    for name, meant in {
+        "Nats-Schedul": "Nats-Schedule may be meant",
+        "nats-schedule": "is not Nats-Schedule",
+        "NATS-SCHEDULE": "is not Nats-Schedule",
+        "Nats-schedule": "is not Nats-Schedule",
+        "nats_schedule": "Nats-Schedule may be meant",
+        "NatsSchedule": "Nats-Schedule may be meant",
+        "Nats-Shedule": "Nats-Schedule may be meant",
+        "x-nats-schedule": "is not X-Nats-Schedule",
+        "X-Nats-Schedul": "X-Nats-Schedule may be meant",
+        "Nats-Schedule-At": "has no effect",
+    }.items():
+        ((header, reason),) = misnamed_in((name, "@daily"), TARGET)
+        assert header == name
+        assert meant in reason
+
+
+def test_a_header_without_effect_is_found_on_a_schedule() -> None:
+    for name, meant in {
+        "Nats-Schedule-Timezone": "Nats-Schedule-Time-Zone may be meant",
+        "Nats-Schedule-TZ": "has no effect",
+        "nats-schedule-time-zone": "is not Nats-Schedule-Time-Zone",
+        "Nats-Schedule-Ttl": "is not Nats-Schedule-TTL",
+        "X-Nats-Schedule-Timezone": "X-Nats-Schedule-Time-Zone may be meant",
+    }.items():
+        ((header, reason),) = misnamed_in(PATTERN, TARGET, (name, "Europe/Berlin"))
+        assert header == name
+        assert meant in reason
+
+
+def test_a_schedule_with_such_a_header_is_found_each_time_and_those_without_are_read_fast() -> None:
+    reader = MessageReader(RULES, DIALECTS)
+    wrong = block_of(PATTERN, TARGET, ("Nats-Schedule-Timezone", "Europe/Berlin"))
+    right = block_of(PATTERN, TARGET)
+    for sequence in (1, 2, 3):
+        message = StoredMessage("orders.s", sequence, 1, wrong, None)
+        assert reader.cached(message) is None
+        assert reader.read_uncached(message) is not None
+        assert len(reader.misnamed) == 1
+    message = StoredMessage("orders.s", 4, 1, right, None)
+    reader.read_uncached(message)
+    assert reader.misnamed == ()
+    assert reader.cached(message) is not None
+
+
+def test_headers_as_they_are_meant_to_be_and_those_of_others_are_not_found() -> None:
+    valid: list[list[tuple[str, str]]] = [
+        [PATTERN, TARGET],
+        [PATTERN, TARGET, ("Nats-Schedule-X-Missed", "skip")],
+        [PATTERN, TARGET, ("X-Nats-Schedule-X-Missed", "skip")],
+        [PATTERN, TARGET, ("Nats-Schedule-TTL", "5m"), ("Nats-Schedule-Time-Zone", "UTC"), ("Nats-TTL", "1h")],
+        [("X-Nats-Schedule", "@daily"), ("X-Nats-Schedule-Target", "orders.due")],
+        [("Nats-Schedule-X-Paused", "@every 1s"), TARGET],
+        [("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge")],
+        [("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "2026-01-01T00:00:00Z")],
+        [("X-Text", "see nats-schedule: below"), ("Delivery-Schedule", "weekly"), ("Schedule", "daily")],
+        [("Nats-Msg-Id", "nats-schedule:5")],
+        [("A", "b")],
+        [],
+    ]
+    assert [headers for headers in valid if misnamed_in(*headers)] == []
+
+
+def test_a_header_that_is_of_no_use_alone_is_misnamed_in() -> None:
+    ((header, reason),) = misnamed_in(TARGET)
+    assert header == "Nats-Schedule-Target"
+    assert "without Nats-Schedule" in reason
+
+
+def test_only_headers_that_are_served_are_missed_where_they_stand_alone() -> None:
+    assert misnamed_headers(block_of(TARGET), [PORTABLE], is_schedule=False) == ()
+
+
+def test_what_a_stranger_writes_is_cut_and_counted() -> None:
+    many = [(f"Nats-Schedule-{number}", "x") for number in range(100)]
+    assert len(misnamed_in(PATTERN, TARGET, *many)) == MAX_REPORTED_HEADERS
+    ((header, _reason),) = misnamed_in(("Nats-Schedul" + "x" * 10_000, "x"))
+    assert len(header) == MAX_NAME_BYTES
+    ((header, _reason),) = misnamed_in(("Nats-Schedul\x1b[31m", "x"))
+    assert "\x1b" in header, "it is escaped where it is printed"

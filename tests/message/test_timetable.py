@@ -1,15 +1,26 @@
 """A timetable answers for one schedule what its pattern answers for all that have it."""
 
-import pytest
-from hypothesis import given
+from hashlib import blake2b
+from itertools import product
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.timetable import Timetable, never_fires
-from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.invalid import Invalid
-from nats_scheduler.schedule.patterns import parse_pattern
+from nats_scheduler.message.fires import FireReader
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.policies import NO_POLICIES, Policies
+from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.timetable import JitteredTimetable, Timetable, delay_of, never_fires, stored_timetable
+from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.calendars import Days
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.patterns import At, Pattern
+from nats_scheduler.testing.clock import START
+from tests.harness.blocks import block_of
+from tests.harness.seeds import draws
+from tests.schedule.reading import read
 
 STORED_AT = 1_768_564_800 * SECOND + 300_000_000
 """2026-01-16T12:00:00.3Z."""
@@ -23,10 +34,7 @@ MARCH_2096 = 3_981_830_400 * SECOND
 
 
 def timetable(text: str, stored_at: int = STORED_AT) -> Timetable:
-    pattern = parse_pattern(text)
-    assert pattern is not None
-    assert not isinstance(pattern, Invalid)
-    return Definition(pattern, Terms(ADR51, "t", None, "", False)).timetable(stored_at)
+    return Definition(read(text), Terms(ADR51, "t", None, "", False)).timetable(stored_at)
 
 
 def seconds(fires: list[int]) -> list[float]:
@@ -34,15 +42,16 @@ def seconds(fires: list[int]) -> list[float]:
     return [(fire - NOON) / SECOND for fire in fires]
 
 
-@pytest.mark.parametrize(
-    ("text", "first_three"),
-    [("@at 2026-01-16T12:00:10Z", [10]), ("@every 7s", [7, 14, 21]), ("*/5 * * * * *", [5, 10, 15])],
-)
-def test_the_fire_times_of_a_schedule_begin_with_its_first_and_end_with_it(text: str, first_three: list[int]) -> None:
-    asked = timetable(text)
-    assert seconds(asked.fires(3)) == first_three
-    assert asked.fires(0) == []
-    assert asked.repeats is (len(first_three) > 1)
+def test_the_fire_times_of_a_schedule_begin_with_its_first_and_end_with_it() -> None:
+    for text, first_three in {
+        "@at 2026-01-16T12:00:10Z": [10],
+        "@every 7s": [7, 14, 21],
+        "*/5 * * * * *": [5, 10, 15],
+    }.items():
+        asked = timetable(text)
+        assert seconds(asked.fires(3)) == first_three
+        assert asked.fires(0) == []
+        assert asked.repeats is (len(first_three) > 1)
 
 
 def test_a_schedule_that_never_fires_has_no_fire_times() -> None:
@@ -62,6 +71,7 @@ def test_equal_definitions_that_were_stored_at_other_times_fire_at_other_times()
     assert not late.is_fire(NOON + 14 * SECOND)
 
 
+@settings(max_examples=draws(40))
 @given(st.sampled_from(PATTERNS), moments, moments)
 def test_all_questions_have_answers_that_agree(text: str, after: int, until: int) -> None:
     """The fire times in a list, the next one, the latest one and the question about one are the same times."""
@@ -69,6 +79,7 @@ def test_all_questions_have_answers_that_agree(text: str, after: int, until: int
     fires = asked.fires(120)
     assert fires == sorted(set(fires))
     assert all(map(asked.is_fire, fires))
+    assert all(asked.send_time_of(fire) >= fire for fire in fires), "none is sent before its time"
     assert asked.is_fire(until) is (until in fires)
     assert asked.next_fire(fires[0]) == (fires[1] if asked.repeats else None)
     if asked.repeats:
@@ -77,7 +88,113 @@ def test_all_questions_have_answers_that_agree(text: str, after: int, until: int
     assert asked.latest_due(after, until) == (between[-1] if between else None)
 
 
-@given(st.sampled_from(PATTERNS))
-def test_no_fire_is_sent_before_its_time(text: str) -> None:
-    asked = timetable(text)
-    assert all(asked.send_time_of(fire) >= fire for fire in asked.fires(20))
+# -- jitter: when each fire is sent, computed from its identity alone, and always before the next fire time --------
+
+SUBJECT = "orders.one"
+JITTERED = [
+    read("@every 1s"),
+    read("@every 7s"),
+    read("@every 1h"),
+    read("0 */5 * * * *"),
+    read("0 30 2 * * *", "Europe/Berlin"),
+    Bounded(read("@every 90m"), Bounds(limit=30, excepted=(Days(20_455, 20_455),))),
+]
+
+
+def jittered(of: Pattern, jitter: int, sequence: int = 7) -> JitteredTimetable:
+    return JitteredTimetable(of, START, SUBJECT, sequence, jitter)
+
+
+def test_a_delay_is_the_same_for_ever() -> None:
+    """Instances of two versions share a stream during an upgrade: these numbers may never change."""
+    found = [delay_of("orders.one", 7, START, HOUR), delay_of("odd.\udcff", 1, START + 1, HOUR)]
+    assert found == [1_512_429_552_261, 1_657_223_679_067]
+    hashed = blake2b(b"nats-scheduler:7:1767225600000000000:orders.one", digest_size=8).hexdigest()
+    assert found[0] == int(hashed, 16) * HOUR // 2**64, "as the reference page says"
+
+
+def test_each_fire_is_sent_between_its_fire_time_and_the_next() -> None:
+    for of, jitter in product(JITTERED, (1, 30 * MILLISECOND, 10 * SECOND, DAY)):
+        table = jittered(of, jitter)
+        fires = table.fires(31)
+        sent = [table.send_time_of(fire) for fire in fires]
+        for fire, at, following in zip(fires, sent, fires[1:], strict=False):
+            assert fire <= at < following, of.text
+            assert at - fire < jitter
+        assert sent == sorted(sent)
+        assert 0 <= sent[-1] - fires[-1] < jitter, "the last one of those that are bounded has the whole jitter"
+
+
+def test_delays_are_spread_evenly() -> None:
+    table = jittered(read("@every 1m"), HOUR)
+    parts = [0] * 10
+    for fire in table.fires(1_000):
+        parts[(table.send_time_of(fire) - fire) * 10 // MINUTE] += 1
+    assert min(parts) > 60, parts
+    schedules = [delay_of(f"s.{number}", number, START, 10) for number in range(1_000)]
+    assert min(schedules.count(part) for part in range(10)) > 60
+
+
+def test_each_version_and_each_schedule_has_delays_of_its_own() -> None:
+    every = read("@every 1h")
+    first = jittered(every, HOUR, 7).first_fire()
+    assert first is not None
+    tables = [
+        jittered(every, HOUR, 7),
+        jittered(every, HOUR, 8),
+        JitteredTimetable(every, START, "orders.two", 7, HOUR),
+    ]
+    assert len({table.send_time_of(first) for table in tables}) == 3
+
+
+def test_what_is_to_be_sent_next_and_what_is_due_are_those_of_a_list() -> None:
+    for of in JITTERED:
+        table = jittered(of, HOUR)
+        fires = table.fires(20)
+        sent = [table.send_time_of(fire) for fire in fires]
+        for at in sorted({*(instant + off for instant in (*fires[:-1], *sent[:-1]) for off in (-1, 0, 1)), START}):
+            assert table.next_to_send(at) == next(fire for fire, s in zip(fires, sent, strict=True) if s > at), of.text
+            due = [fire for fire, s in zip(fires, sent, strict=True) if s <= at]
+            assert table.latest_due(START, at) == (due[-1] if due else None), of.text
+
+
+def test_nothing_is_to_be_sent_after_the_last_fire() -> None:
+    table = jittered(Bounded(read("@every 1h"), Bounds(limit=2)), HOUR)
+    last = table.send_time_of(START + 2 * HOUR)
+    assert (table.next_to_send(last - 1), table.next_to_send(last)) == (START + 2 * HOUR, None)
+
+
+def test_an_at_is_delayed_by_up_to_the_whole_jitter_also_in_the_past() -> None:
+    for instant in (START + HOUR, START - HOUR):
+        found = jittered(At(None, instant), HOUR).send_time_of(instant)
+        assert found - instant == delay_of(SUBJECT, 7, instant, HOUR)
+
+
+def test_a_time_that_somebody_made_up_has_a_send_time_too() -> None:
+    for of in (*JITTERED, read("@at 2026-05-01T00:00:00Z")):
+        for made_up in (-(10**39), -1, 0, START - 1):
+            assert 0 <= jittered(of, HOUR).send_time_of(made_up) - made_up < HOUR, of.text
+
+
+def test_the_lateness_of_a_fire_that_is_watched_counts_from_its_send_time() -> None:
+    for x in ("", "X-"):
+        reader = FireReader({"name": "S", "subjects": ["s.>", "t.>"]})
+        headers = [(f"{x}Nats-Schedule", "@every 1h"), (f"{x}Nats-Schedule-Target", "t.out")]
+        block = block_of(*headers, (f"{x}Nats-Schedule-X-Jitter", "30m"))
+        assert reader.read(StoredMessage("s.one", 7, START, block, b"")) is None
+        fire_time = START + HOUR
+        sent = fire_time + delay_of("s.one", 7, fire_time, HOUR // 2)
+        identity = fire_identity("s.one", 7, fire_time)
+        generated = block_of((f"{x}Nats-Scheduler", "s.one"), ("Nats-Msg-Id", identity))
+        fire = reader.read(StoredMessage("t.out", 8, sent + 5, generated, b""))
+        assert fire is not None
+        assert (fire.due, fire.send_time, fire.lateness) == (fire_time, sent, 5)
+
+
+def test_a_schedule_without_a_jitter_has_a_plain_jittered() -> None:
+    every = read("@every 1h")
+    plain = stored_timetable(every, NO_POLICIES, START, SUBJECT, 7)
+    assert (type(plain), plain.jitters) == (Timetable, False)
+    assert plain.next_to_send(START + HOUR) == START + 2 * HOUR
+    found = stored_timetable(every, Policies(jitter=HOUR), START, SUBJECT, 7)
+    assert found.send_time_of(START + HOUR) == jittered(every, HOUR).send_time_of(START + HOUR)

@@ -1,19 +1,29 @@
-"""Past fires are found backwards: each with its fire time, or without one if nothing that is stored shows it."""
+"""Fires as they are stored: past ones are found backwards, and a forged one is none.
 
-from collections.abc import Callable
+A past fire has its fire time, or none if nothing that is stored shows it.
+"""
 
-import pytest
-
-from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.message.fires import PastFire, PastFires, StoredSchedule
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
+from nats_scheduler.message.fires import (
+    MAX_CLOCK_DIFFERENCE_NS,
+    TOO_EARLY,
+    PastFire,
+    PastFires,
+    StoredSchedule,
+    fault_of,
+    fault_of_following,
+    is_too_early,
+)
 from nats_scheduler.message.identity import beside_identity, fire_identity
-from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.reading import Generated, read_message
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.message.timetable import delay_of, stored_timetable
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.message.timetable import Timetable, delay_of, stored_timetable
+from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
+from tests.schedule.reading import read as read_pattern
 
 RULES = StreamRules.from_config({"name": "S", "subjects": ["S.>"]})
 START = 1_800_000_000 * SECOND
@@ -70,13 +80,13 @@ def dues(fires: list[PastFire]) -> list[tuple[int, int | None]]:
     return [(one.sequence, None if one.fire_time is None else (one.fire_time - START) // SECOND) for one in fires]
 
 
-@pytest.mark.parametrize("x", ["", "X-"])
-def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity(x: str) -> None:
-    found = read(ours(5, 10, 20, x=x), ours(6, 20, None, x=x))
-    assert dues(found) == [(6, 20), (5, 10)]
-    assert [one.lateness for one in found] == [LATE, LATE]
-    assert [one.next_fire for one in found] == [None, at(20)]
-    assert [(one.schedule_sequence, one.by_server) for one in found] == [(1, False), (1, False)]
+def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity() -> None:
+    for x in ("", "X-"):
+        found = read(ours(5, 10, 20, x=x), ours(6, 20, None, x=x))
+        assert dues(found) == [(6, 20), (5, 10)]
+        assert [one.lateness for one in found] == [LATE, LATE]
+        assert [one.next_fire for one in found] == [None, at(20)]
+        assert [(one.schedule_sequence, one.by_server) for one in found] == [(1, False), (1, False)]
 
 
 def test_the_lateness_of_a_delayed_fire_counts_from_its_send_time() -> None:
@@ -145,20 +155,15 @@ def test_without_the_servers_scheduler_a_message_without_identity_is_no_fire() -
     assert not read(servers(5, 10, 20), stored=schedule(2, 0))
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_a_fire_that_was_requested_says_nothing_of_its_neighbours(native: bool) -> None:
-    fires = [servers(2, 10, 20), servers(4, 20, 30)] if native else [ours(2, 10, 20), ours(4, 20, 30)]
-    asked = StoredMessage(
-        "S.out",
-        3,
-        at(13),
-        block_of(("X-Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(12)))),
-        None,
-    )
-    found = read(fires[0], asked, fires[1], native=native, stored=schedule(1, 0))
-    assert [(one.fire_time, one.fired_by) for one in found if one.was_requested] == [(at(12), "request")]
-    assert [one.fire_time for one in found if not one.was_requested] == [at(20), at(10)]
-    assert [one.lateness for one in found if one.was_requested] == [None]
+def test_a_fire_that_was_requested_says_nothing_of_its_neighbours() -> None:
+    block = block_of(("X-Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(12))))
+    asked = StoredMessage("S.out", 3, at(13), block, None)
+    for native in (True, False):
+        fires = [servers(2, 10, 20), servers(4, 20, 30)] if native else [ours(2, 10, 20), ours(4, 20, 30)]
+        found = read(fires[0], asked, fires[1], native=native, stored=schedule(1, 0))
+        requested = [(one.fire_time, one.fired_by, one.lateness) for one in found if one.was_requested]
+        assert requested == [(at(12), "request", None)]
+        assert [one.fire_time for one in found if not one.was_requested] == [at(20), at(10)]
 
 
 def test_a_fire_that_claims_to_be_requested_too_early_is_none() -> None:
@@ -166,16 +171,74 @@ def test_a_fire_that_claims_to_be_requested_too_early_is_none() -> None:
     assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
 
 
-@pytest.mark.parametrize("identity", [fire_identity, beside_identity])
-def test_the_sequences_of_another_stream_say_nothing(identity: Callable[[str, int, int], str]) -> None:
+def test_the_sequences_of_another_stream_say_nothing() -> None:
     """A fire into another stream may have a lower sequence there than its schedule has in its own."""
-    fire = ours(3, 10, 20, of=700)
-    named = fire._replace(block=fire.block.replace(b"nats-scheduler:700:", b"nats-scheduler:%b700:" % _form(identity)))
-    for is_elsewhere in (True, False):
-        past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
-        found = past.read(named)
-        assert [one.sequence for one in found] == ([3] if is_elsewhere else [])
+    for form in (b"", b"beside:"):
+        fire = ours(3, 10, 20, of=700)
+        named = fire._replace(block=fire.block.replace(b"nats-scheduler:700:", b"nats-scheduler:%b700:" % form))
+        for is_elsewhere in (True, False):
+            past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
+            assert [one.sequence for one in past.read(named)] == ([3] if is_elsewhere else [])
 
 
-def _form(identity: Callable[[str, int, int], str]) -> bytes:
-    return b"beside:" if identity is beside_identity else b""
+# -- a message that claims to be a fire counts only if the schedule can have generated it, at that time ------------
+
+NOON = 1_768_564_800 * SECOND
+FIRE = NOON + MINUTE
+FIRED = Generated("s.one", 1, FIRE)
+EVERY = "@every 1m"
+AT = f"@at {format_rfc3339(FIRE)}"
+
+
+def claiming(following: str | None, stored_at: int = FIRE, dialect: Dialect = ADR51) -> StoredMessage:
+    """Make a message on the target that says what follows."""
+    lines = [] if following is None else [(dialect.next, following)]
+    return StoredMessage("t.out", 5, stored_at, block_of((b"A", b"b"), *lines), b"")
+
+
+def judged(pattern: str, message: StoredMessage, *, fire_time: int = FIRE, due: int = FIRE) -> str:
+    """Return the fault of a message that claims to be the fire of a schedule that was stored at noon."""
+    terms = Terms(ADR51, "t.out", "", "", False)
+    return fault_of(FIRED._replace(fire_time=fire_time), message, Timetable(read_pattern(pattern), NOON), terms, due)
+
+
+def test_clocks_may_differ_by_that_much_and_no_more() -> None:
+    assert not is_too_early(FIRE - MAX_CLOCK_DIFFERENCE_NS, FIRE)
+    assert is_too_early(FIRE - MAX_CLOCK_DIFFERENCE_NS - 1, FIRE)
+    early = claiming("purge", FIRE - MAX_CLOCK_DIFFERENCE_NS - 1)
+    assert judged(EVERY, early) == TOO_EARLY
+
+
+def test_a_make_up_fire_beside_a_server_has_the_portable_names() -> None:
+    assert judged(EVERY, claiming(format_rfc3339(FIRE + MINUTE), dialect=PORTABLE)) == ""
+    assert judged(EVERY, claiming(format_rfc3339(FIRE - MINUTE), dialect=PORTABLE))
+
+
+def test_its_time_is_a_fire_time_or_the_one_that_is_due() -> None:
+    assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=NOON + 3 * MINUTE) == ""
+    other = NOON + 3 * MINUTE + SECOND
+    assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=other) == "its time is no fire time of the schedule"
+    assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=other, due=other) == ""
+
+
+def test_what_follows_is_the_end_or_a_later_fire_of_a_repeating_schedule() -> None:
+    for pattern, following, is_possible in (
+        (EVERY, "purge", True),
+        (EVERY, format_rfc3339(FIRE + 1), True),
+        (EVERY, format_rfc3339(FIRE), False),
+        (EVERY, "soon", False),
+        (EVERY, "", False),
+        (EVERY, None, False),
+        (AT, "purge", True),
+        (AT, format_rfc3339(FIRE + HOUR), False),
+    ):
+        fault = "" if is_possible else "its Nats-Schedule-Next is neither 'purge' nor a later fire time"
+        assert judged(pattern, claiming(following)) == fault, (pattern, following)
+
+
+def test_of_a_schedule_that_is_gone_any_later_fire_may_follow() -> None:
+    for dialect in DIALECTS:
+        none = f"its {dialect.next.decode()} is none that follows"
+        for following, fault in (("purge", ""), (format_rfc3339(FIRE + 1), ""), (format_rfc3339(FIRE), none)):
+            assert fault_of_following(FIRED, claiming(following, dialect=dialect)) == fault
+    assert fault_of_following(FIRED, claiming(None)) == "it does not say what follows"
