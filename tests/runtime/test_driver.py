@@ -1,28 +1,34 @@
-"""The end of a driver, and the cases in which it does not trust its contact any more.
+"""What a driver takes, when it does not trust its contact any more, its end, and what the collector looks at.
 
 A drain waits for what is in flight, and never for a driver that will not step again; a process that was paused fires
 nothing before it has read what happened meanwhile.
 """
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
 from nats_scheduler.engine.actions import Action, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import (
-    Fire,
-    Question,
-)
+from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.firing.building import ServerLimits
-from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, PurgeConcluded
+from nats_scheduler.engine.inputs import (
+    CaughtUp,
+    ContactLost,
+    ContentRead,
+    Input,
+    MessagesRead,
+    PurgeConcluded,
+    RemovalRequested,
+)
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.runtime.clock import Clock, SystemClock
-from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, MAX_READ_AT_REST, StreamDriver
+from nats_scheduler.runtime.driver import MAX_CONTENTS_PER_STEP, MAX_READ_AT_REST, StreamDriver, WaitingInputs
 from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, Wakes
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START, ManualClock
@@ -56,21 +62,37 @@ class SilentStream:
         """Answer nothing."""
 
     async def follow(self, after: int) -> None:
-        """Deliver nothing."""
+        """Deliver nothing, and do not end."""
+        await asyncio.get_running_loop().create_future()
 
     def end(self, reason: str) -> None:
         """Answer nothing."""
 
 
-def driver(report: Callable[[Event], None] = lambda _event: None, clock: Clock | None = None) -> StreamDriver:
-    rules = StreamRules("ORDERS", ("orders.>",))
-    return StreamDriver(StreamEngine(rules, (ADR51,), ServerLimits(guard=True)), clock or SystemClock(), report)
+class NotingEngine(StreamEngine):
+    """An engine that notes what each of its steps is given."""
+
+    def __init__(self, *, guard: bool = True, before: Callable[[list[Input]], None] = lambda _given: None) -> None:
+        super().__init__(StreamRules("ORDERS", ("orders.>",)), (ADR51,), ServerLimits(guard=guard))
+        self._before = before
+        self.taken: list[list[Input]] = []
+
+    def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
+        self.taken.append(list(inputs))
+        self._before(self.taken[-1])
+        return super().step(now, inputs)
 
 
-async def caught_up(clock: ManualClock) -> StreamDriver:
-    """Return a driver that has read everything."""
-    one = driver(clock=clock)
+def driver(engine: NotingEngine, clock: ManualClock | None = None, wakes: Wakes | None = None) -> StreamDriver:
+    """Return a driver with contact."""
+    one = StreamDriver(engine, clock or ManualClock(), lambda _event: None, wakes)
     one.attach(SilentStream())
+    return one
+
+
+async def caught_up(clock: ManualClock, wakes: Wakes | None = None) -> StreamDriver:
+    """Return a driver that has read everything."""
+    one = driver(NotingEngine(), clock, wakes)
     one.receive(CaughtUp())
     await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
     return one
@@ -82,60 +104,42 @@ def version(sequence: int) -> StoredMessage:
     return StoredMessage("orders.s", sequence, 1, block, None)
 
 
-async def purging() -> tuple[StreamDriver, PurgeSchedule]:
+def purging(engine: NotingEngine, wakes: Wakes | None = None) -> StreamDriver:
     """Return a driver that waits for the removal of a version that was replaced."""
-    one, stream = driver(), SilentStream()
+    one, stream = driver(engine, wakes=wakes), SilentStream()
     one.attach(stream)
     one.receive(MessagesRead([version(1), version(2)]))
     one.receive(CaughtUp())
-    await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
-    return one, stream.purges[0]
+    one.step()
+    assert [(purge.schedule, purge.through) for purge in stream.purges] == [("orders.s", 1)]
+    return one
+
+
+PURGED = PurgeConcluded("orders.s", 1)
 
 
 async def test_what_is_under_way_is_looked_at_now_and_then_unless_it_was_just_stepped() -> None:
-    steps: list[int] = []
-
-    class CountingEngine(StreamEngine):
-        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
-            steps.append(now)
-            return super().step(now, inputs)
-
-    rules, clock, stream = StreamRules("ORDERS", ("orders.>",)), ManualClock(), SilentStream()
-    one = StreamDriver(CountingEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
-    one.attach(stream)
-    one.receive(MessagesRead([version(1), version(2)]))
-    one.receive(CaughtUp())
-    one.step()
-    assert stream.purges
+    engine = NotingEngine()
+    one = purging(engine)
     counts = []
     for _ in range(3):
         one.step_if_restless()
-        counts.append(len(steps))
+        counts.append(len(engine.taken))
     assert counts == [1, 2, 3]
-    one.receive(PurgeConcluded("orders.s", 1))
-    one.step()
-    for _ in range(3):
-        one.step_if_restless()
-    assert len(steps) == 4
-    one.stop()
-
-
-async def test_who_waits_for_its_turn_is_not_stepped_by_the_tick() -> None:
-    one, purge = await purging()
-    one.step_if_restless()
-    before = one.engine.steps
-    one.receive(PurgeConcluded(purge.schedule, purge.through))
+    one.receive(PURGED)
     assert one.step_if_restless(), "its turn is still to come"
-    assert one.engine.steps == before
+    assert len(engine.taken) == 3
     one.step_if_due()
-    assert not one.step_if_restless()
+    for _ in range(3):
+        assert not one.step_if_restless()
+    assert len(engine.taken) == 4
     one.stop()
 
 
 async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at_by_the_next_ticks() -> None:
-    wakes, stream, beside = Wakes(SystemClock()), SilentStream(), Sleeper()
-    engine = StreamEngine(StreamRules("ORDERS", ("orders.>",)), (ADR51,), ServerLimits(guard=True))
-    one = StreamDriver(engine, SystemClock(), lambda _event: None, wakes)
+    clock, stream, beside = ManualClock(), SilentStream(), Sleeper()
+    wakes, engine = Wakes(clock), NotingEngine()
+    one = driver(engine, clock, wakes)
     one.attach(stream)
     one.receive(MessagesRead([version(1)]))
     one.receive(CaughtUp())
@@ -144,42 +148,29 @@ async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at
     await eventually(lambda: beside.asked >= 2, within_seconds=SHORT_SECONDS)
     one.receive(MessagesRead([version(2)]))
     await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
-    before = one.engine.steps
-    await eventually(lambda: one.engine.steps >= before + 2, within_seconds=SHORT_SECONDS)
+    before = len(engine.taken)
+    await eventually(lambda: len(engine.taken) >= before + 2, within_seconds=SHORT_SECONDS)
     wakes.detach(beside)
     one.stop()
 
 
-async def test_a_drain_waits_until_what_is_in_flight_has_been_answered() -> None:
-    one, purge = await purging()
-    draining = asyncio.create_task(one.drain(LONG_SECONDS))
-    assert not await one.drain(0)
-    one.receive(PurgeConcluded(purge.schedule, purge.through))
-    async with asyncio.timeout(SHORT_SECONDS):
-        assert await draining
-
-
-async def test_a_drain_does_not_wait_for_a_stream_that_is_deleted_meanwhile() -> None:
-    one, _purge = await purging()
-    draining = asyncio.create_task(one.drain(LONG_SECONDS))
-    assert not await one.drain(0)
-    one.stop()
-    async with asyncio.timeout(SHORT_SECONDS):
-        assert await draining
-
-
-async def test_a_drain_of_a_driver_that_was_stopped_is_over_at_once() -> None:
-    one, _purge = await purging()
-    one.stop()
-    async with asyncio.timeout(SHORT_SECONDS):
-        assert await one.drain(LONG_SECONDS)
+async def test_a_drain_waits_until_what_is_in_flight_has_been_answered_and_not_for_a_stream_that_is_deleted() -> None:
+    for conclude in (lambda one: one.receive(PURGED), StreamDriver.stop):
+        one = purging(NotingEngine())
+        draining = asyncio.create_task(one.drain(LONG_SECONDS))
+        assert not await one.drain(0)
+        conclude(one)
+        async with asyncio.timeout(SHORT_SECONDS):
+            assert await draining
+            one.stop()
+            assert await one.drain(LONG_SECONDS), "of one that was stopped it is over at once"
 
 
 async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -> None:
     def break_down(_event: Event) -> None:
         raise RuntimeError("a defect")
 
-    one = driver(break_down)
+    one = StreamDriver(NotingEngine(), ManualClock(), break_down)
     one.attach(SilentStream())
     one.receive(CaughtUp())
     await eventually(one.failed.done, within_seconds=SHORT_SECONDS)
@@ -187,7 +178,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
         assert not await one.drain(LONG_SECONDS)
 
 
-async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing() -> None:
+async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing_until_the_next_one_has_read() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
     clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
@@ -195,6 +186,14 @@ async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing() -
     assert "stood still" in one.outdated.result()
     assert not one.has_contact
     await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
+    one.receive(CaughtUp())
+    one.receive(MessagesRead([version(7)]))
+    await eventually(lambda: one.engine.last_read == 7, within_seconds=SHORT_SECONDS)
+    assert not one.engine.is_live, "what an ended contact still says opens nothing"
+    one.attach(SilentStream())
+    assert not one.outdated.done()
+    one.receive(CaughtUp())
+    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
 
 
 async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by_the_wall_clock() -> None:
@@ -204,57 +203,37 @@ async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by
     await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
 
 
-async def test_a_process_that_stood_still_in_the_middle_of_a_step_is_noticed() -> None:
-    clock = ManualClock()
+async def test_a_process_that_stood_still_before_or_in_its_first_step_is_noticed() -> None:
+    for in_the_middle in (True, False):
+        clock = ManualClock()
 
-    class StoppedEngine(StreamEngine):
-        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
-            if inputs == [CaughtUp()]:
-                clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-            return super().step(now, inputs)
+        def stand_still(_given: list[Input] | None = None, clock: ManualClock = clock) -> None:
+            clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
 
-    rules = StreamRules("ORDERS", ("orders.>",))
-    one = StreamDriver(StoppedEngine(rules, (ADR51,), ServerLimits(guard=True)), clock, lambda _event: None)
-    one.attach(SilentStream())
-    one.receive(CaughtUp())
-    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
-
-
-async def test_a_process_that_stood_still_before_its_first_step_is_noticed() -> None:
-    clock = ManualClock()
-    one = driver(clock=clock)
-    one.attach(SilentStream())
-    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-    one.receive(CaughtUp())
-    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
-    assert not one.engine.is_live
+        one = driver(NotingEngine(before=stand_still) if in_the_middle else NotingEngine(), clock)
+        if not in_the_middle:
+            stand_still()
+        one.receive(CaughtUp())
+        await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+        assert in_the_middle or not one.engine.is_live
 
 
-async def test_what_an_ended_contact_still_says_opens_nothing_and_the_next_one_does() -> None:
-    clock = ManualClock()
-    one = await caught_up(clock)
-    clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-    await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
-    one.receive(CaughtUp())
-    one.receive(MessagesRead([version(7)]))
-    await eventually(lambda: one.engine.last_read == 7, within_seconds=SHORT_SECONDS)
-    assert not one.engine.is_live
-    one.attach(SilentStream())
-    assert not one.outdated.done()
-    one.receive(CaughtUp())
-    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
-
-
-async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
-    due = b"NATS/1.0\r\nNats-Schedule: @at 1970-01-01T00:00:01Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
-    clock = ManualClock()
-    one = await caught_up(clock)
-    said: list[bool] = []
+def noting_urgency(clock: ManualClock, said: list[bool]) -> Wakes:
+    """Return wakes that note whether a driver awaits something urgent."""
+    wakes = Wakes(clock)
 
     def hurry(_key: int, *, is_urgent: bool) -> None:
         said.append(is_urgent)
 
-    one._wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
+    wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
+    return wakes
+
+
+async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
+    due = b"NATS/1.0\r\nNats-Schedule: @at 1970-01-01T00:00:01Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
+    clock, said = ManualClock(), list[bool]()
+    one = await caught_up(clock, noting_urgency(clock, said))
+    said.clear()
     one.receive(MessagesRead([StoredMessage("orders.s", 1, clock.now(), due, None)]))
     one.step()
     one.receive(ContentRead("orders.s", 1, StoredMessage("orders.s", 1, clock.now(), due, b""), None))
@@ -267,14 +246,9 @@ async def test_nothing_rests_while_a_fire_waits_for_what_arrives() -> None:
 
 
 async def test_nothing_rests_where_no_guard_refuses_the_fire_of_a_schedule_that_is_gone() -> None:
-    rules, said = StreamRules("ORDERS", ("orders.>",)), list[bool]()
-    engine = StreamEngine(rules, (ADR51,), ServerLimits(guard=False))
-    one = StreamDriver(engine, ManualClock(), lambda _event: None, is_guarded=False)
-
-    def hurry(_key: int, *, is_urgent: bool) -> None:
-        said.append(is_urgent)
-
-    one._wakes.moderation.hurry = hurry  # type: ignore[assignment, method-assign]
+    clock, said = ManualClock(), list[bool]()
+    engine, wakes = NotingEngine(guard=False), noting_urgency(clock, said)
+    one = StreamDriver(engine, clock, lambda _event: None, wakes, is_guarded=False)
     one.attach(SilentStream())
     for given in (CaughtUp(), MessagesRead([version(1)])):
         one.receive(given)
@@ -283,33 +257,145 @@ async def test_nothing_rests_where_no_guard_refuses_the_fire_of_a_schedule_that_
     one.stop()
 
 
+def contents(count: int, first: int = 0) -> list[Input]:
+    return [ContentRead("orders.s", number, None, None) for number in range(first, first + count)]
+
+
 async def test_contents_that_come_together_are_taken_in_parts_and_each_once() -> None:
-    taken: list[list[Input]] = []
-
-    class NotingEngine(StreamEngine):
-        def step(self, now: int, inputs: Iterable[Input] = ()) -> list[Action]:
-            taken.append(list(inputs))
-            return super().step(now, inputs)
-
-    rules, count = StreamRules("ORDERS", ("orders.>",)), 3 * MAX_CONTENTS_PER_STEP
-    engine = NotingEngine(rules, (ADR51,), ServerLimits(guard=True))
-    one = StreamDriver(engine, ManualClock(), lambda _event: None)
-    one.attach(SilentStream())
-    contents = [ContentRead("orders.s", number, None, None) for number in range(count)]
-    for content in contents:
+    engine = NotingEngine()
+    one, given = driver(engine), [*contents(3 * MAX_CONTENTS_PER_STEP), CaughtUp()]
+    for content in given:
         one.receive(content)
-    one.receive(CaughtUp())
-    await eventually(lambda: sum(map(len, taken)) == count + 1, within_seconds=SHORT_SECONDS)
-    assert [given for step in taken for given in step] == [*contents, CaughtUp()], "in the order in which they came"
-    assert max(map(len, taken)) <= MAX_CONTENTS_PER_STEP + 1
+    await eventually(lambda: sum(map(len, engine.taken)) == len(given), within_seconds=SHORT_SECONDS)
+    assert [content for step in engine.taken for content in step] == given, "in the order in which they came"
+    assert max(map(len, engine.taken)) <= MAX_CONTENTS_PER_STEP + 1
     one.stop()
 
 
 async def test_no_content_is_taken_after_the_loss_of_its_contact() -> None:
-    one = await caught_up(ManualClock())
-    for number in range(3 * MAX_CONTENTS_PER_STEP):
-        one.receive(ContentRead("orders.s", number, None, None))
+    engine = NotingEngine()
+    one, given = driver(engine), contents(3 * MAX_CONTENTS_PER_STEP)
+    for content in given:
+        one.receive(content)
     one.detach("lost")
     one.step()
-    assert not one._inputs
+    one.step()
+    assert engine.taken[0] == [*given, ContactLost("lost")]
+    assert not any(engine.taken[1:])
     one.stop()
+
+
+def waiting(*given: Input) -> WaitingInputs:
+    inputs = WaitingInputs()
+    for one in given:
+        inputs.add(one)
+    return inputs
+
+
+def test_what_came_between_two_contents_is_taken_between_them() -> None:
+    removal = RemovalRequested(filter="orders.s")
+    before, after = contents(MAX_CONTENTS_PER_STEP), contents(2, MAX_CONTENTS_PER_STEP)
+    inputs = waiting(*before, removal, after[0], CaughtUp(), after[1])
+    assert inputs.take() == [*before, removal], "what needs no fire to be built does not wait for contents"
+    assert inputs.take() == [after[0], CaughtUp(), after[1]]
+    assert not inputs
+    assert not inputs.take()
+
+
+def test_after_the_loss_of_a_contact_contents_are_taken_in_parts_again() -> None:
+    given = [*contents(3 * MAX_CONTENTS_PER_STEP), ContactLost("lost"), *contents(1)]
+    inputs = waiting(*given)
+    assert inputs.take() == given
+    assert not inputs
+    later = contents(MAX_CONTENTS_PER_STEP + 1)
+    for one in later:
+        inputs.add(one)
+    assert inputs.take() == later[:-1]
+
+
+def test_to_take_a_part_costs_no_more_however_many_contents_wait() -> None:
+    """A burst whose contents came faster than fires were built of them took three times the CPU."""
+
+    def work(count: int) -> int:
+        inputs, events = waiting(*contents(count)), 0
+
+        def note(_frame: object, _event: str, _argument: object) -> None:
+            nonlocal events
+            events += 1
+
+        sys.setprofile(note)
+        try:
+            inputs.take()
+        finally:
+            sys.setprofile(None)
+        assert len(inputs) == count - MAX_CONTENTS_PER_STEP
+        return events
+
+    assert work(10 * MAX_CONTENTS_PER_STEP) == work(2 * MAX_CONTENTS_PER_STEP)
+
+
+# -- the collector is global, and so it is looked at in processes of their own
+
+SET_UP = """
+import gc
+from nats_scheduler.runtime.driver import (
+    MIN_SCHEDULES_FROZEN, MIN_SURVIVORS_FROZEN, SCHEDULES_PER_FREEZE, Load, collect_only_what_is_new
+)
+
+class Cycle:
+    alive = 0
+    def __init__(self):
+        self.me = self
+        Cycle.alive += 1
+    def __del__(self):
+        Cycle.alive -= 1
+
+collect_only_what_is_new()
+collect_only_what_is_new()
+"""
+
+WHAT_IS_HELD = """
+held = [[number] for number in range(500_000)]
+assert gc.get_freeze_count() > 400_000, gc.get_freeze_count()
+assert len(gc.get_objects()) < 100_000, len(gc.get_objects())
+for _ in range(200_000):
+    Cycle()
+assert Cycle.alive < 50_000, Cycle.alive
+gc.collect()
+gc.freeze()
+frozen = gc.get_freeze_count()
+few = [Cycle() for _ in range(MIN_SURVIVORS_FROZEN // 4)]
+gc.collect()
+assert gc.get_freeze_count() == frozen
+few.clear()
+gc.collect()
+assert Cycle.alive == 0, Cycle.alive
+"""
+
+A_LOAD = """
+load, held = Load(), [[number] for number in range(MIN_SCHEDULES_FROZEN)]
+gc.collect()
+gc.unfreeze()
+load.grew_to(MIN_SCHEDULES_FROZEN)
+assert gc.get_freeze_count() == 0
+for _ in range(10):
+    held += [[number] for number in range(SCHEDULES_PER_FREEZE)]
+    load.grew_to(len(held))
+    assert gc.get_freeze_count() >= len(held)
+for fewer_again in (MIN_SCHEDULES_FROZEN, len(held), len(held) + SCHEDULES_PER_FREEZE - 1):
+    few = [Cycle() for _ in range(2_000)]
+    load.grew_to(fewer_again)
+    few.clear()
+    gc.collect()
+    assert Cycle.alive == 0, Cycle.alive
+gc.unfreeze()
+gc.callbacks.clear()
+Load().grew_to(2 * MIN_SCHEDULES_FROZEN)
+assert gc.get_freeze_count() == 0, "it is the process of another program"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", [WHAT_IS_HELD, A_LOAD], ids=["held", "load"])
+def test_what_is_held_is_looked_at_no_more_and_cycles_are_found(what: str) -> None:
+    subprocess.run([sys.executable, "-c", SET_UP + what], check=True)

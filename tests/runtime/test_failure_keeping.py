@@ -1,11 +1,14 @@
 """Failures are kept in a stream, once, within its limits; nothing depends on that stream."""
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nats_scheduler.runtime import failure_keeping
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
@@ -19,6 +22,27 @@ REJECTED = "nats_scheduler.advisory.schedule_rejected"
 SMALL_ACCOUNT = """
 accounts { A { jetstream: { max_file: 1000000, max_mem: 10000000 }, users: [ { user: a, password: a } ] } }
 """
+
+
+@pytest.fixture
+def checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_keeping, "FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
+
+
+@asynccontextmanager
+async def serving(account: Account, url: str, **settings: Any) -> AsyncIterator[Running]:
+    """Make the stream S, and run a sidecar that serves it."""
+    async with sidecar_on(url, **settings) as running:
+        await account.create("S")
+        await running.ready("S")
+        yield running
+
+
+def heard_by(account: Account) -> list[dict[str, Any]]:
+    """Return a list to which the advisories about rejected schedules are added that subscribers receive."""
+    heard: list[dict[str, Any]] = []
+    account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(json.loads(body)))
+    return heard
 
 
 async def reject(account: Account, subject: str, x: str = "") -> int:
@@ -39,30 +63,27 @@ async def kept(account: Account, subject: str = "nats_scheduler.advisory.>", cou
     return await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} advisories on {subject}")
 
 
-async def fires(account: Account, running: Running) -> None:
+async def fires(account: Account) -> None:
     """Expect a fire, after everything that was reported before."""
-    await running.ready("S")
     await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "S.fired"})
     await account.wait_for("S", "S.fired")
 
 
 async def counts_lost(running: Running, count: int) -> None:
-    """Wait until `count` advisories are counted as not kept."""
+    """Wait until `count` advisories are counted as not kept, and expect that they were reported once."""
     await eventually(
         lambda: running.metrics.value("failures_not_kept") == count,
         within_seconds=WAIT_SECONDS,
         describe=lambda: f"{count} are not kept: {running.metrics.value('failures_not_kept')}",
     )
+    assert len(running.told("failures_not_kept")) == 1
 
 
 @pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
 async def test_what_subscribers_receive_is_what_is_kept(start_server: StartServer, version: str, x: str) -> None:
     server = await start_server(version)
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        heard: list[dict[str, Any]] = []
-        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(json.loads(body)))
-        await account.create("S")
-        await running.ready("S")
+    async with account_on(server.url) as account, serving(account, server.url):
+        heard = heard_by(account)
         sequence = await reject(account, "S.wrong", x)
         found = await kept(account, f"{REJECTED}.S.S.wrong")
         assert found == heard
@@ -83,11 +104,8 @@ async def test_the_first_advisories_of_a_sidecar_are_kept(start_server: StartSer
 async def test_after_a_restart_and_with_two_sidecars_it_is_kept_once(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        heard: list[bytes] = []
-        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(body))
-        async with sidecar_on(server.url) as running:
-            await account.create("S")
-            await running.ready("S")
+        heard = heard_by(account)
+        async with serving(account, server.url):
             await reject(account, "S.wrong")
             await kept(account)
         async with sidecar_on(server.url) as one, sidecar_on(server.url) as two:
@@ -97,17 +115,18 @@ async def test_after_a_restart_and_with_two_sidecars_it_is_kept_once(start_serve
             for number in range(20):
                 await reject(account, f"S.more.{number}")
             found = await kept(account, count=21)
-            await fires(account, one)
+            await fires(account)
             assert await kept(account) == found
             assert len({one["schedule"] for one in found}) == len(found) == 21
 
 
-async def test_the_last_few_of_each_schedule_are_kept(start_server: StartServer) -> None:
+@pytest.mark.usefixtures("checked_often")
+async def test_the_last_few_of_each_schedule_are_kept_in_a_stream_that_is_created_again(
+    start_server: StartServer,
+) -> None:
     server = await start_server(V2_11)
     limits = {"failures_per_schedule": 2, "failures_max_age": HOUR // 2, "failures_max_bytes": 100_000}
-    async with account_on(server.url) as account, sidecar_on(server.url, **limits) as running:
-        await account.create("S")
-        await running.ready("S")
+    async with account_on(server.url) as account, serving(account, server.url, **limits):
         sequences = [await reject(account, "S.wrong") for _ in range(5)]
 
         async def last_two() -> bool:
@@ -117,15 +136,14 @@ async def test_the_last_few_of_each_schedule_are_kept(start_server: StartServer)
         config = (await account.api.stream(STREAM))["config"]
         assert (config["max_age"], config["max_bytes"], config["max_msgs_per_subject"]) == (HOUR // 2, 100_000, 2)
         assert config["duplicate_window"] == HOUR // 2
+        await account.api.call(f"STREAM.DELETE.{STREAM}")
+        await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
 
 
 async def test_without_it_nothing_is_created_and_advisories_are_published(start_server: StartServer) -> None:
     server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url, keep_failures=False) as running:
-        heard: list[bytes] = []
-        account.connection.subscribe(f"{REJECTED}.>", lambda _s, _r, _h, body: heard.append(body))
-        await account.create("S")
-        await running.ready("S")
+    async with account_on(server.url) as account, serving(account, server.url, keep_failures=False):
+        heard = heard_by(account)
         await reject(account, "S.wrong")
         await eventually(lambda: heard, within_seconds=WAIT_SECONDS)
         assert await account.api.stream(STREAM) is None
@@ -152,58 +170,46 @@ async def test_a_missing_permission_is_reported_once_and_everything_fires(start_
         assert running.told("failures_not_kept") == []
 
 
-async def test_a_full_account_is_reported_once_and_everything_fires(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("checked_often")
+async def test_a_full_account_is_reported_once_and_everything_fires(start_server: StartServer) -> None:
     server = await start_server(V2_11, config=SMALL_ACCOUNT)
     url = server.url.replace("//", "//a:a@")
-    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
-    async with account_on(url) as account, sidecar_on(url) as running:
-        await account.create("S")
+    async with account_on(url) as account, serving(account, url) as running:
         told = await running.told_of("failures_not_kept", stream=STREAM)
         assert "resources" in told["reason"] or "storage" in told["reason"]
-        await fires(account, running)
-        assert len(running.told("failures_not_kept")) == 1
-        await running.ready("S")
+        await fires(account)
         await reject(account, "S.wrong")  # no stream takes the advisory
         await counts_lost(running, 1)
 
 
-async def test_a_refused_advisory_is_reported_once(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
+@pytest.mark.usefixtures("checked_often")
+async def test_a_refused_advisory_is_reported_once(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         config = {"name": STREAM, "subjects": ["nats_scheduler.advisory.>"], "max_msg_size": 20}
         await account.api.create_stream(config)
-        async with sidecar_on(server.url) as running:
-            await account.create("S")
-            await running.ready("S")
+        async with serving(account, server.url) as running:
             await reject(account, "S.wrong")
             assert "(10054)" in (await running.told_of("failures_not_kept"))["reason"]
             for number in range(3):
                 await reject(account, f"S.wrong.{number}")
-            await fires(account, running)
-            assert len(running.told("failures_not_kept")) == 1
+            await fires(account)
             await counts_lost(running, 4)
 
 
-async def test_a_stream_with_other_subjects_is_reported_and_left(start_server: StartServer) -> None:
+async def test_a_stream_with_other_subjects_is_reported_and_left_and_one_of_the_users_own_is_used_as_it_is(
+    start_server: StartServer,
+) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
         await account.create(STREAM, subjects=["other"], allow_msg_schedules=None)
-        async with sidecar_on(server.url) as running:
-            await account.create("S")
+        async with serving(account, server.url) as running:
             assert "another one" in (await running.told_of("failures_not_kept"))["reason"]
-            await fires(account, running)
+            await fires(account)
         assert (await account.api.stream(STREAM))["config"]["subjects"] == ["other"]
-
-
-async def test_a_stream_of_the_users_own_is_used_as_it_is(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
+        await account.api.call(f"STREAM.DELETE.{STREAM}")
         await account.create("MINE", subjects=["nats_scheduler.>"], allow_msg_schedules=None)
         async with sidecar_on(server.url, failures_stream="MINE") as running:
-            await account.create("S")
             await running.ready("S")
             await reject(account, "S.wrong")
             await account.wait_for("MINE", f"{REJECTED}.S.S.wrong")
@@ -220,14 +226,3 @@ async def test_in_a_cluster_it_has_three_replicas(tmp_path: Path) -> None:
     ):
         info = await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
         assert info["config"]["num_replicas"] == 3
-
-
-async def test_a_stream_that_was_deleted_is_created_again(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nats_scheduler.runtime.failure_keeping.FAILURES_CHECK_INTERVAL_SECONDS", 0.05)
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url):
-        for _ in range(2):
-            await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
-            await account.api.call(f"STREAM.DELETE.{STREAM}")

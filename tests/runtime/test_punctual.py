@@ -19,52 +19,41 @@ LONG_SECONDS = 30.0
 
 TOO_HIGH_FOR_SELECT = 1024
 
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
+
 
 def test_timers_come_in_order_and_none_before_its_time() -> None:
-    early: list[float] = []
-    order: list[float] = []
+    rung: list[tuple[float, bool]] = []
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
         over = asyncio.Event()
 
-        def rung(due: float) -> None:
-            order.append(due)
-            if loop.time() < due:
-                early.append(due)
-            if len(order) == 50:
+        def ring(due: float) -> None:
+            rung.append((due, loop.time() < due))
+            if len(rung) == 50:
                 over.set()
 
         start = loop.time()
         for number in reversed(range(50)):
             due = start + number * 0.000_37
-            loop.call_at(due, rung, due)
+            loop.call_at(due, ring, due)
         await asyncio.wait_for(over.wait(), LONG_SECONDS)
 
     run_punctually(main())
-    assert order == sorted(order)
-    assert early == []
+    assert rung == [(due, False) for due, _is_early in sorted(rung)]
 
 
-def test_what_arrives_ends_a_long_sleep() -> None:
+def test_what_arrives_and_a_signal_end_a_long_sleep() -> None:
     async def main() -> None:
         here, there = socket.socketpair()
-        here.setblocking(False)
-        loop = asyncio.get_running_loop()
-        loop.call_later(LONG_SECONDS, here.close)
-        receives = loop.create_task(loop.sock_recv(here, 10))
-        threading.Timer(0.01, there.sendall, (b"hello",)).start()
-        assert await receives == b"hello"
-        here.close()
-        there.close()
-
-    run_punctually(main())
-
-
-def test_a_signal_ends_a_long_sleep() -> None:
-    async def main() -> None:
+        with here, there:
+            here.setblocking(False)
+            loop = asyncio.get_running_loop()
+            threading.Timer(0.01, there.sendall, (b"hello",)).start()
+            assert await asyncio.wait_for(loop.sock_recv(here, 10), LONG_SECONDS) == b"hello"
         came = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, came.set)
+        loop.add_signal_handler(signal.SIGUSR1, came.set)
         threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         await asyncio.wait_for(came.wait(), LONG_SECONDS)
 
@@ -95,39 +84,43 @@ async def received_after(begin: Callable[[RestingLoop], None], received: Callabl
             loop.remove_reader(here)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
-class TestRest:
-    def test_what_arrives_does_not_end_it(self) -> None:
-        assert run_punctually(received_after(lambda loop: loop.rest(0.05))) >= 0.05
+@on_linux
+def test_what_arrives_does_not_end_a_rest_and_is_taken_before_the_timer_that_does() -> None:
+    assert run_punctually(received_after(lambda loop: loop.rest(0.05))) >= 0.05
+    order: list[str] = []
 
-    def test_what_arrived_is_taken_before_the_timer_that_ends_it(self) -> None:
-        order: list[str] = []
+    def begin(loop: RestingLoop) -> None:
+        asyncio.get_running_loop().call_later(0.05, order.append, "rung")
+        loop.rest(LONG_SECONDS)
 
-        def begin(loop: RestingLoop) -> None:
-            asyncio.get_running_loop().call_later(0.05, order.append, "rung")
-            loop.rest(LONG_SECONDS)
+    run_punctually(received_after(begin, lambda: order.append("received")))
+    assert order[0] == "received"
 
-        run_punctually(received_after(begin, lambda: order.append("received")))
-        assert order[0] == "received"
 
-    def test_after_it_was_ended_it_delays_nothing(self) -> None:
-        def begin(loop: RestingLoop) -> None:
-            loop.rest(LONG_SECONDS)
-            loop.rest(0)
+@on_linux
+def test_a_rest_that_was_ended_delays_nothing() -> None:
+    def begin(loop: RestingLoop) -> None:
+        loop.rest(LONG_SECONDS)
+        loop.rest(0)
 
-        assert run_punctually(received_after(begin)) < LONG_SECONDS
+    assert run_punctually(received_after(begin)) < LONG_SECONDS
 
-    def test_timers_are_as_punctual_as_without_a_rest(self) -> None:
-        async def main() -> float:
-            loop = asyncio.get_running_loop()
-            rung: asyncio.Future[float] = loop.create_future()
-            due = loop.time() + 0.01
-            loop.call_at(due, lambda: rung.set_result(loop.time()))
-            assert isinstance(loop, RestingLoop)
-            loop.rest(LONG_SECONDS)
-            return await asyncio.wait_for(rung, LONG_SECONDS) - due
 
-        assert run_punctually(main()) >= 0
+async def rung_after(seconds: float, *, rests: bool) -> float:
+    """Return how late (s) a timer is rung."""
+    loop = asyncio.get_running_loop()
+    rung: asyncio.Future[float] = loop.create_future()
+    due = loop.time() + seconds
+    loop.call_at(due, lambda: rung.set_result(loop.time()))
+    if rests:
+        assert isinstance(loop, RestingLoop)
+        loop.rest(LONG_SECONDS)
+    return await asyncio.wait_for(rung, LONG_SECONDS) - due
+
+
+@on_linux
+def test_a_timer_ends_a_rest() -> None:
+    assert run_punctually(rung_after(0.01, rests=True)) >= 0
 
 
 @pytest.fixture
@@ -146,14 +139,7 @@ def descriptors_are_high() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, most))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the loop is Python's own there")
+@on_linux
 @pytest.mark.usefixtures("descriptors_are_high")
 def test_where_select_cannot_look_the_loop_waits_all_the_same() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        rung: asyncio.Future[float] = loop.create_future()
-        due = loop.time() + 0.003
-        loop.call_at(due, lambda: rung.set_result(loop.time()))
-        assert await asyncio.wait_for(rung, LONG_SECONDS) >= due
-
-    run_punctually(main())
+    assert run_punctually(rung_after(0.003, rests=False)) >= 0

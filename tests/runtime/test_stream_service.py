@@ -7,19 +7,9 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import (
-    Fire,
-    Question,
-    ReadContent,
-)
-from nats_scheduler.engine.inputs import (
-    CaughtUp,
-    ContentRead,
-    MessagesRead,
-    PublishConcluded,
-    Stored,
-)
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.fire import Fire, Question, ReadContent
+from nats_scheduler.engine.inputs import CaughtUp, ContentRead, MessagesRead, PublishConcluded, Stored
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.jetstream.streams import StreamState
@@ -33,65 +23,46 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.waiting import eventually
+from tests.runtime.test_driver import SilentStream
 
 LONG_SECONDS = 30.0
 """Far above what any of these tests may take."""
 
+EVERY_SECOND = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
 
-class Fires:
+INFO: dict[str, Any] = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
+
+
+class Fires(SilentStream):
     """A contact that notes for which schedules a fire is begun, and answers nothing."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.begun: list[str] = []
         self.notify: Notify
         """Passes an input to the service."""
 
-    def __call__(self, _config: Any, notify: Notify, _tasks: asyncio.TaskGroup, **_more: Any) -> "Fires":
+    def __call__(self, _config: Any, notify: Notify, tasks: asyncio.TaskGroup, **_more: Any) -> "Fires":
         """Make contact, as a `Contacts` does."""
-        self.notify = notify
+        self.notify, self.tasks = notify, tasks
         return self
-
-    def publish(self, fires: Sequence[Fire]) -> None:
-        """Answer nothing."""
 
     def ask(self, question: Question) -> None:
         """Note that a fire is begun."""
         if isinstance(question, ReadContent):
             self.begun.append(question.schedule)
 
-    def purge(self, request: PurgeSchedule) -> None:
-        """Answer nothing."""
-
-    def remove(self, request: RemoveExpired) -> None:
-        """Answer nothing."""
-
-    async def follow(self, after: int) -> None:
-        """Deliver nothing, and do not end."""
-        await asyncio.get_running_loop().create_future()
-
-    def end(self, reason: str) -> None:
-        """Answer nothing."""
-
-
-class Overdue:
-    """Stores schedules that are due at once, one after the other."""
-
-    def __init__(self, fires: Fires) -> None:
-        self._fires = fires
-        self._stored = 0
-
-    async def one_fires(self) -> bool:
-        """Store a schedule, and return whether its fire is begun."""
-        self._stored += 1
-        subject = f"orders.s.{self._stored}"
+    async def begins(self, number: int) -> bool:
+        """Deliver a schedule that is due now, and return whether its fire is begun."""
+        subject = f"orders.s.{number}"
         now = format_rfc3339(SystemClock().now())  # one of long ago would be read, whichever instance has to fire it
         block = f"NATS/1.0\r\nNats-Schedule: @at {now}\r\nNats-Schedule-Target: orders.out\r\n\r\n".encode()
-        self._fires.notify(MessagesRead([StoredMessage(subject, self._stored, 1, block, None)]))
-        self._fires.notify(CaughtUp())
+        self.notify(MessagesRead([StoredMessage(subject, number, 1, block, None)]))
+        self.notify(CaughtUp())
         idle = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().call_soon(idle.set_result, None)  # behind the driver's step
         await idle
-        return subject in self._fires.begun
+        return subject in self.begun
 
 
 class Answering(Fires):
@@ -114,7 +85,16 @@ class Answering(Fires):
         stored = StoredMessage("orders.s", 1, SystemClock().now(), EVERY_SECOND, None)
         self.notify(MessagesRead([stored]))
         self.notify(CaughtUp())
-        await asyncio.get_running_loop().create_future()
+        await super().follow(after)
+
+
+class Unanswered(Fires):
+    """A contact that is lost while a request that it made waits for its answer."""
+
+    async def follow(self, after: int) -> None:
+        """Lose the quorum."""
+        self.asked = self.tasks.create_task(super().follow(after))
+        raise NoAnswerError("the quorum is lost")
 
 
 class Checkpoints:
@@ -136,19 +116,11 @@ class Checkpoints:
         return len(self.written)
 
 
-EVERY_SECOND = b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: orders.out\r\n\r\n"
-
-
-INFO: dict[str, Any] = {"config": {"name": "ORDERS", "subjects": ["orders.>"]}, "created": "2020-01-01T00:00:00Z"}
-
-
 async def service(bucket: Any, **config: Any) -> StreamService:
     """Return the service of a stream, which holds all of its shards."""
-    info = {**INFO, "config": {**INFO["config"], **config}}
+    state = StreamState.from_info({**INFO, "config": {**INFO["config"], **config}})
     server = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
-    one = StreamService(
-        StreamState.from_info(info), Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None
-    )
+    one = StreamService(state, Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None)
     assert await one.hold(ALL_SHARDS, bucket, bucket)
     return one
 
@@ -169,49 +141,29 @@ async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator
 async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -> None:
     fires, checkpoints = Fires(), Checkpoints()
     one = await service(checkpoints)
-    overdue = Overdue(fires)
     async with served(one, fires, checkpoints):
-        assert await overdue.one_fires()
+        assert await fires.begins(1)
         nothing: Any = None  # an instance that only loses shards requests nothing
         assert await one.hold(frozenset(), nothing, nothing)
         assert one.shards == frozenset(), "the next holder writes the checkpoint from now on"
-        assert await overdue.one_fires()
+        assert await fires.begins(2)
+        number = 2
 
         async def has_stopped() -> bool:
-            return not await overdue.one_fires()
+            nonlocal number
+            number += 1
+            return not await fires.begins(number)
 
         await eventually(has_stopped, within_seconds=LONG_SECONDS, describe="it fires no more for lost shards")
 
 
-class Unanswered(Fires):
-    """A contact that is lost while a request that it made waits for its answer."""
-
-    def __init__(self, tasks: asyncio.TaskGroup) -> None:
-        super().__init__()
-        self.asked = tasks.create_task(self._ask())
-
-    async def _ask(self) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    async def follow(self, after: int) -> None:
-        """Lose the quorum."""
-        raise NoAnswerError("the quorum is lost")
-
-
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
     bucket: Any = Checkpoints()
-    one = await service(bucket)
-    made: list[Unanswered] = []
-
-    def contact(config: Any, notify: Any, tasks: asyncio.TaskGroup, **_more: Any) -> Any:
-        del config, notify
-        made.append(Unanswered(tasks))
-        return made[0]
-
+    one, contact = await service(bucket), Unanswered()
     with pytest.raises(NoAnswerError):
         async with asyncio.timeout(LONG_SECONDS):
             await one.serve(contact, bucket, bucket)
-    assert made[0].asked.cancelled()
+    assert contact.asked.cancelled()
     assert not one.has_contact
     one.end()
 

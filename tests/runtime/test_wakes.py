@@ -1,15 +1,34 @@
-"""Many drivers on one timer: each is stepped when its time has come, and none without a reason."""
+"""Many drivers on one timer: each is stepped when its time has come, and none without a reason.
+
+With few fires a second nothing waits; with many they share wakes, and what arrives is taken with them.
+"""
 
 import asyncio
 import time
+from itertools import pairwise
 from math import inf
+from typing import Any
 
 import pytest
 
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
 from nats_scheduler.runtime.clock import SystemClock
-from nats_scheduler.runtime.wakes import CONTACT_STANDSTILL_LIMIT_NS, MAX_DUE_PER_TURN, MIN_WAKES_KEPT, Wakes
+from nats_scheduler.runtime.wakes import (
+    CONTACT_STANDSTILL_LIMIT_NS,
+    MAX_DUE_PER_TURN,
+    MIN_RESTING_RATE,
+    MIN_SHARED_RATE,
+    MIN_WAKES_KEPT,
+    RATE_SPAN_SECONDS,
+    REST_SECONDS,
+    SHARING,
+    SOON_SECONDS,
+    FireRate,
+    Moderation,
+    Wakes,
+    shared_seconds,
+)
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
 from tests.harness.log_lines import capture_logs
@@ -49,38 +68,21 @@ class Sleeper:
         self.reasons.append(reason)
 
 
-async def test_who_waits_for_tomorrow_is_not_stepped_while_another_is_every_tick() -> None:
-    wakes, idle, restless = Wakes(SystemClock()), Sleeper(), Sleeper()
-    restless.is_restless = True
-    for sleeper in (idle, restless):
-        wakes.attach(sleeper)
-        wakes.wake(sleeper, SystemClock().now() + DAY)
-    await eventually(lambda: len(restless.steps) >= 2, within_seconds=SHORT_SECONDS)
-    assert not idle.steps
-
-
-async def test_with_whom_nothing_is_under_way_is_asked_no_more_until_it_says_so() -> None:
+async def test_only_with_whom_something_is_under_way_is_asked_and_stepped_at_each_tick() -> None:
     wakes, calm, restless = Wakes(SystemClock()), Sleeper(), Sleeper()
     restless.is_restless = True
     for sleeper in (calm, restless):
         wakes.attach(sleeper)
+        wakes.wake(sleeper, SystemClock().now() + DAY)
     await eventually(lambda: restless.asked >= 3, within_seconds=SHORT_SECONDS)
-    assert calm.asked == 1
+    assert (calm.asked, calm.steps) == (1, [])
     calm.is_restless = True
     wakes.is_restless(calm)
     await eventually(lambda: len(calm.steps) >= 2, within_seconds=SHORT_SECONDS)
-
-
-async def test_who_was_away_is_asked_again_when_it_returns() -> None:
-    wakes, one = Wakes(SystemClock()), Sleeper()
-    one.is_restless = True
-    wakes.is_restless(one)
-    wakes.attach(one)
-    await eventually(lambda: one.steps, within_seconds=SHORT_SECONDS)
-    wakes.detach(one)
-    wakes.attach(one)
-    before = len(one.steps)
-    await eventually(lambda: len(one.steps) > before, within_seconds=SHORT_SECONDS)
+    wakes.detach(calm)
+    wakes.attach(calm)
+    before = len(calm.steps)
+    await eventually(lambda: len(calm.steps) > before, within_seconds=SHORT_SECONDS)
 
 
 async def test_each_is_stepped_at_the_instant_that_it_named_last() -> None:
@@ -144,44 +146,35 @@ async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
 
 
 async def test_what_arrived_in_a_rest_is_taken_although_its_timer_was_replaced() -> None:
-    clock, steps = ManualClock(), list[str]()
-    wakes, waiting = Wakes(clock), list[object]()
+    wakes, waiting, sleeper = Wakes(ManualClock()), list[object](), Sleeper()
 
     def may_wait_for(timer: object) -> bool:
         waiting.append(timer)
         return True
 
     wakes.moderation.may_wait_for = may_wait_for  # type: ignore[method-assign]
-    sleeper = Sleeper("other", steps)
     wakes.attach(sleeper)
     wakes.soon(sleeper)
     assert waiting == [None]
-    await eventually(lambda: steps, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: sleeper.steps, within_seconds=SHORT_SECONDS)
 
 
 async def test_what_was_replaced_is_not_kept() -> None:
     wakes, sleepers = Wakes(ManualClock()), [Sleeper() for _ in range(10)]
-    for number in range(10 * MIN_WAKES_KEPT):
+    for number in range(3 * MIN_WAKES_KEPT):
         wakes.wake(sleepers[number % 10], START + DAY + number % 20)
     assert len(wakes) <= MIN_WAKES_KEPT
 
 
-async def test_a_standstill_ends_the_contact_of_everybody_once() -> None:
+async def test_a_standstill_ends_the_contact_of_everybody_once_and_a_clock_that_was_set_back_steps_everybody() -> None:
     clock = ManualClock()
-    wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(100)]
+    wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(10)]
     for sleeper in sleepers:
         wakes.attach(sleeper)
     clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
     wakes.check_standstill()
     wakes.check_standstill()
-    assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 100
-
-
-async def test_everybody_is_stepped_when_the_clock_was_set_back() -> None:
-    clock = ManualClock()
-    wakes, sleepers = Wakes(clock), [Sleeper() for _ in range(3)]
-    for sleeper in sleepers:
-        wakes.attach(sleeper)
+    assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 10
     clock.set(START - DAY)
     await eventually(lambda: all(sleeper.steps for sleeper in sleepers), within_seconds=SHORT_SECONDS)
 
@@ -234,3 +227,117 @@ async def test_there_is_no_spare_time_while_a_fire_is_in_flight_or_due() -> None
     assert wakes.most_in_flight == 3
     for sleeper in (one, other):
         wakes.detach(sleeper)
+
+
+class Loop:
+    """A loop whose time moves only when it is set, and that notes its rests; it is a timer that is due at `due` too."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self.due = self.now
+        self.rests: list[float] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def rest(self, seconds: float) -> None:
+        self.rests.append(seconds)
+
+    def when(self) -> float:
+        return self.due
+
+
+def send(one: Moderation, count: int) -> None:
+    """Take a turn in which `count` fires are sent."""
+    one.turn_began()
+    one.sent(count)
+    one.turn_ended()
+
+
+def under_load(rate: float = MIN_RESTING_RATE) -> tuple[Any, Moderation]:
+    """Return a loop, and its moderation with `rate` fires a second in the span before this one."""
+    loop: Any = Loop()
+    one = Moderation(loop)
+    send(one, int(rate * RATE_SPAN_SECONDS))
+    loop.now += RATE_SPAN_SECONDS
+    loop.rests.clear()
+    return loop, one
+
+
+def test_the_rate_is_that_of_the_last_whole_span_and_nothing_after_a_pause() -> None:
+    for after, expected in ((0.1, 0), (RATE_SPAN_SECONDS, 100 / RATE_SPAN_SECONDS), (2 * RATE_SPAN_SECONDS, 0)):
+        rate = FireRate()
+        rate.sent(100, 10.0)
+        assert rate.per_second(10.0 + after) == expected
+
+
+def test_the_time_by_which_fires_wait_to_share_a_wake_grows_with_the_rate_and_has_a_limit() -> None:
+    rates = [0, MIN_SHARED_RATE, 500, 1_000, 2_000, 5_000, 10_000]
+    shared = [shared_seconds(rate) for rate in rates]
+    assert shared[:2] == [0, 0]
+    assert all(less < more for less, more in pairwise(shared[1:]))
+    assert shared_seconds(1_000_000) == shared[-1] == SHARING[-1][1]
+
+
+def test_with_few_fires_a_second_each_has_its_own_time_and_with_many_the_next_are_sent_a_little_later() -> None:
+    loop, one = under_load(MIN_SHARED_RATE)
+    send(one, 1)
+    assert one.not_before <= loop.now
+    loop, one = under_load(2_000)
+    send(one, 1)
+    assert one.not_before == loop.now + 0.003
+    loop, one = under_load(2_000)
+    one.turn_began()
+    began = loop.now
+    one.sent(1)
+    loop.now += 0.002
+    one.turn_ended()
+    assert one.not_before == began + 0.003, "the time that a turn takes is a part of it"
+
+
+def test_a_rest_begins_when_fires_were_sent_under_load() -> None:
+    for rate, count, rests in (
+        (MIN_RESTING_RATE, 1, [REST_SECONDS]),
+        (MIN_RESTING_RATE - 1 / RATE_SPAN_SECONDS, 1, []),
+        (MIN_RESTING_RATE, 0, []),
+    ):
+        loop, one = under_load(rate)
+        send(one, count)
+        assert loop.rests == rests, (rate, count)
+
+
+def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
+    loop, one = under_load()
+    one.hurry(1, is_urgent=True)
+    one.hurry(2, is_urgent=True)
+    one.hurry(2, is_urgent=False)
+    send(one, 1)
+    assert loop.rests == [0], "an earlier rest ends"
+    one.hurry(1, is_urgent=False)
+    send(one, 1)
+    assert loop.rests == [0, REST_SECONDS]
+
+
+def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> None:
+    loop, one = under_load()
+    send(one, 1)
+    found = {}
+    for due in (SOON_SECONDS / 2, SOON_SECONDS * 2):
+        loop.due = loop.now + due
+        found[due] = one.may_wait_for(loop)
+    assert found == {SOON_SECONDS / 2: True, SOON_SECONDS * 2: False}
+    assert not one.may_wait_for(None)
+    loop.due = loop.now
+    one.turn_began()
+    assert not one.may_wait_for(loop), "in the turn that follows nothing waits"
+    one.turn_ended()
+    loop, one = under_load()
+    send(one, 1)
+    loop.now = loop.due = loop.now + REST_SECONDS
+    assert not one.may_wait_for(loop), "after the rest nothing waits"
+
+
+async def test_a_loop_that_cannot_rest_shares_no_wakes() -> None:
+    one = Moderation(asyncio.get_running_loop())
+    send(one, 1_000_000)
+    assert one.not_before == 0

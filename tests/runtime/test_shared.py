@@ -29,20 +29,20 @@ from tests.harness.account import account_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
+SOON = "@at 2026-01-01T00:00:05Z"
+
 
 @cache
-def engine_with(count: int, **more: int) -> StreamEngine:
-    """Return an engine of which `count` schedules fail, and more of them on targets that are denied.
+def engine_with(count: int, *, denied: int = 0) -> StreamEngine:
+    """Return an engine of which `count` schedules fail, and more of them on a target that is denied.
 
     The tests only read it, so that they share it: what it takes to make one is most of what they take.
     """
-    world, _network = world_with(count, "@at 2026-01-01T00:00:05Z", out=FULL, **dict.fromkeys(more, DENIED))
-    for target, number in more.items():
-        headers = {"Nats-Schedule": "@at 2026-01-01T00:00:05Z", "Nats-Schedule-Target": target}
-        for n in range(number):
-            world.publish(f"{target}.{n}", headers)
+    world, _network = world_with(count, SOON, out=FULL, denied=DENIED)
+    for number in range(denied):
+        world.publish(f"denied.{number}", {"Nats-Schedule": SOON, "Nats-Schedule-Target": "denied"})
     world.advance("6s")
-    assert world.engine.failing_count == count + sum(more.values())
+    assert world.engine.failing_count == count + denied
     return world.engine
 
 
@@ -50,12 +50,11 @@ def test_what_is_shared_is_read_as_it_was_written() -> None:
     engine = engine_with(2, denied=1)
     entry = failing_entry({"emulated.ORDERS": engine}, MAX_ENTRY_BYTES)
     failures = read_failures(json.loads(json.dumps({"me": entry})), {"me"})
-    at = START + 5 * SECOND
     found = failures.schedules["emulated.ORDERS"]
     assert {(why.code, why.description) for why in found.values()} == {
         (refusal.code, refusal.description) for refusal in (FULL, DENIED)
     }
-    assert {why.since - at < SECOND for why in found.values()} == {True}
+    assert {why.since - START < 6 * SECOND for why in found.values()} == {True}
     assert (set(found), failures.more, failures.elsewhere) == (set(dict(engine.failing(9))), {"emulated.ORDERS": 0}, 0)
 
 
@@ -65,25 +64,26 @@ def test_nothing_is_shared_where_nothing_fails() -> None:
     assert failing_entry({"emulated.ORDERS": world.engine}, MAX_ENTRY_BYTES) is None
 
 
-@pytest.mark.parametrize("room", [0, 100, 300, 1_000, MAX_ENTRY_BYTES])
-@pytest.mark.parametrize("streams", [1, 3, 40])
-def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out(room: int, streams: int) -> None:
-    engine = engine_with(500)
-    keys = [f"emulated.\N{SNOWMAN}{number}" for number in range(streams)]
-    entry = failing_entry(dict.fromkeys(keys, engine), room)
-    assert len(json.dumps(entry)) <= max(room, 64)
-    failures = read_failures({"me": entry}, {"me"})
-    listed = sum(map(len, failures.schedules.values()))
-    assert listed + sum(failures.more.values()) + failures.elsewhere == 500 * streams
-    assert listed > 100 or room < MAX_ENTRY_BYTES
+def test_an_entry_takes_no_more_than_its_room_and_counts_what_it_leaves_out() -> None:
+    engine = engine_with(400)
+    for streams in (1, 3, 40):
+        keys = [f"emulated.\N{SNOWMAN}{number}" for number in range(streams)]
+        for room in (0, 100, 300, 1_000, MAX_ENTRY_BYTES):
+            entry = failing_entry(dict.fromkeys(keys, engine), room)
+            assert len(json.dumps(entry)) <= max(room, 64), (streams, room)
+            failures = read_failures({"me": entry}, {"me"})
+            listed = sum(map(len, failures.schedules.values()))
+            assert listed + sum(failures.more.values()) + failures.elsewhere == 400 * streams, (streams, room)
+            assert listed > 100 or room < MAX_ENTRY_BYTES, (streams, room)
 
 
 def test_a_stream_with_few_that_fail_is_listed_whole_beside_one_with_many() -> None:
-    many, few = engine_with(1_000), engine_with(3)
+    many, few = engine_with(400), engine_with(3)
     entry = failing_entry({"emulated.MANY": many, "emulated.FEW": few}, MAX_ENTRY_BYTES)
     failures = read_failures({"me": entry}, {"me"})
     assert (len(failures.schedules["emulated.FEW"]), failures.more["emulated.FEW"]) == (3, 0)
     assert len(failures.schedules["emulated.MANY"]) > 200
+    assert failures.more["emulated.MANY"] > 0
 
 
 def test_of_two_who_share_a_schedule_the_earlier_time_counts_and_numbers_add_up() -> None:
@@ -107,7 +107,7 @@ async def registry(shared_server: SharedServer, stream_name: str) -> AsyncIterat
 
 
 async def test_many_instances_write_at_once_and_all_entries_fit(registry: Registry) -> None:
-    engine, names = engine_with(500), [f"instance{number}" for number in range(16)]
+    engine, names = engine_with(400), [f"instance{number}" for number in range(16)]
     for name in names:
         await registry.put(f"instance.{name}", {})
 
@@ -122,7 +122,7 @@ async def test_many_instances_write_at_once_and_all_entries_fit(registry: Regist
     assert value is not None
     assert set(value) == set(names)
     assert len(json.dumps(value)) < MAX_VALUE_BYTES
-    assert {read_failures({name: value[name]}, names).elsewhere for name in names} == {0, 500}
+    assert {read_failures({name: value[name]}, names).elsewhere for name in names} == {0, 400}
 
 
 @asynccontextmanager
@@ -148,7 +148,7 @@ async def entries(registry: Registry, count: int) -> None:
 
 
 async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registry: Registry) -> None:
-    world, network = world_with(1, "@at 2026-01-01T00:00:05Z", out=FULL)
+    world, network = world_with(1, SOON, out=FULL)
     mine = shared_failures("me", lambda: {"emulated.S": world.engine})
     world.advance("6s")
     for event in world.events:

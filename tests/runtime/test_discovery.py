@@ -1,0 +1,60 @@
+"""Repeated updates: those of another client that one of ours may have undone."""
+
+from nats_scheduler.jetstream.watch import ConfigRequested
+from nats_scheduler.runtime.discovery import MAX_REQUEST_OVERLAP_SECONDS, LastRequests
+
+
+class Watch:
+    """Time as a test sets it, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.requests = LastRequests(lambda: self.now)
+
+    def seen(self, stream: str = "ORDERS", **config: object) -> ConfigRequested:
+        """See a request of another client."""
+        request = ConfigRequested(stream, {"name": stream, **config}, creates=False)
+        self.requests.seen(request)
+        return request
+
+
+def test_a_request_during_an_update_of_ours_may_be_undone_and_the_last_one_is_repeated_once() -> None:
+    watch = Watch()
+    first, last, other = watch.seen(), watch.seen(), watch.seen("EVENTS")
+    watch.requests.written("ORDERS")
+    assert [watch.requests.may_be_undone(request) for request in (first, other, last, last)] == [
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_request_that_reaches_us_late_may_be_undone_too_and_one_long_after_is_not() -> None:
+    for late, is_undone in ((MAX_REQUEST_OVERLAP_SECONDS / 2, True), (2 * MAX_REQUEST_OVERLAP_SECONDS, False)):
+        watch = Watch()
+        watch.requests.written("ORDERS")
+        watch.now += late
+        assert watch.requests.may_be_undone(watch.seen()) is is_undone
+
+
+def test_a_flag_that_is_waited_for_is_carried_over_to_the_next_request() -> None:
+    watch = Watch()
+    watch.seen(allow_msg_schedules=True, allow_msg_ttl=True, description="first")
+    second = watch.seen(allow_msg_schedules=False, description="second")
+    carried = {"name": "ORDERS", "description": "second", "allow_msg_schedules": True, "allow_msg_ttl": True}
+    assert watch.requests.with_flag(second) == carried
+
+
+def test_a_flag_is_carried_over_neither_back_nor_once_settled_nor_to_another_stream_of_the_name() -> None:
+    watch = Watch()
+    first = watch.seen(discard="new")
+    second = watch.seen(allow_msg_schedules=True)
+    assert [watch.requests.with_flag(request) for request in (first, second)] == [first.config, second.config]
+    watch.requests.settled(second)
+    third = watch.seen()
+    assert watch.requests.with_flag(third) == third.config
+    watch.seen(allow_msg_schedules=True)
+    watch.requests.discard("ORDERS")
+    fourth = watch.seen()
+    assert watch.requests.with_flag(fourth) == fourth.config

@@ -1,0 +1,282 @@
+"""What instances know of the streams that they divide: which changed, who is unable or idle, and who holds a shard."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from nats_scheduler.engine.actions import Notify
+from nats_scheduler.engine.holding.lifecycle import Denied
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
+from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Record
+from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.stream import StreamEngine
+from nats_scheduler.jetstream.registry import UnknownFormatError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.capabilities import GUARD_LEVEL, Capabilities
+from nats_scheduler.observe.metrics import Metrics
+from nats_scheduler.observe.reporter import Reporter
+from nats_scheduler.runtime.instances import (
+    ALL_REFUSED_LIMIT_NS,
+    Judgement,
+    ServicesByKey,
+    holders_of,
+    record_of,
+    value_of,
+)
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_service import EngineFailedError, StreamService
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.testing.clock import ManualClock
+from tests.harness.waiting import eventually
+from tests.runtime.test_driver import SilentStream
+
+ORDERS, BILLS = "emulated.ORDERS", "emulated.BILLS"
+LONG_SECONDS = 30.0
+LAST = 7
+
+
+def info_of(name: str) -> dict[str, Any]:
+    config = {"name": name, "subjects": [f"{name}.>"]}
+    return {"config": config, "created": "2020-01-01T00:00:00Z", "state": {"last_seq": LAST}}
+
+
+def test_the_record_of_a_lease_is_read_as_it_was_written_and_anything_else_names_no_holder() -> None:
+    holders = tuple(("a", "b", NO_HOLDER)[shard % 3] for shard in range(SHARDS))
+    assert record_of(value_of(holders), 7) == Record(holders, 7)
+    assert value_of(UNHELD) == {"holders": {}}
+    others: list[Any] = [
+        None,
+        {},
+        {"holders": 5},
+        {"holders": {"a": 5}},
+        {"holders": {"a": [SHARDS, -1, True, "1", 1.0]}},
+    ]
+    for value in others:
+        assert holders_of(value) == UNHELD, value
+        assert not record_of(value, 7).is_foreign, value
+    newer = UnknownFormatError("lease.emulated.S", 2, 1)
+    assert record_of(newer, 7) == Record(UNHELD, 7, is_foreign=True), "it is only known to exist"
+
+
+class Contact(SilentStream):
+    """A contact that delivers what a test gives it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notify: Notify
+        """Passes an input to the service."""
+
+    def __call__(self, _config: Any, notify: Notify, _tasks: asyncio.TaskGroup, **_more: Any) -> "Contact":
+        """Make contact, as a `Contacts` does."""
+        self.notify = notify
+        return self
+
+
+class Streams:
+    """Services with contact, by the names of their streams."""
+
+    def __init__(self) -> None:
+        self.services: dict[str, StreamService] = {}
+        self._contacts: dict[str, Contact] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self, name: str) -> None:
+        """Serve a stream of which nothing was read yet, with a new engine."""
+        server, state = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20), StreamState.from_info(info_of(name))
+        one = StreamService(state, Mode.EMULATED, server, SidecarSettings(), ManualClock(), lambda *_: None)
+        nothing: Any = None
+        contact = Contact()
+        self._running[name] = asyncio.create_task(one.serve(contact, nothing, nothing))
+        self.services[name], self._contacts[name] = one, contact
+        await eventually(lambda: one.has_contact, within_seconds=LONG_SECONDS)
+        await self.step(name)
+
+    async def step(self, name: str, given: Any = None) -> None:
+        """Step the engine of a stream, and return afterwards."""
+        self._contacts[name].notify(given or StreamChanged())
+        stepped = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(stepped.set_result, None)  # behind the driver's step
+        await stepped
+
+    async def ended(self, name: str) -> BaseException | None:
+        """Wait until a service ended by itself, and return the error that it ended with."""
+        await asyncio.wait((self._running[name],), timeout=LONG_SECONDS)
+        return self._running[name].exception()
+
+    async def close(self) -> None:
+        """End all services."""
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.wait(self._running.values())
+        for one in self.services.values():
+            one.end()
+
+
+@pytest.fixture
+async def streams() -> AsyncIterator[Streams]:
+    """One served stream, ORDERS."""
+    async with AsyncExitStack() as stack:
+        made = Streams()
+        stack.push_async_callback(made.close)
+        await made.begin("ORDERS")
+        yield made
+
+
+async def test_a_check_finds_what_changed_since_the_one_before_and_nothing_else(streams: Streams) -> None:
+    await streams.begin("BILLS")
+    served = ServicesByKey(streams.services)
+    assert served.take_changed() == [ORDERS, BILLS], "at first all of them"
+    assert served.take_changed() == []
+    await streams.step("BILLS", CaughtUp())
+    assert served.take_changed() == [BILLS]
+    await streams.step("BILLS")
+    assert served.take_changed() == [], "a step that changes nothing for instances"
+
+
+async def test_a_stream_is_live_from_when_it_was_read_until_contact_is_lost(streams: Streams) -> None:
+    await streams.begin("BILLS")
+    served = ServicesByKey(streams.services)
+    served.take_changed()
+    assert not served.live()
+    await streams.step("ORDERS", CaughtUp())
+    assert list(served.live()) == [ORDERS]
+    assert served.take_changed() == [ORDERS], "asking what is live takes no change from the judgement"
+    await streams.step("ORDERS", ContactLost("contact was lost"))
+    assert not served.live()
+
+
+async def test_a_stream_with_a_new_engine_is_not_live_and_is_checked_and_one_that_is_not_served_is_not_live(
+    streams: Streams,
+) -> None:
+    served = ServicesByKey(streams.services)
+    await streams.step("ORDERS", CaughtUp())
+    assert list(served.live()) == [ORDERS]
+    served.take_changed()
+    await streams.begin("ORDERS")
+    assert not served.live()
+    assert served.take_changed() == [ORDERS]
+    await streams.step("ORDERS", CaughtUp())
+    assert list(served.live()) == [ORDERS]
+    streams.services.clear()
+    assert not served.live()
+
+
+async def test_after_a_reconnect_all_streams_and_their_changes_are_found(streams: Streams) -> None:
+    ServicesByKey(streams.services).take_changed()
+    await streams.step("ORDERS", CaughtUp())
+    served = ServicesByKey(streams.services)
+    assert list(served.live()) == [ORDERS]
+    served.take_changed()
+    await streams.step("ORDERS", ContactLost("contact was lost"))
+    assert served.take_changed() == [ORDERS]
+
+
+async def test_a_stream_in_trouble_is_found_after_each_of_its_steps_and_after_one_that_fails(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = ServicesByKey(streams.services)
+    served.take_changed()
+    with monkeypatch.context() as trouble:
+        trouble.setattr(StreamEngine, "is_troubled", True)
+        for _ in range(2):
+            await streams.step("ORDERS")
+            assert served.take_changed() == [ORDERS]
+    await streams.step("ORDERS")
+    served.take_changed()
+
+    def fail(*_: object) -> None:
+        raise ValueError("planted")
+
+    monkeypatch.setattr(StreamEngine, "step", fail)
+    await streams.step("ORDERS")
+    assert isinstance(await streams.ended("ORDERS"), EngineFailedError)
+    assert served.take_changed() == [ORDERS]
+
+
+@dataclass
+class Judged:
+    """The part of a stream's service that a judgement reads; it is its engine and its ownership too."""
+
+    state: StreamState = field(default_factory=lambda: StreamState.from_info(info_of("ORDERS")))
+    denied: Denied | None = None
+    is_live: bool = True
+    last_read: int = LAST
+    fires_stored: int = 0
+    failing_count: int = 0
+    neglected: dict[int, int] = field(default_factory=dict)
+    last_fired: list[int] = field(default_factory=lambda: [0] * SHARDS)
+
+    @property
+    def engine(self) -> "Judged":
+        return self
+
+    @property
+    def ownership(self) -> "Judged":
+        return self
+
+
+class Bench:
+    """A judgement, and what it relieves."""
+
+    def __init__(self) -> None:
+        self.ability, self.clock = Ability(), ManualClock()
+        self.relieved: list[dict[int, int]] = []
+        self.judgement = Judgement(self.ability, self._relieve, self, self.clock, Reporter(Metrics()))
+
+    async def stream(self, name: str) -> Any:
+        """Answer as a server does."""
+        return info_of(name)
+
+    def _relieve(self, _key: str, neglected: Mapping[int, int], _last: Sequence[int], _now: int) -> list[str]:
+        self.relieved.append(dict(neglected))
+        return []
+
+    async def check(self, stream: Judged, *, stepped: bool = True) -> int:
+        """Check once, do the work that follows, and return how much it was."""
+        works = self.judgement.check(cast(Any, {ORDERS: stream}), [ORDERS] if stepped else [])
+        for work in works:
+            await work()
+        return len(works)
+
+
+async def test_what_is_denied_in_a_step_is_judged_at_the_next_check() -> None:
+    bench, stream = Bench(), Judged()
+    assert await bench.check(stream) == 0
+    assert not bench.ability.unable
+    stream.denied = Denied(bench.clock.now(), 3, "no permission")
+    await bench.check(stream)
+    assert bench.ability.unable == {ORDERS: "no permission"}
+
+
+async def test_a_neglected_stream_is_checked_until_it_is_not_neglected_any_more() -> None:
+    bench, stream = Bench(), Judged()
+    stream.neglected[3] = bench.clock.now()
+    assert await bench.check(stream) == 1
+    assert await bench.check(stream, stepped=False) == 1, "also if no step happens in between"
+    stream.neglected.clear()
+    assert await bench.check(stream, stepped=False) == 1, "the relief may end"
+    assert bench.relieved[-1] == {}
+    assert await bench.check(stream, stepped=False) == 0
+
+
+async def test_a_holder_is_judged_only_when_all_is_read_that_was_stored_when_it_seemed_idle() -> None:
+    bench, stream = Bench(), Judged(last_read=LAST - 1, neglected={3: 1})
+    await bench.check(stream)
+    await bench.check(stream)
+    assert bench.relieved == []
+    stream.last_read = LAST
+    await bench.check(stream, stepped=False)
+    assert bench.relieved == [{3: 1}]
+
+
+async def test_no_holder_is_judged_on_a_stream_that_refuses_our_fires_too() -> None:
+    bench, stream = Bench(), Judged(failing_count=1, neglected={3: 1})
+    assert await bench.check(stream) == 1
+    bench.clock.advance(ALL_REFUSED_LIMIT_NS)
+    assert await bench.check(stream) == 0
+    stream.fires_stored += 1
+    assert await bench.check(stream) == 1
