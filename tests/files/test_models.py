@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-import pytest
 from jsonschema import Draft202012Validator
 
 from nats_scheduler.control.declared import Declared, declare, dialect_of, policy_key
@@ -25,29 +25,26 @@ GOOD: list[dict[str, Any]] = [
     {"lines": ["A: b", {"base64": "/w=="}], "paused": True},
     {"block_base64": "/w=="},
 ]
+WRONG_KEYS: list[dict[str, Any]] = [
+    *({"targt": "t"}, {"ttl": 1.5}, {"rollup": "yes"}, {"spelling": "other"}, {"policies": []}),
+    *({"policies": {"misssed": "skip"}}, {"body": "x", "body_base64": "/w=="}, {"body_base64": "!"}),
+    *({"headers": [{"name": "A"}]}, {"headers": {"A": "b"}}, {"headers": [{"name": "A:", "value": "b"}]}),
+    *({"headers": [{"name": "A", "value": "b", "value_base64": "/w=="}]}, {"order": "unsorted"}, {"subject": ""}),
+]
 BAD: list[dict[str, Any]] = [
     {},
     {"at": "x", "cron": "y"},
     {"cron": 5},
     {"cron": "two\nlines"},
     {"cron": None},
-    {"cron": "@daily", "targt": "t"},
-    {"cron": "@daily", "ttl": 1.5},
-    {"cron": "@daily", "rollup": "yes"},
-    {"cron": "@daily", "spelling": "other"},
-    {"cron": "@daily", "policies": {"misssed": "skip"}},
-    {"cron": "@daily", "policies": []},
-    {"cron": "@daily", "body": "x", "body_base64": "/w=="},
-    {"cron": "@daily", "body_base64": "!"},
-    {"cron": "@daily", "headers": [{"name": "A"}]},
-    {"cron": "@daily", "headers": [{"name": "A", "value": "b", "value_base64": "/w=="}]},
-    {"cron": "@daily", "headers": [{"name": "A:", "value": "b"}]},
-    {"cron": "@daily", "headers": {"A": "b"}},
-    {"cron": "@daily", "order": "unsorted"},
-    {"cron": "@daily", "subject": ""},
+    *({"cron": "@daily", **wrong} for wrong in WRONG_KEYS),
     {"lines": ["A: b"], "target": "t"},
     {"lines": ["A: b"], "block_base64": "/w=="},
     {"lines": [5]},
+]
+BAD_DOCUMENTS: list[Any] = [
+    *(5, {}, {"stream": "S"}, {"stream": "", "schedules": []}, {"stream": "S", "schedules": {}}),
+    *({"stream": "S", "schedules": [], wrong: value} for wrong, value in (("x", 1), ("owner", ""), ("spelling", None))),
 ]
 
 
@@ -59,34 +56,19 @@ def document_of(schedule: dict[str, Any]) -> dict[str, Any]:
     return {"stream": "ORDERS", "schedules": [{"subject": "s", **schedule}]}
 
 
-@pytest.mark.parametrize("schedule", GOOD, ids=str)
-def test_what_the_schema_accepts_is_read(schedule: dict[str, Any]) -> None:
-    document = document_of(schedule)
-    assert (VALIDATOR.is_valid(document), accepted(document)) == (True, True)
+def judged(documents: Iterable[Any]) -> list[tuple[Any, bool, bool]]:
+    """Return what the schema and the reader say of each document."""
+    return [(document, VALIDATOR.is_valid(document), accepted(document)) for document in documents]
 
 
-@pytest.mark.parametrize("schedule", BAD, ids=str)
-def test_what_the_schema_rejects_is_a_problem(schedule: dict[str, Any]) -> None:
-    document = document_of(schedule)
-    assert (VALIDATOR.is_valid(document), accepted(document)) == (False, False)
+def test_what_the_schema_accepts_is_read() -> None:
+    documents = [document_of(schedule) for schedule in GOOD]
+    assert judged(documents) == [(document, True, True) for document in documents]
 
 
-@pytest.mark.parametrize(
-    "document",
-    [
-        5,
-        {},
-        {"stream": "S"},
-        {"stream": "", "schedules": []},
-        {"stream": "S", "schedules": {}},
-        {"stream": "S", "schedules": [], "x": 1},
-        {"stream": "S", "schedules": [], "owner": ""},
-        {"stream": "S", "schedules": [], "spelling": None},
-    ],
-    ids=str,
-)
-def test_a_document_that_the_schema_rejects_is_a_problem(document: Any) -> None:
-    assert (VALIDATOR.is_valid(document), accepted(document)) == (False, False)
+def test_what_the_schema_rejects_is_a_problem() -> None:
+    documents = [*map(document_of, BAD), *BAD_DOCUMENTS]
+    assert judged(documents) == [(document, False, False) for document in documents]
 
 
 def test_the_schema_is_one_and_may_be_named_in_a_document() -> None:
@@ -96,14 +78,11 @@ def test_the_schema_is_one_and_may_be_named_in_a_document() -> None:
     assert accepted(document)
 
 
-def test_the_schema_has_every_policy() -> None:
-    properties = files_schema()["$defs"]["PoliciesModel"]["properties"]
-    assert set(properties) == {policy_key(name) for name in POLICY_NAMES}
-
-
-def test_every_key_of_a_schedule_is_described() -> None:
-    properties = files_schema()["$defs"]["ScheduleModel"]["properties"]
-    assert [key for key, schema in properties.items() if not schema.get("description")] == []
+def test_the_schema_has_every_policy_and_describes_every_key_of_a_schedule() -> None:
+    definitions = files_schema()["$defs"]
+    assert set(definitions["PoliciesModel"]["properties"]) == {policy_key(name) for name in POLICY_NAMES}
+    described = definitions["ScheduleModel"]["properties"]
+    assert [key for key, schema in described.items() if not schema.get("description")] == []
 
 
 def test_what_is_exported_is_accepted_by_the_schema() -> None:

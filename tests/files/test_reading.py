@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-
 from nats_scheduler.control.declared import Declared, Readable, written
 from nats_scheduler.files.reading import StreamFile, read_files
 from nats_scheduler.message.dialect import PORTABLE
@@ -80,30 +76,23 @@ def test_all_problems_of_a_file_are_found_at_once_each_with_its_line() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("schedule", "content"),
-    [
-        ("cron: 0 0 9 * * *, target: t", Readable("0 0 9 * * *", target="t")),
-        ("at: 2030-01-01T00:00:00Z", Readable("@at 2030-01-01T00:00:00Z")),
-        ("every: 5m, ttl: 60, rollup: true", Readable("@every 5m", ttl="60", rollup=True)),
-        ("every: 5m, rollup: false, spelling: portable", Readable("@every 5m", PORTABLE)),
-        (
-            "every: 5m, policies: {report: true, limit: 3, missed: skip}",
-            Readable(
-                "@every 5m",
-                policies=(PolicyText("X-Limit", "3"), PolicyText("X-Missed", "skip"), PolicyText("X-Report", "true")),
-            ),
+def test_keys_mean_headers() -> None:
+    limited = PolicyText("X-Limit", "3"), PolicyText("X-Missed", "skip"), PolicyText("X-Report", "true")
+    contents: dict[str, Readable | bytes] = {
+        "cron: 0 0 9 * * *, target: t": Readable("0 0 9 * * *", target="t"),
+        "at: 2030-01-01T00:00:00Z": Readable("@at 2030-01-01T00:00:00Z"),
+        "every: 5m, ttl: 60, rollup: true": Readable("@every 5m", ttl="60", rollup=True),
+        "every: 5m, rollup: false, spelling: portable": Readable("@every 5m", PORTABLE),
+        "every: 5m, policies: {report: true, limit: 3, missed: skip}": Readable("@every 5m", policies=limited),
+        "every: 5m, headers: [{name: B, value: x}, {name: A, value_base64: /w==}, {name: B, value: y}]": Readable(
+            "@every 5m", headers=((b"B", b"x"), (b"A", b"\xff"), (b"B", b"y"))
         ),
-        (
-            "every: 5m, headers: [{name: B, value: x}, {name: A, value_base64: /w==}, {name: B, value: y}]",
-            Readable("@every 5m", headers=((b"B", b"x"), (b"A", b"\xff"), (b"B", b"y"))),
-        ),
-        ('lines: ["A:b", {base64: /w==}]', b"NATS/1.0\r\nA:b\r\n\xff\r\n\r\n"),
-        ("block_base64: /w==", b"\xff"),
-    ],
-)
-def test_keys_mean_headers(schedule: str, content: Any) -> None:
-    assert declared(schedule) == Declared("s", content)
+        'lines: ["A:b", {base64: /w==}]': b"NATS/1.0\r\nA:b\r\n\xff\r\n\r\n",
+        "block_base64: /w==": b"\xff",
+    }
+    assert {schedule: declared(schedule) for schedule in contents} == {
+        schedule: Declared("s", content) for schedule, content in contents.items()
+    }
 
 
 def test_a_document_may_give_the_spelling_of_its_schedules() -> None:
@@ -112,20 +101,14 @@ def test_a_document_may_give_the_spelling_of_its_schedules() -> None:
     assert written(declared("every: 5m, spelling: adr51", head).content).startswith(b"NATS/1.0\r\nNats-Schedule: ")
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [("body: 'a\n\n  b'", b"a\nb"), ('body: ""', b""), ("body_base64: 'AA\n==  '", b"\x00"), ("paused: true", b"")],
-)
-def test_a_body_is_text_or_base64(body: str, found: bytes) -> None:
-    assert declared(f"every: 5m, {body}").body == found
+def test_a_body_is_text_or_base64() -> None:
+    bodies = {"body: 'a\n\n  b'": b"a\nb", 'body: ""': b"", "body_base64: 'AA\n==  '": b"\x00", "paused: true": b""}
+    assert {body: declared(f"every: 5m, {body}").body for body in bodies} == bodies
 
 
 def test_a_schedule_is_paused_only_if_the_file_says_so() -> None:
-    assert [declared(f"every: 5m{said}").paused for said in ("", ", paused: true", ", paused: false")] == [
-        None,
-        True,
-        False,
-    ]
+    said = {"": None, ", paused: true": True, ", paused: false": False}
+    assert {more: declared(f"every: 5m{more}").paused for more in said} == said
 
 
 def test_a_subject_is_declared_once_in_all_files() -> None:
@@ -139,26 +122,22 @@ def test_a_subject_is_declared_once_in_all_files() -> None:
     assert read(one, one.replace("ORDERS", "OTHERS"))[1] == []
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"stream: S\nowner: \xff", "f:2: is not UTF-8"),
-        (b"", "f: is empty: expected stream and schedules"),
-        (b"- a", "f:1: a document: expected a map with stream and schedules"),
-        (b"x: 1\na: b: c", "f:2: is no YAML: mapping values are not allowed"),
-        (
-            rb'{"stream": "S", "schedules": [{"subject": "s", "cron": "@daily", "body": "\ud800"}]}',
-            "f: s: body of '\\ud800': expected text without half",
+def test_what_is_no_file_of_schedules_is_reported() -> None:
+    for content, problem in {
+        b"stream: S\nowner: \xff": "f:2: is not UTF-8",
+        b"": "f: is empty: expected stream and schedules",
+        b"- a": "f:1: a document: expected a map with stream and schedules",
+        b"x: 1\na: b: c": "f:2: is no YAML: mapping values are not allowed",
+        rb'{"stream": "S", "schedules": [{"subject": "s", "cron": "@daily", "body": "\ud800"}]}': (
+            "f: s: body of '\\ud800': expected text without half"
         ),
-        (b'{"stream": ' + b"[" * 100 + b"]" * 100 + b', "schedules": []}', "f:1: is nested more than 32 deep"),
-        (b"stream: S", "f:1: schedules of None: expected a list of schedules"),
-        (b'[{"stream": "S",\n "schedules": [{"subject": "s",\n "cron": 5}]}]', "f:3: s: cron of 5: expected text of"),
-    ],
-)
-def test_what_is_no_file_of_schedules_is_reported(content: bytes, problem: str) -> None:
-    files, [found] = read_files([("f", content)])
-    assert files == []
-    assert str(found).startswith(problem)
+        b'{"stream": ' + b"[" * 100 + b"]" * 100 + b', "schedules": []}': "f:1: is nested more than 32 deep",
+        b"stream: S": "f:1: schedules of None: expected a list of schedules",
+        b'[{"stream": "S",\n "schedules": [{"subject": "s",\n "cron": 5}]}]': "f:3: s: cron of 5: expected text of",
+    }.items():
+        files, [found] = read_files([("f", content)])
+        assert files == []
+        assert str(found).startswith(problem)
 
 
 def test_a_schedule_and_its_headers_have_places_for_later_errors() -> None:

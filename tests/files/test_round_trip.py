@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.declared import Declared, Readable, declare, dialect_of, written
@@ -14,6 +13,7 @@ from nats_scheduler.files.reading import read_files
 from nats_scheduler.files.writing import Format, stream_document, written_file
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from tests.harness.blocks import block_of
+from tests.harness.seeds import draws
 from tests.message.blocks import NAMES, VALUES, odd_blocks, proper_blocks
 
 POLICIES = ["X-Owner", "X-End", "X-Missed", "X-Limit", "X-Unknown"]
@@ -39,6 +39,7 @@ def read_again(text: str) -> tuple[Declared, ...]:
     return found.declared
 
 
+@settings(max_examples=draws(50))
 @given(blocks, bodies, forms, st.sampled_from([None, True, False]), st.sampled_from(DIALECTS))
 def test_any_headers_and_any_body_come_back_byte_for_byte(
     block: bytes, body: bytes, form: Format, paused: bool | None, spelling: Dialect
@@ -50,6 +51,7 @@ def test_any_headers_and_any_body_come_back_byte_for_byte(
     assert found == exported, text
 
 
+@settings(max_examples=draws(50))
 @given(schedule_blocks, forms)
 def test_the_label_of_the_files_owner_comes_back_where_it_was(block: bytes, form: Format) -> None:
     exported = Declared("orders.s", declare(block, dialect_of(block), owner="billing"))
@@ -61,77 +63,73 @@ def test_the_label_of_the_files_owner_comes_back_where_it_was(block: bytes, form
     assert found == exported
 
 
-@pytest.mark.parametrize(
-    ("block", "lines"),
-    [
-        (
-            block_of(
-                ("Nats-Schedule", "0 0 9 * * mon-fri"),
-                ("Nats-Schedule-Time-Zone", "Europe/Berlin"),
-                ("Nats-Schedule-Target", "orders.due"),
-                ("Nats-Schedule-X-End", "2027-07-01T00:00:00Z"),
-                ("Trace-Id", "17"),
-            ),
-            [
-                "cron: 0 0 9 * * mon-fri",
-                "time_zone: Europe/Berlin",
-                "target: orders.due",
-                "policies:",
-                '  end: "2027-07-01T00:00:00Z"',
-                "headers:",
-                "  - name: Trace-Id",
-                '    value: "17"',
-            ],
+WRITTEN = [
+    (
+        block_of(
+            ("Nats-Schedule", "0 0 9 * * mon-fri"),
+            ("Nats-Schedule-Time-Zone", "Europe/Berlin"),
+            ("Nats-Schedule-Target", "orders.due"),
+            ("Nats-Schedule-X-End", "2027-07-01T00:00:00Z"),
+            ("Trace-Id", "17"),
         ),
-        (
-            block_of(
-                ("A", "1"), ("Nats-Schedule", "@every 5m"), ("Nats-Schedule-TTL", "5m"), ("Nats-Schedule-Target", "t")
-            ),
-            ["every: 5m", "target: t", "ttl: 5m", "headers:", "  - name: A", '    value: "1"', "order: sorted"],
+        [
+            "cron: 0 0 9 * * mon-fri",
+            "time_zone: Europe/Berlin",
+            "target: orders.due",
+            "policies:",
+            '  end: "2027-07-01T00:00:00Z"',
+            "headers:",
+            "  - name: Trace-Id",
+            '    value: "17"',
+        ],
+    ),
+    (
+        block_of(
+            ("A", "1"), ("Nats-Schedule", "@every 5m"), ("Nats-Schedule-TTL", "5m"), ("Nats-Schedule-Target", "t")
         ),
-        (
-            block_of(("Nats-Schedule-Target", "t"), ("Nats-Schedule", "@at 2030-01-01T00:00:00Z")),
-            ['at: "2030-01-01T00:00:00Z"', "target: t", "order:", "  - Nats-Schedule-Target", "  - Nats-Schedule"],
-        ),
-        (
-            b"NATS/1.0\r\nNats-Schedule:@daily\r\nNats-Schedule-Target: t\xff\r\n\r\n",
-            ["lines:", '  - "Nats-Schedule:@daily"', "  - base64: TmF0cy1TY2hlZHVsZS1UYXJnZXQ6IHT/"],
-        ),
-        (
-            block_of(("X-Nats-Schedule", "@daily"), ("X-Nats-Schedule-Target", "t"), ("Bytes", b"\xff")),
-            [
-                'cron: "@daily"',
-                "target: t",
-                "spelling: portable",
-                "headers:",
-                "  - name: Bytes",
-                "    value_base64: /w==",
-            ],
-        ),
-    ],
-    ids=["keys", "sorted", "other order", "raw", "portable"],
-)
-def test_a_schedule_is_written_as_people_would(block: bytes, lines: list[str]) -> None:
-    exported = Declared("orders.s", declare(block, dialect_of(block)), b"")
-    text = written_file([stream_document("ORDERS", [exported])], "yaml")
-    inside = "".join(f"    {line}\n" for line in lines)
-    assert text == f'stream: ORDERS\nschedules:\n  - subject: orders.s\n{inside}    body: ""\n'
+        ["every: 5m", "target: t", "ttl: 5m", "headers:", "  - name: A", '    value: "1"', "order: sorted"],
+    ),
+    (
+        block_of(("Nats-Schedule-Target", "t"), ("Nats-Schedule", "@at 2030-01-01T00:00:00Z")),
+        ['at: "2030-01-01T00:00:00Z"', "target: t", "order:", "  - Nats-Schedule-Target", "  - Nats-Schedule"],
+    ),
+    (
+        b"NATS/1.0\r\nNats-Schedule:@daily\r\nNats-Schedule-Target: t\xff\r\n\r\n",
+        ["lines:", '  - "Nats-Schedule:@daily"', "  - base64: TmF0cy1TY2hlZHVsZS1UYXJnZXQ6IHT/"],
+    ),
+    (
+        block_of(("X-Nats-Schedule", "@daily"), ("X-Nats-Schedule-Target", "t"), ("Bytes", b"\xff")),
+        [
+            'cron: "@daily"',
+            "target: t",
+            "spelling: portable",
+            "headers:",
+            "  - name: Bytes",
+            "    value_base64: /w==",
+        ],
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("body", "written_as"),
-    [
-        (b'{"order": 17}', {"body": '{"order": 17}'}),
-        ("größer\r\n".encode(), {"body": "größer\r\n"}),
-        (b"\x00", {"body_base64": "AA=="}),
-        (b"\xff", {"body_base64": "/w=="}),
-        (b"\x1b[2J", {"body_base64": "G1sySg=="}),
-    ],
-)
-def test_a_body_is_text_only_if_it_is_text(body: bytes, written_as: dict[str, str]) -> None:
-    exported = Declared("orders.s", Readable("@daily", target="t"), body)
-    [schedule] = stream_document("ORDERS", [exported])["schedules"]
-    assert {key: value for key, value in schedule.items() if key.startswith("body")} == written_as
+def test_a_schedule_is_written_as_people_would() -> None:
+    for block, lines in WRITTEN:
+        exported = Declared("orders.s", declare(block, dialect_of(block)), b"")
+        text = written_file([stream_document("ORDERS", [exported])], "yaml")
+        inside = "".join(f"    {line}\n" for line in lines)
+        assert text == f'stream: ORDERS\nschedules:\n  - subject: orders.s\n{inside}    body: ""\n'
+
+
+def test_a_body_is_text_only_if_it_is_text() -> None:
+    for body, written_as in {
+        b'{"order": 17}': {"body": '{"order": 17}'},
+        "größer\r\n".encode(): {"body": "größer\r\n"},
+        b"\x00": {"body_base64": "AA=="},
+        b"\xff": {"body_base64": "/w=="},
+        b"\x1b[2J": {"body_base64": "G1sySg=="},
+    }.items():
+        exported = Declared("orders.s", Readable("@daily", target="t"), body)
+        [schedule] = stream_document("ORDERS", [exported])["schedules"]
+        assert {key: value for key, value in schedule.items() if key.startswith("body")} == written_as
 
 
 def test_what_belongs_to_one_publish_is_not_exported() -> None:

@@ -3,53 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nats_scheduler.files.document import MAX_DEPTH, TextError
+from nats_scheduler.files.document import MAX_DEPTH, Document, TextError
 from nats_scheduler.files.text import read_documents
 from nats_scheduler.files.writing import yaml_lines
+from tests.harness.seeds import draws
 
-ODD_PARTS = [
-    "a",
-    "\n",
-    " ",
-    "\t",
-    "#",
-    ":",
-    "-",
-    "x: y",
-    "'",
-    '"',
-    "\\",
-    "é",
-    "\u3000",
-    "\u2028",
-    "\ufeff",
-    "\x85",
-    "😀",
-]
-AMBIGUOUS = [
-    "true",
-    "no",
-    "Off",
-    "~",
-    "null",
-    "1",
-    "1.5",
-    "1e3",
-    "0x10",
-    "12:30:00",
-    "2027-01-01",
-    "|",
-    ">",
-    "---",
-    "...",
-]
+ODD_PARTS = [*"a\n \t#:-'\"\\é\u3000\u2028\ufeff\x85😀", "x: y"]
+AMBIGUOUS = ["true", "no", "Off", "~", "null", "1", "1.5", "1e3", "0x10", "12:30:00", "2027-01-01", *"|>", "---", "..."]
 
 texts = st.one_of(
     st.text(st.characters(exclude_categories=["Cs"]), max_size=30),
@@ -73,22 +41,18 @@ def only(text: str) -> Any:
     return document.value
 
 
+@settings(max_examples=draws(60))
 @given(maps)
-def test_what_is_written_is_read_as_the_same_value(value: dict[str, Any]) -> None:
+def test_what_is_written_is_read_as_the_same_value_also_by_another_reader_of_yaml(value: dict[str, Any]) -> None:
     text = yaml_of(value)
     assert only(text) == value, text
     assert only(json.dumps(value)) == value
-
-
-@given(maps)
-def test_another_reader_of_yaml_finds_the_same_value(value: dict[str, Any]) -> None:
-    text = yaml_of(value)
     assert yaml.safe_load(text) == value, text
 
 
-@pytest.mark.parametrize("text", ["no", "yes", "on", "2027-07-01", "2027-07-01T00:00:00Z", "12:30:00", "0x10", "1_000"])
-def test_what_yaml_guesses_is_text(text: str) -> None:
-    assert only(f"a: {text}") == {"a": text}
+def test_what_yaml_guesses_is_text() -> None:
+    for text in ("no", "yes", "on", "2027-07-01", "2027-07-01T00:00:00Z", "12:30:00", "0x10", "1_000"):
+        assert only(f"a: {text}") == {"a": text}
 
 
 def test_numbers_and_truth_values_are_those_of_json() -> None:
@@ -105,9 +69,8 @@ def test_a_file_may_have_several_documents_and_empty_ones() -> None:
     assert read_documents("# nothing\n") == []
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "error"),
-    [
+def test_an_error_has_its_line() -> None:
+    for text, line, error in (
         ("x: 1\na: b: c", 2, "is no YAML: mapping values"),
         ("a: 1\nb: 2\na: 3", 3, "the key 'a' is there twice"),
         ("? [a]\n: b", 1, "the key ['a'] is no text"),
@@ -121,12 +84,10 @@ def test_a_file_may_have_several_documents_and_empty_ones() -> None:
         ('{"a": ' + "[" * 50_000, None, "nested more than"),
         ('{\n"a": 1,}', 2, "is no JSON"),
         ('{"a": 1, "a": 2}', None, "the key 'a' is there twice"),
-    ],
-)
-def test_an_error_has_its_line(text: str, line: int | None, error: str) -> None:
-    with pytest.raises(TextError, match=error.replace("[", r"\[")) as raised:
-        read_documents(text)
-    assert raised.value.line == line
+    ):
+        with pytest.raises(TextError, match=re.escape(error)) as raised:
+            read_documents(text)
+        assert raised.value.line == line, error
 
 
 def test_aliases_of_a_long_text_cannot_stand_for_gigabytes() -> None:
@@ -135,10 +96,9 @@ def test_aliases_of_a_long_text_cannot_stand_for_gigabytes() -> None:
         read_documents(text)
 
 
-@pytest.mark.slow
 def test_a_map_with_thousands_of_wrong_keys_is_read_in_one_pass() -> None:
-    (document,) = read_documents("{" + ",".join(f'\n"k{number}": 1' for number in range(60_000)) + "}")
-    assert [document.line((f"k{number}",)) for number in range(60_000)] == list(range(2, 60_002))
+    (document,) = read_documents("{" + ",".join(f'\n"k{number}": 1' for number in range(8_000)) + "}")
+    assert [document.line((f"k{number}",)) for number in range(8_000)] == list(range(2, 8_002))
 
 
 @pytest.mark.slow
@@ -148,16 +108,17 @@ def test_a_few_aliases_cannot_stand_for_billions_of_values() -> None:
         read_documents(f"a0: &a0 [1]\n{levels}")
 
 
-@pytest.mark.parametrize("text", ["a:\n  - b: 1\n    c: 2\n", '{"a": [\n {"b": 1,\n "c": 2}]}'])
-def test_a_value_has_its_line_in_yaml_and_in_json(text: str) -> None:
-    [document] = read_documents(text)
-    assert [document.line(path) for path in ((), ("a", 0), ("a", 0, "c"), ("a", 0, "nothing"), ("a", 7))] == [
-        1,
-        2,
-        3,
-        2,
-        document.line(("a",)),
-    ]
+def test_a_value_has_its_line_in_yaml_and_in_json_or_that_of_the_nearest_part_around_it() -> None:
+    for text in ("a:\n  - b: 1\n    c: 2\n", '{"a": [\n {"b": 1,\n "c": 2}]}'):
+        [document] = read_documents(text)
+        lines = [document.line(path) for path in ((), ("a", 0), ("a", 0, "c"), ("a", 0, "nothing"), ("a", 7))]
+        assert lines == [1, 2, 3, 2, document.line(("a",))]
+    [document] = read_documents("stream: ORDERS\nschedules:\n  - subject: orders.s\n    pattern: '@daily'\n")
+    paths = (), ("schedules",), ("schedules", 0), ("schedules", 0, "pattern")
+    assert [document.line(path) for path in paths] == [1, 3, 3, 4]
+    beyond = ("schedules", 1), ("schedules", 0, "target"), ("stream", "none"), ("schedules", "0")
+    assert [document.line(path) for path in beyond] == [3, 3, 1, 3]
+    assert Document({"stream": "ORDERS"}).line(("stream",)) is None, "it has no text"
 
 
 def test_text_of_several_lines_is_a_block_if_it_reads_well() -> None:
