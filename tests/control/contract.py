@@ -10,6 +10,7 @@ Schedules are written with the portable headers and a time that never comes: no 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
@@ -71,34 +72,28 @@ class StoreContract:
 
     # -- the port ------------------------------------------------------------------------------------------------
 
-    async def test_a_stream_that_does_not_exist_is_not_found(self, side: Side) -> None:
-        with pytest.raises(StreamNotFoundError):
-            await side.store.served("NONE")
-
-    async def test_a_stream_without_schedules_is_not_served(self, side: Side) -> None:
-        with pytest.raises(NotServedError):
-            await side.store.served(side.unserved)
-
-    async def test_a_stream_with_schedules_is_served(self, side: Side) -> None:
+    async def test_a_stream_is_served_if_it_has_schedules(self, side: Side) -> None:
         served = await side.store.served(side.stream)
         assert (served.name, served.rules.subjects) == (side.stream, (f"{side.stream}.>",))
         assert "portable" in {dialect.name for dialect in served.dialects}
+        with pytest.raises(StreamNotFoundError):
+            await side.store.served("NONE")
+        with pytest.raises(NotServedError):
+            await side.store.served(side.unserved)
+        assert await side.store.stream_of(side.subject("any")) == side.stream
+        assert await side.store.stream_of(f"{side.unserved}.any") == side.unserved
+        with pytest.raises(StreamNotFoundError):
+            await side.store.stream_of("no.stream.has.it")
 
     async def test_the_last_message_is_read_byte_for_byte(self, side: Side) -> None:
         assert await side.store.last(side.stream, side.subject()) is None
         await side.publish(side.subject(), side.block(), b"old")
-        sequence = await side.publish(side.subject(), side.block(Note=" x\t"), BODY)
-        last = await side.store.last(side.stream, side.subject())
-        assert last is not None
-        assert last[:2] == (side.subject(), sequence)
-        assert (last.block, last.body) == (side.block(Note=" x\t"), BODY)
-        assert abs(side.store.now() - last.stored_at) < 60 * SECOND
-
-    async def test_an_empty_body_is_empty(self, side: Side) -> None:
-        await side.publish(side.subject(), side.block(), b"")
-        last = await side.store.last(side.stream, side.subject())
-        assert last is not None
-        assert last.body == b""
+        for body in (BODY, b""):
+            sequence = await side.publish(side.subject(), side.block(Note=" x\t"), body)
+            last = await self._last(side)
+            assert last[:2] == (side.subject(), sequence)
+            assert (last.block, last.body) == (side.block(Note=" x\t"), body)
+            assert abs(side.store.now() - last.stored_at) < 60 * SECOND
 
     async def test_a_publish_replaces_only_what_it_expects(self, side: Side) -> None:
         store, subject = side.store, side.subject()
@@ -112,18 +107,15 @@ class StoreContract:
         assert last is not None
         assert is_same(last, side.block("@every 1h"), b"")
 
-    async def test_conditions_of_an_earlier_publish_do_not_count(self, side: Side) -> None:
-        first = await side.store.publish(side.stream, side.subject(), side.block(), BODY, expected=0)
-        stored = await side.store.last(side.stream, side.subject())
-        assert stored is not None
-        await side.store.publish(side.stream, side.subject(), stored.block, BODY, expected=first.sequence)
-
     async def test_conditions_in_the_block_count_if_none_is_given(self, side: Side) -> None:
         wrong = side.block(Nats_Expected_Last_Subject_Sequence="7")
         with pytest.raises(ConflictError):
             await side.store.publish(side.stream, side.subject(), wrong, BODY, expected=None)
         right = side.block(Nats_Expected_Last_Subject_Sequence="0")
-        await side.store.publish(side.stream, side.subject(), right, BODY, expected=None)
+        first = await side.store.publish(side.stream, side.subject(), right, BODY, expected=None)
+        await side.store.publish(side.stream, side.subject(), right, BODY, expected=first.sequence)
+        stored = await self._last(side)
+        assert stored.block.count(b"Nats-Expected-Last-Subject-Sequence:") == 1, "those of an earlier publish do not"
 
     async def test_a_message_id_that_the_server_knows_is_a_duplicate(self, side: Side) -> None:
         block = side.block(Nats_Msg_Id="once")
@@ -131,24 +123,23 @@ class StoreContract:
         again = await side.store.publish(side.stream, side.subject(), block, BODY, expected=None)
         assert (first.is_duplicate, again) == (False, Published(first.sequence, is_duplicate=True))
 
-    async def test_a_delete_leaves_no_older_version(self, side: Side) -> None:
-        for pattern in ("@every 1h", "@every 2h", NEVER):
+    async def test_a_delete_leaves_no_older_version_and_what_was_stored_later(self, side: Side) -> None:
+        for pattern in ("@every 1h", "@every 2h"):
             await side.publish(side.subject(), side.block(pattern))
-        last = await side.store.last(side.stream, side.subject())
-        assert last is not None
+        before = await self._last(side)
+        later = await side.publish(side.subject(), side.block())
+        with pytest.raises(ConflictError) as raised:
+            await side.store.delete(side.stream, before)
+        assert raised.value.sequence == later
+        last = await self._last(side)
+        assert last.sequence == later
         await side.store.delete(side.stream, last)
         assert await side.messages(side.subject()) == []
         with pytest.raises(NotFoundError):
             await side.store.delete(side.stream, last)
-
-    async def test_a_delete_leaves_what_was_stored_later(self, side: Side) -> None:
-        await side.publish(side.subject(), side.block())
-        before = await side.store.last(side.stream, side.subject())
-        assert before is not None
-        later = await side.publish(side.subject(), side.block("@every 1h"))
         with pytest.raises(ConflictError):
-            await side.store.delete(side.stream, before)
-        assert [one.sequence for one in await side.messages(side.subject())][-1] == later
+            await side.store.publish(side.stream, side.subject(), side.block(), b"", expected=later)
+        assert await side.messages(side.subject()) == []
 
     async def test_the_schedules_on_subjects_are_the_last_messages_there(self, side: Side) -> None:
         await side.publish(side.subject("a.one"), side.block("@every 1h"))
@@ -164,16 +155,9 @@ class StoreContract:
         assert bodies == {side.subject(rest): body for rest, body in wanted.items()}
         assert len(found) == 3
 
-    async def test_the_stream_of_a_subject_is_found(self, side: Side) -> None:
-        assert await side.store.stream_of(side.subject("any")) == side.stream
-        assert await side.store.stream_of(f"{side.unserved}.any") == side.unserved
-        with pytest.raises(StreamNotFoundError):
-            await side.store.stream_of("no.stream.has.it")
-
     async def test_the_stored_fires_of_a_schedule_are_found(self, side: Side) -> None:
         await side.publish(side.subject(), side.block("@every 4s"))
-        schedule = await side.store.last(side.stream, side.subject())
-        assert schedule is not None
+        schedule = await self._last(side)
         now, name, sequence = schedule.stored_at, side.subject(), schedule.sequence
         first = round_to_second(now) + 4 * SECOND
         for identity in (
@@ -190,69 +174,52 @@ class StoreContract:
 
     # -- the operations on it ------------------------------------------------------------------------------------
 
-    async def test_a_schedule_that_is_added_is_stored_as_it_is(self, side: Side) -> None:
-        change = await add(side.store, side.stream, side.subject(), side.block(X_Note="é"), BODY, author=AUTHOR)
-        (stored,) = await side.messages(side.subject())
-        assert (change.kind, change.before, change.after, change.author) == (Kind.ADDED, None, stored.sequence, AUTHOR)
-        assert is_same(stored, side.block(X_Note="é"), BODY)
-        assert stored.block.startswith(side.block(X_Note="é")[:-2])
-
-    async def test_what_is_there_already_is_unchanged(self, side: Side) -> None:
-        first = await add(side.store, side.stream, side.subject(), side.block(A="1", B="2"), BODY)
-        second = await add(side.store, side.stream, side.subject(), side.block(B="2", A="1"), BODY)
-        assert (second.kind, second.before, second.after) == (Kind.UNCHANGED, first.after, first.after)
-        for other in ((side.block(A="1"), BODY), (side.block(A="1", B="2"), b"")):
-            with pytest.raises(AlreadyExistsError):
-                await add(side.store, side.stream, side.subject(), *other)
-        assert len(await side.messages(side.subject())) == 1
-
-    async def test_ten_replicas_may_add_the_same_schedule_at_once(self, side: Side) -> None:
-        async def one() -> Change:
-            return await add(side.store, side.stream, side.subject(), side.block(), BODY)
-
-        kinds = [change.kind for change in await asyncio.gather(*(one() for _ in range(10)))]
-        assert sorted(kinds) == [Kind.ADDED] + [Kind.UNCHANGED] * 9
-        assert len(await side.messages(side.subject())) == 1
-
-    async def test_what_would_be_rejected_is_not_stored(self, side: Side) -> None:
+    async def test_the_life_of_a_schedule_from_its_addition_to_its_removal(self, side: Side) -> None:
+        operated = side.store, side.stream, side.subject()
+        first = side.block(A="1", B="2", C="3", X_Note="é")
         with pytest.raises(RejectedError) as raised:
-            await add(side.store, side.stream, side.subject(), side.block("@every 1x"), BODY)
+            await add(*operated, side.block("@every 1x"), BODY)
         assert raised.value.code == 10189
         assert await side.messages(side.subject()) == []
+        change = await add(*operated, first, BODY, author=AUTHOR)
+        (stored,) = await side.messages(side.subject())
+        assert (change.kind, change.before, change.after, change.author) == (Kind.ADDED, None, stored.sequence, AUTHOR)
+        assert is_same(stored, first, BODY)
+        assert stored.block.startswith(first[:-2])
 
-    async def test_a_paused_schedule_comes_back_as_it_was(self, side: Side) -> None:
-        await add(side.store, side.stream, side.subject(), side.block(A="1"), BODY)
-        await pause(side.store, side.stream, side.subject(), author=AUTHOR)
-        served = await side.store.served(side.stream)
-        paused = await current(side.store, served, side.subject())
+        again = await add(*operated, side.block(C="3", B="2", A="1", X_Note="é"), BODY)
+        assert (again.kind, again.before, again.after) == (Kind.UNCHANGED, change.after, change.after)
+        for other in ((side.block(A="1"), BODY), (first, b"")):
+            with pytest.raises(AlreadyExistsError):
+                await add(*operated, *other)
+        assert len(await side.messages(side.subject())) == 1
+
+        await edit(*operated, Edit(set=[(b"B", b"two"), (b"D", b"4")], unset=[b"C"]))
+        edited = await self._last(side)
+        assert is_same(edited, side.block(A="1", B="two", D="4", X_Note="é"), BODY)
+        assert edited.block.index(b"B: two") > edited.block.index(b"A: 1")
+
+        await pause(*operated, author=AUTHOR)
+        paused = await current(side.store, await side.store.served(side.stream), side.subject())
         assert (paused.is_paused, paused.pattern, paused.message.body) == (True, NEVER, BODY)
-        await resume(side.store, side.stream, side.subject())
-        resumed = await side.store.last(side.stream, side.subject())
-        assert resumed is not None
-        assert is_same(resumed, side.block(A="1"), BODY)
+        await resume(*operated)
+        resumed = await self._last(side)
+        assert is_same(resumed, edited.block, BODY)
 
-    async def test_an_edit_changes_what_it_names(self, side: Side) -> None:
-        await add(side.store, side.stream, side.subject(), side.block(A="1", B="2", C="3"), BODY)
-        wanted = Edit(set=[(b"B", b"two"), (b"D", b"4")], unset=[b"C"])
-        await edit(side.store, side.stream, side.subject(), wanted)
-        stored = await side.store.last(side.stream, side.subject())
-        assert stored is not None
-        assert is_same(stored, side.block(A="1", B="two", D="4"), BODY)
-        assert stored.block.index(b"B: two") > stored.block.index(b"A: 1")
-
-    async def test_a_fire_on_request_is_stored_once_and_beside_the_schedule(self, side: Side) -> None:
-        added = await add(side.store, side.stream, side.subject(), side.block(), BODY)
         at = side.store.now()
-        change = await fire(side.store, side.stream, side.subject(), at=at)
-        again = await fire(side.store, side.stream, side.subject(), at=at)
-        assert (change.kind, change.fires, again.kind) == (Kind.FIRED, (at,), Kind.UNCHANGED)
+        fired = await fire(*operated, at=at)
+        repeated = await fire(*operated, at=at)
+        assert (fired.kind, fired.fires, repeated.kind) == (Kind.FIRED, (at,), Kind.UNCHANGED)
         (stored,) = await side.messages(side.subject("out"))
-        assert (stored.body, change.after) == (BODY, added.after)
-        last = await side.store.last(side.stream, side.subject())
-        assert last is not None
-        assert last.sequence == added.after
-        found = await side.store.fires(side.stream, last, at, side.store.now())
-        assert found.fire_times == {at}
+        assert (stored.body, fired.after) == (BODY, resumed.sequence)
+        assert (await self._last(side)).sequence == resumed.sequence, "it is stored beside its schedule"
+        assert (await side.store.fires(side.stream, resumed, at, side.store.now())).fire_times == {at}
+
+        removed = await remove(*operated)
+        assert (removed.kind, removed.after) == (Kind.REMOVED, None)
+        assert await side.messages(side.subject()) == []
+        with pytest.raises(NotFoundError):
+            await remove(*operated)
 
     async def test_missing_fires_are_stored_once(self, side: Side) -> None:
         at = side.store.now() - 5 * HOUR - HOUR // 2
@@ -266,39 +233,37 @@ class StoreContract:
         again = await backfill(side.store, side.stream, side.subject(), round_to_second(at), until)
         assert again.kind is Kind.UNCHANGED
 
-    async def test_a_schedule_that_is_removed_is_gone(self, side: Side) -> None:
-        await add(side.store, side.stream, side.subject(), side.block(), BODY)
-        change = await remove(side.store, side.stream, side.subject())
-        assert (change.kind, change.after) == (Kind.REMOVED, None)
-        assert await side.messages(side.subject()) == []
-        with pytest.raises(NotFoundError):
-            await remove(side.store, side.stream, side.subject())
+    async def test_ten_replicas_may_add_the_same_schedule_at_once(self, side: Side) -> None:
+        async def one() -> Change:
+            return await add(side.store, side.stream, side.subject(), side.block(), BODY)
+
+        kinds = [change.kind for change in await asyncio.gather(*(one() for _ in range(10)))]
+        assert sorted(kinds) == [Kind.ADDED] + [Kind.UNCHANGED] * 9
+        assert len(await side.messages(side.subject())) == 1
 
     async def test_no_edit_of_many_editors_is_lost(self, side: Side) -> None:
+        """Each editor reads a number and writes the next one: the last number says how many edits were stored."""
         await add(side.store, side.stream, side.subject(), side.block(Count="0"), BODY)
-
-        async def count(editor: int) -> None:
-            for number in range(5):
-                while not await self._counted(side, f"{editor}.{number}"):
-                    pass
-
-        await asyncio.gather(*(count(editor) for editor in range(6)))
         served = await side.store.served(side.stream)
+
+        async def count() -> None:
+            stored = 0
+            while stored < 5:
+                last = await self._last(side)
+                assert read_current(last, served) is not None, "every version is a valid schedule"
+                counted = Edit(set=[(b"Count", b"%d" % (_count(last) + 1))])
+                with suppress(ConflictError):
+                    await edit(side.store, side.stream, side.subject(), counted, expected=last.sequence)
+                    stored += 1
+
+        await asyncio.gather(*(count() for _ in range(6)))
         found = await current(side.store, served, side.subject())
         assert _count(found.message) == 30
 
-    async def _counted(self, side: Side, _who: str) -> bool:
-        """Add one to the number in the schedule's header; return False if another editor was faster."""
+    async def _last(self, side: Side) -> StoredMessage:
         last = await side.store.last(side.stream, side.subject())
         assert last is not None
-        counted = Edit(set=[(b"Count", b"%d" % (_count(last) + 1))])
-        try:
-            await edit(side.store, side.stream, side.subject(), counted, expected=last.sequence)
-        except ConflictError:
-            return False
-        served = await side.store.served(side.stream)
-        assert read_current(last, served) is not None, "every version is a valid schedule"
-        return True
+        return last
 
 
 def fire_block(schedule: str, identity: str) -> bytes:

@@ -61,6 +61,8 @@ class MemoryWire:
         """The fates of the next publishes and deletes, in their order; None is no fault."""
         self.read_faults: deque[Fault | None] = deque()
         """The fates of the next reads of last messages."""
+        self.unseen: deque[bool] = deque()
+        """Whether the next reads of last messages are answered by a leader that has no message there yet."""
         self.interruptions: deque[Callable[[], object]] = deque()
         """The acts of other clients right before the next publishes and deletes, one for each."""
 
@@ -113,7 +115,8 @@ class MemoryWire:
         fault = self.read_faults.popleft() if self.read_faults else None
         if fault is not None:
             raise _ERRORS[fault]()
-        return self._stream(stream).last(subject)
+        is_unseen = self.unseen.popleft() if self.unseen else False
+        return None if is_unseen else self._stream(stream).last(subject)
 
     async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects with messages that match, with their numbers."""

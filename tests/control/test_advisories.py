@@ -4,8 +4,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -21,6 +20,7 @@ from nats_scheduler.control.changes import (
 from nats_scheduler.message.advisory_messages import SCHEDULE_CHANGED
 from nats_scheduler.observe.advisories import advisories_schema
 from nats_scheduler.schedule.instants import SECOND
+from tests.harness.seeds import draws
 
 AT = 1_790_000_000 * SECOND + 1
 CHANGE = Change(Kind.PAUSED, "S", "S.s", 7, 8, Author("jane", "maintenance"), AT, (), ("a note",))
@@ -50,6 +50,7 @@ def test_a_change_of_many_fires_says_how_many() -> None:
     assert (len(body["fires"]), body["fires_stored"]) == (MAX_FIRES_NAMED, MAX_FIRES_NAMED + 5)
 
 
+@settings(max_examples=draws(40))
 @given(st.text(), st.text(max_size=5), st.lists(st.text(), max_size=3))
 def test_whatever_an_author_writes_is_printable_and_bounded(name: str, reason: str, notes: list[str]) -> None:
     wild = replace(CHANGE, author=Author(name, reason + "\x1b[2J\udcff\n"), notes=tuple(notes))
@@ -58,17 +59,12 @@ def test_whatever_an_author_writes_is_printable_and_bounded(name: str, reason: s
         assert text.isprintable()
         text.encode()  # JSON of other programs can hold it
     assert len(body["author"]) <= MAX_AUTHOR_CHARS
-
-
-def test_a_long_name_is_cut() -> None:
     assert body_of(replace(CHANGE, author=Author("x" * 1_000)))["author"] == "x" * (MAX_AUTHOR_CHARS - 1) + "…"
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"change": "other"}, {"changed": "soon"}, {"author": 7}, {"sequence_before": "7"}, {"stream": None}]
-)
-def test_what_describes_no_change_is_none(wrong: dict[str, Any]) -> None:
-    assert read_change(body_of(CHANGE) | wrong) is None
+def test_what_describes_no_change_is_none() -> None:
+    wrong = {"change": "other", "changed": "soon", "author": 7, "sequence_before": "7", "stream": None}
+    assert [key for key in wrong if read_change(body_of(CHANGE) | {key: wrong[key]}) is not None] == []
 
 
 def test_what_another_client_wrote_into_it_is_made_printable() -> None:

@@ -5,7 +5,7 @@ import pytest
 from nats_scheduler.control.current import read_current
 from nats_scheduler.control.errors import NotFoundError, NotPossibleError
 from nats_scheduler.control.port import Served
-from nats_scheduler.control.store import current
+from nats_scheduler.control.store import current, matching
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
@@ -40,19 +40,17 @@ async def test_policies_count_only_where_a_sidecar_fires() -> None:
     assert by_sidecar.rejection is not None
 
 
-@pytest.mark.parametrize("stored", [b"", block_of(("Nats-Schedule-Target", "S.out")), block_of(("Nats-Schedule", ""))])
-async def test_what_is_no_schedule_is_not_found(stored: bytes) -> None:
-    world = World()
-    world.put(stored)
-    with pytest.raises(NotFoundError, match="is no schedule"):
-        await current(world.store, await world.store.served("S"), SUBJECT)
-
-
-async def test_a_delete_marker_is_not_found() -> None:
-    world = World()
-    world.put(block_of(("Nats-Marker-Reason", "MaxAge")))
-    with pytest.raises(NotFoundError, match="no schedule is stored"):
-        await current(world.store, await world.store.served("S"), SUBJECT)
+async def test_what_is_no_schedule_is_not_found() -> None:
+    for stored, reason in (
+        (b"", "is no schedule"),
+        (block_of(("Nats-Schedule-Target", "S.out")), "is no schedule"),
+        (block_of(("Nats-Schedule", "")), "is no schedule"),
+        (block_of(("Nats-Marker-Reason", "MaxAge")), "no schedule is stored"),
+    ):
+        world = World()
+        world.put(stored)
+        with pytest.raises(NotFoundError, match=reason):
+            await current(world.store, await world.store.served("S"), SUBJECT)
 
 
 async def test_a_fire_that_landed_on_a_schedule_is_not_taken_for_it() -> None:
@@ -63,15 +61,15 @@ async def test_a_fire_that_landed_on_a_schedule_is_not_taken_for_it() -> None:
         await current(world.store, await world.store.served("S"), SUBJECT)
 
 
-@pytest.mark.parametrize("stored", [block(), block().replace(b"Nats-Schedule:", b"Nats-Schedule-X-Paused:")])
-async def test_a_spelling_that_nothing_fires_is_named(stored: bytes) -> None:
-    world = World()
-    world.put(stored)
-    served = await world.store.served("S")
-    dormant = Served(served.rules, (PORTABLE,), is_native=False)
-    assert read_current(world.last(), dormant) is None
-    with pytest.raises(NotPossibleError, match="has Nats-Schedule, and nothing fires"):
-        await current(world.store, dormant, SUBJECT)
+async def test_a_spelling_that_nothing_fires_is_named() -> None:
+    for stored in (block(), block().replace(b"Nats-Schedule:", b"Nats-Schedule-X-Paused:")):
+        world = World()
+        world.put(stored)
+        served = await world.store.served("S")
+        dormant = Served(served.rules, (PORTABLE,), is_native=False)
+        assert read_current(world.last(), dormant) is None
+        with pytest.raises(NotPossibleError, match="has Nats-Schedule, and nothing fires"):
+            await current(world.store, dormant, SUBJECT)
 
 
 async def test_the_first_spelling_counts() -> None:
@@ -81,3 +79,25 @@ async def test_the_first_spelling_counts() -> None:
     world.put(both)
     found = await world.found()
     assert (found.dialect, found.pattern) == (ADR51, NEVER)
+
+
+async def test_what_matches_is_found_by_subject() -> None:
+    world = World()
+    world.put(block(), subject="S.b.two")
+    world.put(block("nonsense"), subject="S.b.one")
+    world.put(block().replace(b"Schedule:", b"Schedule-X-Paused:"), subject="S.b.three")
+    world.put(b"", subject="S.b.plain")
+    world.put(block(), subject="S.c.one")
+    found = await matching(world.store, "S", "S.b.*")
+    assert [one.subject for one in found] == ["S.b.one", "S.b.three", "S.b.two"]
+    assert [(one.is_paused, one.rejection is None) for one in found] == [(False, False), (True, True), (False, True)]
+    assert [one.subject for one in await matching(world.store, "S")][-1] == "S.c.one"
+
+
+async def test_more_than_are_wanted_are_refused() -> None:
+    world = World()
+    for number in range(3):
+        world.put(block(), subject=f"S.{number}")
+    assert len(await matching(world.store, "S", most=3)) == 3
+    with pytest.raises(NotPossibleError, match="more than 2 schedules of stream S match >"):
+        await matching(world.store, "S", most=2)

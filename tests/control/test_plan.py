@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nats_scheduler.control.changes import Kind
@@ -20,6 +20,7 @@ from nats_scheduler.message.policies import PolicyText
 from tests.control.memory_schedules import Fault
 from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
+from tests.harness.seeds import draws
 
 HOURLY = Readable("@every 1h", target="S.out")
 
@@ -96,28 +97,16 @@ async def test_the_order_of_headers_is_no_change() -> None:
 # -- fire times ------------------------------------------------------------------------------------------------------
 
 
-async def test_another_body_keeps_the_grid_of_an_interval() -> None:
+async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid() -> None:
     world = World()
     await applied(world, declared())
     before = await world.found()
-    world.after(600.2)
-    assert await applied(world, declared(body=b"other")) == NOTHING
-    found = await world.found()
-    assert found.message.body == b"other"
-    assert found.timetable().first_fire() == before.timetable().first_fire()
-    world.after(600.2)
-    assert await applied(world, declared(body=b"third")) == NOTHING
-    assert (await world.found()).timetable().first_fire() == before.timetable().first_fire()
-
-
-async def test_the_same_interval_in_other_words_keeps_its_grid() -> None:
-    world = World()
-    world.put(block("@every 1h"))
-    before = await world.found()
-    world.after(600.2)
-    assert await applied(world, declared(replace(HOURLY, pattern="@every 60m"))) == NOTHING
-    found = await world.found()
-    assert (found.pattern, found.timetable().first_fire()) == ("@every 60m", before.timetable().first_fire())
+    for content, body in ((HOURLY, b"other"), (HOURLY, b"third"), (replace(HOURLY, pattern="@every 60m"), b"third")):
+        world.after(600.2)
+        assert await applied(world, declared(content, body=body)) == NOTHING
+        found = await world.found()
+        assert (found.pattern, found.message.body) == (content.pattern, body)
+        assert found.timetable().first_fire() == before.timetable().first_fire()
 
 
 async def test_another_interval_begins_anew() -> None:
@@ -171,14 +160,14 @@ async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_
 # -- paused ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("paused", [None, True])
-async def test_what_an_operator_paused_stays_paused(paused: bool | None) -> None:
-    world = World()
-    await applied(world, declared())
-    await pause(world.store, "S", SUBJECT)
-    assert await planned(world, declared(paused=paused)) == NOTHING
-    assert await applied(world, declared(body=b"other", paused=paused)) == NOTHING
-    assert (await world.found()).is_paused
+async def test_what_an_operator_paused_stays_paused() -> None:
+    for paused in (None, True):
+        world = World()
+        await applied(world, declared())
+        await pause(world.store, "S", SUBJECT)
+        assert await planned(world, declared(paused=paused)) == NOTHING
+        assert await applied(world, declared(body=b"other", paused=paused)) == NOTHING
+        assert (await world.found()).is_paused
 
 
 async def test_the_file_pauses_and_resumes_if_it_says_so() -> None:
@@ -227,16 +216,16 @@ async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for()
     assert {message.subject async for message in world.store.schedules("S", ">")} == {"S.b", "S.d", SUBJECT}
 
 
-@pytest.mark.parametrize("owner", [None, "billing"])
-async def test_a_schedule_of_another_owner_is_left_as_it_is(owner: str | None) -> None:
+async def test_a_schedule_of_another_owner_is_left_as_it_is() -> None:
     world = World()
     world.put(block(Nats_Schedule_X_Owner="ops"))
-    plan = await planned(world, declared(), owner=owner)
-    assert (plan.steps, [fault.text for fault in plan.faults]) == (
-        (),
-        ["it belongs to the owner 'ops': expected this owner here, or --take-over (take_over)"],
-    )
-    assert actions(await planned(world, declared(), owner=owner, takes_over=True)) == [(Action.REPLACE, SUBJECT)]
+    for owner in (None, "billing"):
+        plan = await planned(world, declared(), owner=owner)
+        assert (plan.steps, [fault.text for fault in plan.faults]) == (
+            (),
+            ["it belongs to the owner 'ops': expected this owner here, or --take-over (take_over)"],
+        )
+        assert actions(await planned(world, declared(), owner=owner, takes_over=True)) == [(Action.REPLACE, SUBJECT)]
 
 
 async def test_a_schedule_that_names_another_owner_than_its_file_is_a_fault() -> None:
@@ -254,37 +243,26 @@ async def test_what_has_no_owner_is_adopted() -> None:
 # -- faults ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "header", "code", "text"),
-    [
+async def test_what_would_be_rejected_is_a_fault_with_the_servers_code() -> None:
+    hidden = replace(HOURLY, headers=(), source="Nats-Schedule-TTLNats-Schedule-TTL", ttl="5m")
+    wrong: list[tuple[Any, str, int | None, str]] = [
         (replace(HOURLY, pattern="@often"), "Nats-Schedule", 10189, "Nats-Schedule of '@often' is not a valid pattern"),
         (replace(HOURLY, target="other"), "Nats-Schedule-Target", 10190, "is not a subject of stream 'S'"),
         (replace(HOURLY, ttl="5m"), "Nats-Schedule-TTL", 10166, "which has no message TTLs"),
         (owned(HOURLY, ""), "Nats-Schedule-X-Owner", None, "is empty: expected a text"),
         (Readable(""), "", None, "it would be no schedule"),
         (b"NATS/1.0\r\n\r\n", "", None, "it would be no schedule"),
-        (
-            replace(HOURLY, headers=(), source="Nats-Schedule-TTLNats-Schedule-TTL", ttl="5m"),
-            "Nats-Schedule-TTL",
-            None,
-            "Nats-Schedule-TTL is hidden from the server",
-        ),
-    ],
-)
-async def test_what_would_be_rejected_is_a_fault_with_the_servers_code(
-    content: Any, header: str, code: int | None, text: str
-) -> None:
-    plan = await planned(World(), declared(), declared(content, "S.wrong"))
-    [fault] = plan.faults
-    assert (fault.subject, fault.header, fault.code) == ("S.wrong", header, code), fault
-    assert text in fault.text
-    assert actions(plan) == [(Action.ADD, SUBJECT)]
-
-
-@pytest.mark.parametrize("subject", ["elsewhere", "S.*", "S..s"])
-async def test_a_subject_that_the_stream_does_not_have_is_a_fault(subject: str) -> None:
-    [fault] = (await planned(World(), declared(subject=subject))).faults
-    assert fault.subject == subject
+        (hidden, "Nats-Schedule-TTL", None, "Nats-Schedule-TTL is hidden from the server"),
+    ]
+    for content, header, code, text in wrong:
+        plan = await planned(World(), declared(), declared(content, "S.wrong"))
+        [fault] = plan.faults
+        assert (fault.subject, fault.header, fault.code) == ("S.wrong", header, code), fault
+        assert text in fault.text
+        assert actions(plan) == [(Action.ADD, SUBJECT)]
+    for subject in ("elsewhere", "S.*", "S..s"):
+        [fault] = (await planned(World(), declared(subject=subject))).faults
+        assert fault.subject == subject, "the stream does not have it"
 
 
 async def test_an_ordinary_message_is_not_overwritten() -> None:
@@ -306,16 +284,16 @@ async def test_policies_without_effect_are_noted_where_the_server_fires() -> Non
 # -- other clients, and what goes wrong ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exists", [True, False])
-async def test_the_edit_of_another_client_is_not_lost(exists: bool) -> None:
-    world = World()
-    if exists:
-        world.put(block("@every 2h"))
-    [step] = (await planned(world, declared())).steps
-    world.put(block("@every 3h"))
-    with pytest.raises(ConflictError):
-        await carry_out(world.store, await world.store.served("S"), step)
-    assert (await world.found()).pattern == "@every 3h"
+async def test_the_edit_of_another_client_is_not_lost() -> None:
+    for exists in (True, False):
+        world = World()
+        if exists:
+            world.put(block("@every 2h"))
+        [step] = (await planned(world, declared())).steps
+        world.put(block("@every 3h"))
+        with pytest.raises(ConflictError):
+            await carry_out(world.store, await world.store.served("S"), step)
+        assert (await world.found()).pattern == "@every 3h"
 
 
 async def test_the_same_stored_by_another_client_is_no_conflict() -> None:
@@ -326,26 +304,27 @@ async def test_the_same_stored_by_another_client_is_no_conflict() -> None:
     assert (change.kind, change.after) == (Kind.UNCHANGED, sequence)
 
 
-@pytest.mark.parametrize("action", ["remove", "pause", "resume"])
-async def test_what_was_edited_since_the_plan_is_neither_removed_nor_paused(action: str) -> None:
-    world = World()
-    world.put(block("@every 1h", Nats_Schedule_X_Owner="me"))
-    if action == "resume":
-        await pause(world.store, "S", SUBJECT)
-    some = [] if action == "remove" else [declared(owned(HOURLY, "me"), paused=action == "pause")]
-    [step] = (await planned(world, *some, owner="me", prune=True)).steps
-    assert step.action == action
-    if action == "resume":
-        await resume(world.store, "S", SUBJECT)
-        await pause(world.store, "S", SUBJECT)
-    else:
-        world.put(block("@every 3h"))
-    before = world.last()
-    with pytest.raises(ConflictError):
-        await carry_out(world.store, await world.store.served("S"), step)
-    assert world.last() == before
+async def test_what_was_edited_since_the_plan_is_neither_removed_nor_paused() -> None:
+    for action in ("remove", "pause", "resume"):
+        world = World()
+        world.put(block("@every 1h", Nats_Schedule_X_Owner="me"))
+        if action == "resume":
+            await pause(world.store, "S", SUBJECT)
+        some = [] if action == "remove" else [declared(owned(HOURLY, "me"), paused=action == "pause")]
+        [step] = (await planned(world, *some, owner="me", prune=True)).steps
+        assert step.action == action
+        if action == "resume":
+            await resume(world.store, "S", SUBJECT)
+            await pause(world.store, "S", SUBJECT)
+        else:
+            world.put(block("@every 3h"))
+        before = world.last()
+        with pytest.raises(ConflictError):
+            await carry_out(world.store, await world.store.served("S"), step)
+        assert world.last() == before
 
 
+@settings(max_examples=draws(40))
 @given(st.lists(st.sampled_from([None, *Fault]), max_size=4), st.integers(0, 3))
 async def test_whatever_goes_wrong_another_apply_finishes(faults: list[Fault | None], done: int) -> None:
     world = World()

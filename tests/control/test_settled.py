@@ -1,15 +1,22 @@
 """A backfill stores what is missing and settled, once; what may still be stored by others is left to them."""
 
+from typing import Any
+
 import pytest
 
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotPossibleError, RefusedError
 from nats_scheduler.control.fires import NOTHING_MISSING, backfill
+from nats_scheduler.control.past import StoredRange, known_from, stored_fires
+from nats_scheduler.control.port import EVER
+from nats_scheduler.message.definition import Terms
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.fires import PastFire
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import HOUR, MINUTE
+from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.control.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block, instant
@@ -74,29 +81,25 @@ async def test_it_stores_nothing_again_after_the_duplicate_window() -> None:
     assert hours(await filled(world, NOON, NOON + 5 * HOUR)) == [5]
 
 
-@pytest.mark.parametrize(
-    ("policy", "stored", "expected"),
-    [
+async def test_what_the_sidecar_may_still_store_is_left_to_it() -> None:
+    cases: list[tuple[dict[str, str], list[int], list[int]]] = [
         ({}, [], [1, 2, 3]),  # the sidecar makes up the latest one, 16:00
         ({}, [2], [1, 3]),
         ({"Missed": "skip"}, [], [1, 2, 3, 4]),
         ({"Missed": "all"}, [], []),
         ({"Missed": "all"}, [3], [1, 2]),
         ({"Missed": "all 2"}, [], [1, 2]),
-    ],
-)
-async def test_what_the_sidecar_may_still_store_is_left_to_it(
-    policy: dict[str, str], stored: list[int], expected: list[int]
-) -> None:
-    world = World()
-    sequence = hourly(world, **policy)
-    world.after(4.5 * 3600)
-    for hour in stored:
-        own_fire(world, sequence, NOON + hour * HOUR)
-    change = await filled(world, NOON, world.time)
-    assert hours(change) == expected
-    left = 4 - len(expected) - len(stored)
-    assert any(f"{left} fire time" in note for note in change.notes) == bool(left)
+    ]
+    for policy, stored, expected in cases:
+        world = World()
+        sequence = hourly(world, **policy)
+        world.after(4.5 * 3600)
+        for hour in stored:
+            own_fire(world, sequence, NOON + hour * HOUR)
+        change = await filled(world, NOON, world.time)
+        assert hours(change) == expected, policy
+        left = 4 - len(expected) - len(stored)
+        assert any(f"{left} fire time" in note for note in change.notes) == bool(left), policy
 
 
 async def test_a_fire_within_its_grace_is_not_settled() -> None:
@@ -157,16 +160,11 @@ async def test_too_many_are_refused_and_nothing_is_stored() -> None:
     world.after(3 * 3600)
     with pytest.raises(NotPossibleError, match="179 fires are missing, and at most 100"):
         await filled(world, NOON, world.time)
+    for limit in (0, -1, 1_001):
+        with pytest.raises(NotPossibleError, match="expected 1 to 1,000"):
+            await filled(world, NOON, world.time, limit=limit)
     assert fires_in(world) == []
     assert len((await filled(world, NOON, world.time, limit=1_000)).fires) == 179
-
-
-@pytest.mark.parametrize("limit", [0, -1, 1_001])
-async def test_a_limit_is_bounded(limit: int) -> None:
-    world = World()
-    hourly(world)
-    with pytest.raises(NotPossibleError, match="expected 1 to 1,000"):
-        await filled(world, NOON, world.time, limit=limit)
 
 
 async def test_what_cannot_be_filled_in_is_refused() -> None:
@@ -254,3 +252,53 @@ async def test_times_between_minutes_are_found() -> None:
     hourly(world, "@every 90m", Missed="skip")
     world.after(6 * 3600)
     assert hours(await filled(world, NOON + 2 * HOUR, NOON + 3 * HOUR + MINUTE)) == [3]
+
+
+# -- past fires of which nothing certain is known count as unknown, and never as missing ---------------------------
+
+NOW = 1_790_000_000 * SECOND
+OLD, NEW = NOW - 1_000 * SECOND, NOW - 10 * SECOND
+
+
+def shown(kept: StoredRange, *, ttl: str = "", rollup: bool = False, **config: Any) -> int | None:
+    return known_from({"name": "S", **config}, Terms(ADR51, "S.out", None, ttl, rollup), kept, NOW)
+
+
+def test_fires_that_are_removed_once_they_are_consumed_or_rolled_up_are_not_known() -> None:
+    assert shown(StoredRange(1, OLD), retention="workqueue") is None
+    assert shown(StoredRange(1, OLD), retention="interest") is None
+    assert shown(StoredRange(1, OLD), rollup=True) is None
+
+
+def test_a_stream_with_limits_shows_what_it_still_holds() -> None:
+    assert shown(StoredRange(7, OLD)) == EVER, "a client deleted what was before"
+    limits: list[dict[str, Any]] = [{"max_age": 3_600 * SECOND}, {"max_msgs": 10}, {"max_bytes": 1_000}]
+    for limit in limits:
+        assert shown(StoredRange(7, OLD), **limit) == OLD
+        assert shown(StoredRange(1, OLD), **limit) == EVER, "nothing was removed yet"
+    assert shown(StoredRange(1, OLD, 3, NEW), max_msgs_per_subject=3) == NEW
+    assert shown(StoredRange(1, OLD, 2, NEW), max_msgs_per_subject=3) == EVER, "it is not reached"
+    assert shown(StoredRange(1, OLD, 3, NEW), max_msgs_per_subject=-1) == EVER
+
+
+def test_fires_with_a_ttl_are_shown_as_long_as_they_live() -> None:
+    assert shown(StoredRange(1, OLD), ttl="60s") == NOW - 60 * SECOND
+    assert shown(StoredRange(1, OLD), ttl="never") == EVER
+
+
+def fire(time: int | None, *, sequence: int | None = 5, stored_at: int = NOW, requested: bool = False) -> PastFire:
+    return PastFire("S.s", sequence, "S.out", 9, time, stored_at, None, sequence is None, was_requested=requested)
+
+
+def test_all_versions_count_as_stored_and_only_this_one_as_fired_by_itself() -> None:
+    fires = [fire(10), fire(30, sequence=4), fire(20, requested=True), fire(99)]
+    assert stored_fires(fires, 5, 10, 30, EVER) == stored_fires([*fires, fire(5)], 5, 10, 30, EVER)
+    found = stored_fires(fires, 5, 10, 30, EVER)
+    assert (found.fire_times, found.latest, found.known_from) == (frozenset({10, 20, 30}), 99, EVER)
+    assert stored_fires([], 5, 0, 9, EVER).latest is None
+
+
+def test_a_fire_whose_time_is_unknown_may_be_any_before_it() -> None:
+    fires = [fire(None, sequence=None, stored_at=NEW), fire(NOW, sequence=None)]
+    assert stored_fires(fires, 5, 0, NOW, EVER).known_from == NEW + 1
+    assert stored_fires(fires, 5, 0, NOW, None).known_from is None

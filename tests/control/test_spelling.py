@@ -30,9 +30,8 @@ def headers(pattern: str, *more: str) -> list[tuple[bytes, bytes]]:
     return [(b"Nats-Schedule" + name.encode(), b"value" if name else pattern.encode()) for name in names]
 
 
-@pytest.mark.parametrize(
-    ("served", "pattern", "more", "spelling"),
-    [
+def test_the_spelling_is_the_one_that_gives_what_is_asked_for() -> None:
+    asked: list[tuple[Served, str, tuple[str, ...], Dialect]] = [
         (EMULATED, DAILY, (), ADR51),
         (EMULATED, DAILY, ("Source", "Time-Zone", "X-Jitter", "X-Note"), ADR51),
         (EMULATED, DAILY, ("X-Syntax",), PORTABLE),
@@ -45,73 +44,50 @@ def headers(pattern: str, *more: str) -> list[tuple[bytes, bytes]]:
         (AT_ONLY, AT, ("Rollup",), PORTABLE),
         (AT_ONLY, DAILY, (), PORTABLE),
         (PORTABLE_ONLY, AT, (), PORTABLE),
-    ],
-)
-def test_the_spelling_is_the_one_that_gives_what_is_asked_for(
-    served: Served, pattern: str, more: tuple[str, ...], spelling: Dialect
-) -> None:
-    assert spelling_of(served, headers(pattern, *more), NOW) == (spelling, ())
+    ]
+    for served, pattern, more, spelling in asked:
+        assert spelling_of(served, headers(pattern, *more), NOW) == (spelling, ()), (served.server, pattern, more)
+    for served in (EMULATED, NATIVE, AT_ONLY, PORTABLE_ONLY):
+        assert spelling_of(served, headers(AT), NOW, portable=True)[0] is PORTABLE, "if it is asked for"
+    for pattern in ("@every soon", "@daily nonsense", "@at tomorrow", ""):
+        assert spelling_of(AT_ONLY, headers(pattern), NOW)[0] is ADR51, "it is left to what checks it"
 
 
-@pytest.mark.parametrize("served", [EMULATED, NATIVE, AT_ONLY, PORTABLE_ONLY])
-def test_the_portable_spelling_can_be_asked_for_everywhere(served: Served) -> None:
-    assert spelling_of(served, headers(AT), NOW, portable=True)[0] is PORTABLE
-
-
-@pytest.mark.parametrize(
-    ("pattern", "zone", "note"),
-    [
-        ("@every 1.4s", None, "the server rounds each fire time to the second"),
-        ("@daily", "Africa/Cairo", "the server may fire on wrong days, because the clock of this zone skips"),
-    ],
-)
-def test_what_the_server_gets_a_little_wrong_a_sidecar_fires_if_one_runs(
-    pattern: str, zone: str | None, note: str
-) -> None:
-    written = [*headers(pattern), *([] if zone is None else [(b"Nats-Schedule-Time-Zone", zone.encode())])]
-    assert spelling_of(NATIVE, written, NOW) == (PORTABLE, ())
-    assert spelling_of(EMULATED, written, NOW) == (ADR51, ())
-    alone = spelling_of(NATIVE, written, NOW, has_sidecar=False)
-    assert (alone[0], [one[: len(note)] for one in alone[1]]) == (ADR51, [note])
-    assert spelling_of(replace(NATIVE, dialects=(ADR51,)), written, NOW) == alone
+def test_what_the_server_gets_a_little_wrong_a_sidecar_fires_if_one_runs() -> None:
+    rounds = "the server rounds each fire time to the second"
+    skips = "the server may fire on wrong days, because the clock of this zone skips"
+    zone = (b"Nats-Schedule-Time-Zone", b"Africa/Cairo")
+    for written, note in ((headers("@every 1.4s"), rounds), ([*headers("@daily"), zone], skips)):
+        assert spelling_of(NATIVE, written, NOW) == (PORTABLE, ())
+        assert spelling_of(EMULATED, written, NOW) == (ADR51, ())
+        alone = spelling_of(NATIVE, written, NOW, has_sidecar=False)
+        assert (alone[0], [one[: len(note)] for one in alone[1]]) == (ADR51, [note])
+        assert spelling_of(replace(NATIVE, dialects=(ADR51,)), written, NOW) == alone
 
 
 def test_a_time_that_the_server_would_take_for_the_past_is_portable_even_without_a_sidecar() -> None:
     assert spelling_of(NATIVE, headers("@at 2300-01-01T00:00:00Z"), NOW, has_sidecar=False)[0] is PORTABLE
 
 
-@pytest.mark.parametrize(
-    ("served", "written", "reason"),
-    [
+def test_a_spelling_that_nothing_fires_is_refused() -> None:
+    for served, written, reason in (
         (AT_ONLY, headers(AT, "X-Limit", "X-Note", "X-Jitter"), "only a sidecar heeds X-Jitter, X-Limit"),
         (AT_ONLY, headers(DAILY), "a server of 2.12 fires @at only"),
         (AT_ONLY, headers(AT, "Rollup"), "a server of 2.12 ignores a source and a roll-up"),
         (NATIVE, headers("@at 2300-01-01T00:00:00Z"), "a server fires a time after 2262 at once"),
         (NATIVE, headers(AT, "X-Target"), "only a sidecar fires into another stream"),
         (NATIVE, headers(DAILY, "X-Syntax"), "only a sidecar reads a pattern of value"),
-    ],
-)
-def test_a_spelling_that_nothing_fires_is_refused(
-    served: Served, written: list[tuple[bytes, bytes]], reason: str
-) -> None:
-    only_server = replace(served, dialects=(ADR51,))
-    begin = "nothing would fire this schedule on stream S"
-    with pytest.raises(NotServedError) as refused:
-        spelling_of(only_server, written, NOW)
-    assert str(refused.value) == f"{begin}: {reason}, and nothing fires portable headers (X-Nats-Schedule) there"
-    with pytest.raises(NotServedError) as refused:
-        spelling_of(only_server, written, NOW, missing="no sidecar answers")
-    assert str(refused.value) == f"{begin}: {reason}, and no sidecar answers"
-
-
-def test_portable_headers_that_are_asked_for_and_that_nothing_fires_are_refused() -> None:
+    ):
+        only_server = replace(served, dialects=(ADR51,))
+        begin = "nothing would fire this schedule on stream S"
+        with pytest.raises(NotServedError) as refused:
+            spelling_of(only_server, written, NOW)
+        assert str(refused.value) == f"{begin}: {reason}, and nothing fires portable headers (X-Nats-Schedule) there"
+        with pytest.raises(NotServedError) as refused:
+            spelling_of(only_server, written, NOW, missing="no sidecar answers")
+        assert str(refused.value) == f"{begin}: {reason}, and no sidecar answers"
     with pytest.raises(NotServedError, match="on stream S: portable headers are asked for, and nothing fires"):
         spelling_of(replace(NATIVE, dialects=(ADR51,)), headers(AT), NOW, portable=True)
-
-
-@pytest.mark.parametrize("pattern", ["@every soon", "@daily nonsense", "@at tomorrow", ""])
-def test_a_pattern_that_is_invalid_is_left_to_what_checks_it(pattern: str) -> None:
-    assert spelling_of(AT_ONLY, headers(pattern), NOW)[0] is ADR51
 
 
 def edit_of(*headers: str, unset: tuple[str, ...] = ()) -> Edit:
@@ -127,9 +103,8 @@ BEFORE = with_headers(EMPTY_BLOCK, headers(AT, "X-Jitter", "Source"))
 """A schedule with a policy and a source, which the server ignores: another client stored it so."""
 
 
-@pytest.mark.parametrize(
-    ("served", "edit", "reason"),
-    [
+def test_an_edit_that_sets_what_the_server_does_not_do_is_refused() -> None:
+    for served, edit, reason in (
         (NATIVE, edit_of("-X-Limit: 3"), "only a sidecar heeds X-Limit"),
         (NATIVE, edit_of("-X-Jitter: 3s"), "only a sidecar heeds X-Jitter"),
         (NATIVE, edit_of(": @at 2300-01-01T00:00:00Z"), "a server fires a time after 2262 at once"),
@@ -137,26 +112,22 @@ BEFORE = with_headers(EMPTY_BLOCK, headers(AT, "X-Jitter", "Source"))
         (NATIVE, edit_of("-X-Syntax: crontab"), "only a sidecar reads a pattern of crontab"),
         (AT_ONLY, edit_of(": @every 5m"), "a server of 2.12 fires @at only"),
         (AT_ONLY, edit_of("-Rollup: sub"), "a server of 2.12 ignores a source and a roll-up"),
-    ],
-)
-def test_an_edit_that_sets_what_the_server_does_not_do_is_refused(served: Served, edit: Edit, reason: str) -> None:
-    with pytest.raises(NotPossibleError, match=f"the server fires this schedule, and {reason}: replace the schedule"):
-        judged_edit(served, edited(BEFORE, edit), edit, NOW)
+    ):
+        refused = f"the server fires this schedule, and {reason}: replace the schedule"
+        with pytest.raises(NotPossibleError, match=refused):
+            judged_edit(served, edited(BEFORE, edit), edit, NOW)
 
 
-@pytest.mark.parametrize(
-    ("served", "edit", "notes"),
-    [
+def test_what_an_edit_leaves_as_it_is_does_not_count() -> None:
+    for served, edit, notes in (
         (NATIVE, edit_of("-X-Note: 3", "-Source: S.in", ": @every 5m"), 0),
         (NATIVE, edit_of(": @every 1.4s"), 1),
         (NATIVE, edit_of(": @daily", "-Time-Zone: Africa/Cairo"), 1),
         (AT_ONLY, edit_of("-Target: S.other"), 0),
         (AT_ONLY, edit_of(unset=("-X-Jitter", "-Source")), 0),
         (AT_ONLY, edit_of(": @at 2210-01-01T00:00:00Z"), 0),
-    ],
-)
-def test_what_an_edit_leaves_as_it_is_does_not_count(served: Served, edit: Edit, notes: int) -> None:
-    assert len(judged_edit(served, edited(BEFORE, edit), edit, NOW)) == notes
+    ):
+        assert len(judged_edit(served, edited(BEFORE, edit), edit, NOW)) == notes, edit
 
 
 def test_a_zone_alone_is_judged_with_the_pattern_that_stays() -> None:

@@ -1,8 +1,16 @@
 """The outcome of an unanswered edit is found out: it is done once, or reported as what nobody knows."""
 
-import pytest
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import product
+from typing import Any
 
-from nats_scheduler.control.changes import Kind
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nats_scheduler.control.changes import Change, Kind
+from nats_scheduler.control.current import read_current
 from nats_scheduler.control.edits import add, edit, pause, remove
 from nats_scheduler.control.errors import (
     ConflictError,
@@ -16,26 +24,37 @@ from nats_scheduler.control.errors import (
     UnknownOutcomeError,
 )
 from nats_scheduler.control.fires import fire
-from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message
+from nats_scheduler.control.port import Served
+from nats_scheduler.control.storing import MAX_ATTEMPTS, check_schedule, delete_message, with_phase
 from nats_scheduler.control.words import Edit
+from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.control.memory_schedules import Fault
 from tests.control.world import SUBJECT, World, block
+from tests.harness.seeds import draws
 
 SET = Edit(set=[(b"Count", b"1")])
 
 
-@pytest.mark.parametrize("lost", [Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE])
-@pytest.mark.parametrize("times", range(1, MAX_ATTEMPTS))
-async def test_an_edit_whose_answer_is_lost_is_stored_once(lost: Fault, times: int) -> None:
-    world = World()
-    first = world.put(block())
-    world.store.wire.faults.extend([lost] * times)
-    change = await edit(world.store, "S", SUBJECT, SET)
-    assert (change.before, change.after) == (first, first + 1)
-    assert [one.sequence for one in world.stream.messages(SUBJECT)] == [first, first + 1]
-    assert world.store.recorded == [change]
+Operation = Callable[..., Awaitable[Change]]
+OPERATIONS: dict[Operation, tuple[Any, ...]] = {edit: (SET,), pause: (), fire: (), remove: ()}
+"""What changes a schedule, and the arguments after its subject."""
+UNLIKE_REMOVAL: tuple[Operation, ...] = (edit, pause, fire)
+
+
+async def test_an_edit_whose_answer_is_lost_is_stored_once() -> None:
+    for lost in (Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE):
+        for times in range(1, MAX_ATTEMPTS):
+            world = World()
+            first = world.put(block())
+            world.store.wire.faults.extend([lost] * times)
+            change = await edit(world.store, "S", SUBJECT, SET)
+            assert (change.before, change.after) == (first, first + 1)
+            assert [one.sequence for one in world.stream.messages(SUBJECT)] == [first, first + 1]
+            assert world.store.recorded == [change]
 
 
 async def test_an_edit_that_is_never_answered_is_unknown() -> None:
@@ -58,108 +77,94 @@ async def test_an_edit_that_another_one_may_have_replaced_is_unknown() -> None:
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h", "the other edit stays"
 
 
-@pytest.mark.parametrize("operation", [edit, pause, remove])
-async def test_a_lost_race_is_a_conflict_and_loses_no_edit(operation: object) -> None:
-    world = World()
-    world.put(block())
-    world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
-    more = (SET,) if operation is edit else ()
-    with pytest.raises(ConflictError):
-        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
-    assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
-    assert world.store.recorded == []
+async def test_a_lost_race_is_a_conflict_and_loses_no_edit() -> None:
+    for operation, more in OPERATIONS.items():
+        world = World()
+        world.put(block())
+        world.store.wire.interruptions.append(partial(world.put, block("@every 1h")))
+        with pytest.raises(ConflictError):
+            await operation(world.store, "S", SUBJECT, *more)
+        assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
+        assert (world.store.recorded, len(list(world.stream.messages("S.out")))) == ([], 0)
 
 
-@pytest.mark.parametrize("times", range(1, MAX_ATTEMPTS))
-@pytest.mark.parametrize("operation", [edit, pause])
-async def test_a_leader_that_is_behind_is_not_another_client(operation: object, times: int) -> None:
-    world = World()
-    world.put(block())
-    more = (SET,) if operation is edit else ()
-    world.store.wire.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
-    with pytest.raises(NoAnswerError, match="nobody changed it"):
-        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
-    assert world.store.recorded == []
-    world.store.wire.faults.extend([Fault.BEHIND] * times)
-    assert (await operation(world.store, "S", SUBJECT, *more)).after == world.last().sequence  # type: ignore[operator]
+async def test_a_leader_that_is_behind_is_not_another_client() -> None:
+    for operation in UNLIKE_REMOVAL:
+        for times in range(1, MAX_ATTEMPTS):
+            world, more = World(), OPERATIONS[operation]
+            world.put(block())
+            world.store.wire.faults.extend([Fault.BEHIND] * MAX_ATTEMPTS)
+            with pytest.raises(NoAnswerError, match="nobody changed it"):
+                await operation(world.store, "S", SUBJECT, *more)
+            assert world.store.recorded == []
+            world.store.wire.faults.extend([Fault.BEHIND] * times)
+            change = await operation(world.store, "S", SUBJECT, *more)
+            assert (change.after, world.store.recorded) == (world.last().sequence, [change])
 
 
-@pytest.mark.parametrize("operation", [edit, pause, fire])
-async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict(operation: object) -> None:
-    world = World()
-    world.put(block())
-    world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
-    more = (SET,) if operation is edit else ()
-    with pytest.raises(ConflictError) as raised:
-        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
-    assert raised.value.sequence == 0
-    assert world.store.recorded == []
+async def test_a_schedule_that_is_removed_meanwhile_is_a_conflict() -> None:
+    for operation in UNLIKE_REMOVAL:
+        world = World()
+        world.put(block())
+        world.store.wire.interruptions.append(partial(world.stream.purge, SUBJECT))
+        with pytest.raises(ConflictError) as raised:
+            await operation(world.store, "S", SUBJECT, *OPERATIONS[operation])
+        assert raised.value.sequence == 0
+        assert world.store.recorded == []
 
 
-@pytest.mark.parametrize("operation", [edit, pause, fire])
-async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_client(
-    operation: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World()
-    world.put(block())
-    more = (SET,) if operation is edit else ()
-    last, reads = world.store.last, 0
-
-    async def behind(stream: str, subject: str) -> StoredMessage | None:
-        nonlocal reads
-        reads += 1
-        return None if reads == 2 else await last(stream, subject)
-
-    monkeypatch.setattr(world.store, "last", behind)
-    world.store.wire.faults.append(Fault.BEHIND)
-    assert (await operation(world.store, "S", SUBJECT, *more)).kind is not Kind.UNCHANGED  # type: ignore[operator]
-    assert reads == 2
+async def test_a_leader_that_does_not_have_the_schedule_yet_is_not_another_client() -> None:
+    for operation in UNLIKE_REMOVAL:
+        world = World()
+        world.put(block())
+        world.store.wire.faults.append(Fault.BEHIND)
+        world.store.wire.unseen.extend([False, True])
+        change = await operation(world.store, "S", SUBJECT, *OPERATIONS[operation])
+        assert change.kind is not Kind.UNCHANGED
+        assert not world.store.wire.unseen, "it was read again"
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"),
-    [(Fault.REFUSED, RefusedError), (Fault.FORBIDDEN, ForbiddenError), (Fault.NO_ANSWER, NoAnswerError)],
-)
-@pytest.mark.parametrize("operation", [edit, pause, remove, add])
-async def test_what_is_refused_changes_nothing(operation: object, fault: Fault, error: type[ScheduleError]) -> None:
-    world = World()
-    before = None if operation is add else world.put(block())
-    world.store.wire.faults.append(fault)
-    more = {edit: (SET,), add: (block(), b"body")}.get(operation, ())  # type: ignore[call-overload]
-    with pytest.raises(error):
-        await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
-    last = world.stream.last(SUBJECT)
-    assert (None if last is None else last.sequence) == before
-    assert world.store.recorded == []
+REFUSALS: dict[Fault, type[ScheduleError]] = {
+    Fault.REFUSED: RefusedError,
+    Fault.FORBIDDEN: ForbiddenError,
+    Fault.NO_ANSWER: NoAnswerError,
+}
 
 
-@pytest.mark.parametrize("lost", [Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE])
-async def test_a_removal_whose_answer_is_lost_is_done(lost: Fault) -> None:
-    world = World()
-    world.put(block("@every 1h"))
-    world.put(block())
-    world.store.wire.faults.append(lost)
-    change = await remove(world.store, "S", SUBJECT)
-    assert change.kind is Kind.REMOVED
-    assert world.stream.last(SUBJECT) is None
+async def test_what_is_refused_changes_nothing() -> None:
+    for fault, error in REFUSALS.items():
+        for operation, more in {**OPERATIONS, add: (block(), b"body")}.items():
+            world = World()
+            before = None if operation is add else world.put(block())
+            world.store.wire.faults.append(fault)
+            with pytest.raises(error):
+                await operation(world.store, "S", SUBJECT, *more)
+            last = world.stream.last(SUBJECT)
+            assert (None if last is None else last.sequence) == before
+            assert world.store.recorded == []
 
 
-@pytest.mark.parametrize("error", [Fault.REFUSED, Fault.FORBIDDEN, Fault.NO_ANSWER])
-@pytest.mark.parametrize("operation", [edit, pause, remove, fire])
-async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done(
-    operation: object, error: Fault
-) -> None:
-    for is_read in (True, False):
+async def test_a_removal_whose_answer_is_lost_is_done() -> None:
+    for lost in (Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE):
+        world = World()
+        world.put(block("@every 1h"))
+        world.put(block())
+        world.store.wire.faults.append(lost)
+        assert (await remove(world.store, "S", SUBJECT)).kind is Kind.REMOVED
+        assert world.stream.last(SUBJECT) is None
+
+
+async def test_after_an_answer_that_was_lost_no_error_says_that_nothing_was_done() -> None:
+    for (operation, more), fault, is_read in product(OPERATIONS.items(), REFUSALS, (True, False)):
         world = World()
         world.put(block())
         world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
         if is_read and operation is not fire:
-            world.store.wire.read_faults.extend([None, error])
+            world.store.wire.read_faults.extend([None, fault])
         else:
-            world.store.wire.faults.append(error)
-        more = (SET,) if operation is edit else ()
+            world.store.wire.faults.append(fault)
         with pytest.raises(UnknownOutcomeError):
-            await operation(world.store, "S", SUBJECT, *more)  # type: ignore[operator]
+            await operation(world.store, "S", SUBJECT, *more)
 
 
 async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored() -> None:
@@ -198,15 +203,11 @@ async def test_a_removal_that_is_not_answered_leaves_a_later_edit() -> None:
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
 
 
-@pytest.mark.parametrize("subject", ["S.*", "S.>", "S..s", ""])
-async def test_a_subject_that_is_none_is_refused(subject: str) -> None:
+async def test_a_subject_that_is_none_or_of_another_stream_is_refused() -> None:
     world = World()
-    with pytest.raises(NotPossibleError, match="literal"):
-        await add(world.store, "S", subject, block(), b"")
-
-
-async def test_a_subject_of_another_stream_is_refused() -> None:
-    world = World()
+    for subject in ("S.*", "S.>", "S..s", ""):
+        with pytest.raises(NotPossibleError, match="literal"):
+            await add(world.store, "S", subject, block(), b"")
     with pytest.raises(NotPossibleError, match="not a subject of stream S"):
         await add(world.store, "S", "other.s", block(), b"")
 
@@ -217,14 +218,57 @@ async def test_a_stream_that_moves_messages_is_refused() -> None:
         await add(world.store, "S", SUBJECT, block(), b"")
 
 
-async def test_a_message_that_is_no_schedule_is_refused() -> None:
+async def test_a_message_that_is_no_schedule_or_would_be_rejected_is_refused() -> None:
     served = await World().store.served("S")
     with pytest.raises(NotPossibleError, match="no Nats-Schedule"):
         check_schedule(served, SUBJECT, b"NATS/1.0\r\nA: 1\r\n\r\n", b"", 0)
-
-
-async def test_a_message_that_would_be_rejected_is_refused_with_the_servers_code() -> None:
-    served = await World().store.served("S")
     with pytest.raises(RejectedError) as raised:
         check_schedule(served, SUBJECT, block(Nats_Schedule_TTL="5m"), b"", 0)
-    assert raised.value.code == 10166
+    assert raised.value.code == 10166, "that of the server"
+
+
+# -- a schedule that is stored again keeps its fire times ----------------------------------------------------------
+
+SERVED = Served(StreamRules("S", ("S.>",)), (ADR51,), is_native=False)
+STORED_AT = 1_790_000_000 * SECOND
+
+
+@settings(max_examples=draws(40))
+@given(
+    st.integers(1_000, 10_000_000),
+    st.integers(0, 2 * SECOND),
+    st.integers(0, 10**7 * SECOND),
+    st.lists(st.integers(SECOND, 10**7 * SECOND), max_size=3),
+)
+def test_the_grid_survives_any_number_of_edits(
+    interval_ms: int, fraction: int, asked_after: int, edits_after: list[int]
+) -> None:
+    stored_at = STORED_AT + fraction
+    message = StoredMessage(SUBJECT, 1, stored_at, block(f"@every {interval_ms}ms"), b"")
+    first = read_current(message, SERVED)
+    assert first is not None
+    for after in sorted(edits_after):
+        found = read_current(message, SERVED)
+        assert found is not None
+        again, _notes = with_phase(found, message.block)
+        message = message._replace(block=again, sequence=message.sequence + 1, stored_at=stored_at + after + 1)
+    last = read_current(message, SERVED)
+    assert last is not None
+    at = max(stored_at + asked_after, message.stored_at)
+    expected = first.timetable().next_fire(at)
+    assert last.timetable().next_fire(at) == expected
+    assert expected is not None
+    assert expected - at <= interval_ms * MILLISECOND + SECOND
+
+
+@settings(max_examples=draws(40))
+@given(st.integers(1, 10_000), st.integers(0, 2 * SECOND), st.integers(0, 2 * SECOND))
+def test_an_interval_of_whole_seconds_may_be_edited_at_once(seconds: int, fraction: int, after: int) -> None:
+    message = StoredMessage(SUBJECT, 1, STORED_AT + fraction, block(f"@every {seconds}s"), b"")
+    first = read_current(message, SERVED)
+    assert first is not None
+    again, _notes = with_phase(first, message.block)
+    edited = message._replace(block=again, sequence=2, stored_at=message.stored_at + after)
+    last = read_current(edited, SERVED)
+    assert last is not None
+    assert last.timetable().first_fire() == first.timetable().next_fire(edited.stored_at)

@@ -13,20 +13,21 @@ from tests.control.world import SUBJECT, World, block, instant
 AUTHOR = Author("jane", "maintenance")
 
 
-@pytest.mark.parametrize("prefix", ["", "X-"])
-async def test_a_paused_schedule_comes_back_byte_for_byte(prefix: str) -> None:
-    world = World()
-    before = block("0 0 5 * * *", prefix, Note="é \t", Nats_Schedule_Note="1")
-    sequence = world.put(before, b"\x00body")
-    paused = await pause(world.store, "S", SUBJECT, author=AUTHOR)
-    assert (paused.kind, paused.before, paused.after, paused.author) == (Kind.PAUSED, sequence, sequence + 1, AUTHOR)
-    assert (await world.found()).is_paused
-    assert not header_value(world.last().block, f"{prefix}Nats-Schedule".encode())
-    resumed = await resume(world.store, "S", SUBJECT)
-    assert (resumed.kind, resumed.before, resumed.after) == (Kind.RESUMED, sequence + 1, sequence + 2)
-    assert world.last().body == b"\x00body"
-    assert world.last().block.startswith(before[:-2]), "only the conditions of the publish follow"
-    assert world.store.recorded == [paused, resumed]
+async def test_a_paused_schedule_comes_back_byte_for_byte() -> None:
+    for prefix in ("", "X-"):
+        world = World()
+        before = block("0 0 5 * * *", prefix, Note="é \t", Nats_Schedule_Note="1")
+        sequence = world.put(before, b"\x00body")
+        paused = await pause(world.store, "S", SUBJECT, author=AUTHOR)
+        found = paused.kind, paused.before, paused.after, paused.author
+        assert found == (Kind.PAUSED, sequence, sequence + 1, AUTHOR)
+        assert (await world.found()).is_paused
+        assert not header_value(world.last().block, f"{prefix}Nats-Schedule".encode())
+        resumed = await resume(world.store, "S", SUBJECT)
+        assert (resumed.kind, resumed.before, resumed.after) == (Kind.RESUMED, sequence + 1, sequence + 2)
+        assert world.last().body == b"\x00body"
+        assert world.last().block.startswith(before[:-2]), "only the conditions of the publish follow"
+        assert world.store.recorded == [paused, resumed]
 
 
 async def test_the_phase_of_an_interval_survives_a_pause() -> None:
@@ -113,13 +114,13 @@ async def test_a_time_that_has_passed_is_dropped_on_request() -> None:
     assert world.stream.last(SUBJECT) is None
 
 
-@pytest.mark.parametrize("pattern", ["@at 2026-11-20T15:00:00Z", "0 0 5 * * *", "@every 1h"])
-async def test_what_still_comes_is_not_dropped(pattern: str) -> None:
-    world = World()
-    world.put(block(pattern))
-    await pause(world.store, "S", SUBJECT)
-    world.after(7200)
-    assert (await resume(world.store, "S", SUBJECT, drop=True)).kind is Kind.RESUMED
+async def test_what_still_comes_is_not_dropped() -> None:
+    for pattern in ("@at 2026-11-20T15:00:00Z", "0 0 5 * * *", "@every 1h"):
+        world = World()
+        world.put(block(pattern))
+        await pause(world.store, "S", SUBJECT)
+        world.after(7200)
+        assert (await resume(world.store, "S", SUBJECT, drop=True)).kind is Kind.RESUMED, pattern
 
 
 async def test_a_schedule_that_has_ended_meanwhile_is_not_resumed() -> None:
@@ -134,23 +135,18 @@ async def test_a_schedule_that_has_ended_meanwhile_is_not_resumed() -> None:
 
 async def test_what_is_paused_is_not_paused_again_and_what_is_not_is_not_resumed() -> None:
     world = World()
+    for stored in (b"", b"NATS/1.0\r\nNats-Schedule-Target: S.out\r\n\r\n"):
+        if stored:
+            world.put(stored)
+        for change in (pause, resume):
+            with pytest.raises(NotFoundError):
+                await change(world.store, "S", SUBJECT)
     world.put(block())
     with pytest.raises(NotPossibleError, match="is not paused"):
         await resume(world.store, "S", SUBJECT)
     await pause(world.store, "S", SUBJECT)
     with pytest.raises(NotPossibleError, match="paused already"):
         await pause(world.store, "S", SUBJECT)
-
-
-async def test_nothing_is_paused_where_there_is_no_schedule() -> None:
-    world = World()
-    for stored in (b"", block_of_nothing()):
-        if stored:
-            world.put(stored)
-        with pytest.raises(NotFoundError):
-            await pause(world.store, "S", SUBJECT)
-        with pytest.raises(NotFoundError):
-            await resume(world.store, "S", SUBJECT)
 
 
 async def test_a_version_that_is_not_expected_stays() -> None:
@@ -181,14 +177,14 @@ async def test_a_rejected_schedule_can_be_paused_but_not_resumed() -> None:
         await resume(world.store, "S", SUBJECT)
 
 
-@pytest.mark.parametrize("lost", [Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE])
-async def test_a_pause_whose_answer_is_lost_is_done_once(lost: Fault) -> None:
-    world = World()
-    sequence = world.put(block("@every 1h"))
-    world.store.wire.faults.append(lost)
-    assert (await pause(world.store, "S", SUBJECT)).after == sequence + 1
-    world.store.wire.faults.append(lost)
-    assert (await resume(world.store, "S", SUBJECT)).after == sequence + 2
+async def test_a_pause_whose_answer_is_lost_is_done_once() -> None:
+    for lost in (Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE):
+        world = World()
+        sequence = world.put(block("@every 1h"))
+        world.store.wire.faults.append(lost)
+        assert (await pause(world.store, "S", SUBJECT)).after == sequence + 1
+        world.store.wire.faults.append(lost)
+        assert (await resume(world.store, "S", SUBJECT)).after == sequence + 2
 
 
 async def test_the_limit_that_counts_anew_is_said() -> None:
@@ -196,7 +192,3 @@ async def test_the_limit_that_counts_anew_is_said() -> None:
     world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3"))
     await pause(world.store, "S", SUBJECT)
     assert (await resume(world.store, "S", SUBJECT)).notes == ("X-Limit counts the fires from now on",)
-
-
-def block_of_nothing() -> bytes:
-    return b"NATS/1.0\r\nNats-Schedule-Target: S.out\r\n\r\n"
