@@ -1,0 +1,256 @@
+"""The files under `deploy/`: the program and the programs that read them understand each, and none grants too much.
+
+A Dockerfile with pinned bases, a compose file, a systemd unit: each runs the sidecar without rights, and drains it.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import pytest
+
+from nats_scheduler.cli.main import main
+from nats_scheduler.runtime.embedded import HOST, free_port
+from nats_scheduler.settings.fields import FILE_VARIABLE, IMAGE_VARIABLES, setting_fields
+from nats_scheduler.settings.load import load_settings
+from nats_scheduler.version import VERSION
+from tests.deploy.files import (
+    COMPOSE,
+    DEPLOY,
+    DOCKERFILE,
+    EVERY_ADDRESS,
+    GUIDE,
+    ROOT,
+    SETTINGS,
+    STREAMS,
+    UNIT,
+    beside,
+    compose,
+    environment_file,
+    final_stage,
+    instructions,
+    nats_values,
+    our_commands,
+    our_variables,
+    rests,
+    unit_settings,
+)
+from tests.deploy.running import answer_of
+from tests.harness.processes import ChildProcess, sidecar_command
+from tests.harness.servers import V2_11, server_binary
+from tests.harness.waiting import eventually
+
+KNOWN = {
+    *("ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
+    *("HEALTHCHECK", "ENTRYPOINT", "CMD"),
+}
+HEALTHY_SECONDS = 10.0
+"""Longest wait for the server to be healthy."""
+MOST_EXPOSED = 20
+"""Highest exposure that `systemd-analyze security` may find, in tenths: 20 is 2.0, "OK"."""
+TOOL_SECONDS = 60.0
+
+
+def understood(arguments: list[str]) -> None:
+    """Follow a command line through the click commands; raises click.UsageError where it is not understood."""
+    command: click.Command = main
+    words = list(arguments)
+    while isinstance(command, click.Group):
+        name = words.pop(0) if words else "(nothing)"
+        inner = command.get_command(click.Context(command), name)
+        if inner is None:
+            raise click.UsageError(f"no command {name}")
+        command = inner
+    command.make_context(command.name, words)
+
+
+def test_the_commands_and_variables_of_the_files_are_those_of_the_program() -> None:
+    for arguments in our_commands().values():
+        understood(arguments)
+    for wrong in (["serve"], ["run", "--no-such-flag"], []):
+        with pytest.raises(click.UsageError):
+            understood(wrong)
+    known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
+    assert all(our_variables().values())
+    assert {place: names - known for place, names in our_variables().items() if names - known} == {}
+
+
+def test_the_settings_of_the_unit_are_taken_as_they_are(tmp_path: Path) -> None:
+    installed = "/etc/nats-scheduler"
+    shutil.copytree(STREAMS, tmp_path / "streams")
+    moved = SETTINGS.read_text("utf-8").replace(installed, str(tmp_path))
+    (tmp_path / "settings.json").write_text(moved, encoding="utf-8")
+    environment = {name: value.replace(installed, str(tmp_path)) for name, value in environment_file().items()}
+
+    settings = load_settings({"no_context": True}, environment, Path(environment[FILE_VARIABLE]))
+
+    assert settings.streams_folder == tmp_path / "streams"
+    assert settings.metrics_port == json.loads(moved)["metrics_port"]
+    assert settings.connection.servers == ("nats://127.0.0.1:4222",)
+
+
+def test_the_images_have_one_tag_everywhere() -> None:
+    services, tag = compose()["services"], f"nats-scheduler:{VERSION}"
+    assert {services["scheduler"]["image"], services["web"]["image"], beside()["image"]} == {tag}
+    for file in (DOCKERFILE, GUIDE):
+        text = file.read_text("utf-8")
+        assert f"--tag {tag} ." in text
+        assert set(re.findall(r"nats-scheduler:\d\S*", text)) == {tag}
+    in_chart = nats_values("server.yaml")["container"]["image"]["tag"]
+    assert {services["nats"]["image"], f"nats:{in_chart}"} == {"nats:2.11.11-alpine"}
+
+
+def test_the_image_is_built_of_pinned_parts_for_any_architecture() -> None:
+    assert {one.name for one in instructions()} <= KNOWN, "the reader knows each instruction"
+    (argument,) = rests("ARG")
+    name, _, base = argument.partition("=")
+    assert re.fullmatch(r"python:3\.12\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", base)
+    assert [rest.split()[0] for rest in rests("FROM")] == [f"${{{name}}}"] * 2, "a stage that builds, and the image"
+    text = DOCKERFILE.read_text("utf-8").partition("ARG BASE=")[2]
+    assert not re.search(r"--platform|amd64|x86_64|arm64|aarch64", text)
+    commands = [command for rest in rests("RUN") for command in rest.split("&&") if "bin/pip" in command]
+    unpinned = [one for one in commands if "--require-hashes" not in one and "--no-index" not in one]
+    assert [one.split("bin/pip ")[1] for one in unpinned] == [
+        "wheel --no-deps --no-build-isolation --wheel-dir /wheels ."
+    ]
+    assert all("--no-build-isolation" in one for one in commands if "bin/pip wheel" in one)
+
+
+def test_what_is_copied_into_the_image_exists_and_is_let_into_the_context() -> None:
+    copies = [rest.split()[:-1] for rest in rests("COPY") if not rest.startswith("--from=")]
+    let_in = (DEPLOY / "Dockerfile.dockerignore").read_text("utf-8").splitlines()
+    for source in (one for words in copies for one in words):
+        assert (ROOT / source).exists(), source
+        assert f"!{source.removeprefix('./')}" in let_in
+
+
+def test_the_image_runs_as_a_user_without_rights_and_has_nothing_left_of_the_build() -> None:
+    names = [one.name for one in final_stage()]
+    assert names.count("USER") == 1
+    assert int(rests("USER")[-1].split(":")[0]) >= 1000, "a number, so that Kubernetes can tell that it is not root"
+    assert "RUN" not in names[names.index("USER") :]
+    assert "PIP_NO_CACHE_DIR=1" in " ".join(rests("ENV"))
+    assert not any("pip" in one.rest for one in final_stage() if one.name == "RUN")
+
+
+def test_the_program_is_started_without_a_shell_and_ends_by_sigterm() -> None:
+    assert json.loads(rests("ENTRYPOINT")[-1]) == ["nats-scheduler"]
+    assert json.loads(rests("CMD")[-1])[0] == "run"
+    assert rests("STOPSIGNAL") == ["SIGTERM"]
+    labels = set(re.findall(r"org\.opencontainers\.image\.(\w+)=", " ".join(rests("LABEL"))))
+    assert {"title", "description", "licenses"} <= labels
+    check = json.loads(rests("HEALTHCHECK")[-1].partition("CMD ")[2])
+    assert check == ["python", "/opt/nats-scheduler/healthcheck.py"]
+    assert "COPY deploy/healthcheck.py /opt/nats-scheduler/healthcheck.py" in DOCKERFILE.read_text("utf-8")
+
+
+def test_the_metrics_of_the_image_are_reached_from_outside_the_container() -> None:
+    given = dict(re.findall(r"\b(NATS_SCHEDULER_METRICS_\w+)=(\S+)", " ".join(rests("ENV"))))
+    port = {IMAGE_VARIABLES["metrics_port"]: rests("EXPOSE")[0]}
+    assert given == {"NATS_SCHEDULER_METRICS_ADDRESS": EVERY_ADDRESS, **port}
+
+
+def test_compose_starts_a_server_that_is_ready_first_and_keeps_what_is_stored() -> None:
+    services = compose()["services"]
+    assert set(services) == {"nats", "scheduler", "web"}
+    for service in services.values():
+        assert (service["restart"], service["healthcheck"]["test"][0]) == ("unless-stopped", "CMD")
+    sidecar = services["scheduler"]
+    assert sidecar["depends_on"] == {"nats": {"condition": "service_healthy"}}
+    assert sidecar["environment"]["NATS_URL"] == "nats://nats:4222"
+    volume, folder = services["nats"]["volumes"][0].split(":")
+    assert volume in compose()["volumes"]
+    assert folder in services["nats"]["command"]
+    source, target, mode = sidecar["volumes"][0].split(":")
+    assert ((DEPLOY / source).resolve().is_dir(), mode) == (True, "ro")
+    assert sidecar["environment"]["NATS_SCHEDULER_STREAMS_FOLDER"] == target
+
+
+def test_compose_builds_our_image_and_runs_it_without_rights_and_with_time_to_drain() -> None:
+    sidecar = compose()["services"]["scheduler"]
+    assert (DEPLOY / sidecar["build"]["context"] / sidecar["build"]["dockerfile"]).resolve() == DOCKERFILE
+    assert all(word in rests("HEALTHCHECK")[-1] for word in sidecar["healthcheck"]["test"][1:])
+    assert (sidecar["read_only"], sidecar["cap_drop"]) == (True, ["ALL"])
+    assert "no-new-privileges:true" in sidecar["security_opt"]
+    assert int(sidecar["stop_grace_period"].removesuffix("s")) > 10
+    assert sidecar["environment"]["NATS_SCHEDULER_METRICS_ADDRESS"] == EVERY_ADDRESS
+    assert "ports" not in sidecar, "the metrics are for this network and not for the host"
+
+
+def test_the_status_page_of_compose_is_for_this_machine_and_has_a_token() -> None:
+    page = compose()["services"]["web"]
+    port = str(setting_fields()["web_port"].default)
+    assert page["ports"] == [f"{HOST}:{port}:{port}"]
+    assert port in page["healthcheck"]["test"][-1]
+    assert "${NATS_SCHEDULER_WEB_TOKEN:-}" in page["environment"].values()
+    assert (page["read_only"], page["cap_drop"], page["profiles"]) == (True, ["ALL"], ["web"])
+
+
+@pytest.mark.server
+async def test_the_server_of_compose_starts_as_written_and_passes_its_health_check(tmp_path: Path) -> None:
+    server = compose()["services"]["nats"]
+    url = urlsplit(server["healthcheck"]["test"][-1])
+    port, monitor = str(free_port()), str(free_port())
+    here = {"/data": str(tmp_path), str(url.port): monitor}
+    arguments = [here.get(word, word) for word in server["command"]]
+    command = [str(server_binary(V2_11)), "--addr", HOST, "--port", port, *arguments]
+
+    with ChildProcess(command, tmp_path, name="nats"):
+        await eventually(
+            lambda: answer_of(int(monitor), f"{url.path}?{url.query}").status == HTTPStatus.OK,
+            within_seconds=HEALTHY_SECONDS,
+            describe="a healthy server",
+        )
+
+
+def run(program: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a program of this machine; skips the test where it is not installed."""
+    found = shutil.which(program)
+    if found is None:
+        pytest.skip(f"no {program} to read the file with")
+    return subprocess.run([found, *arguments], capture_output=True, text=True, timeout=TOOL_SECONDS, check=False)
+
+
+@pytest.mark.server
+def test_docker_compose_reads_the_file() -> None:
+    if run("docker", "compose", "version").returncode != 0:
+        pytest.skip("no docker compose to read the file with")
+    answer = run("docker", "compose", "--file", COMPOSE, "config", "--quiet")
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """Copy the unit with the program of this environment, for systemd looks whether it can be started."""
+    installed = "/opt/nats-scheduler/bin/nats-scheduler"
+    text = UNIT.read_text("utf-8")
+    assert f"ExecStart={installed} run\n" in text
+    copy = tmp_path / UNIT.name
+    copy.write_text(text.replace(installed, sidecar_command()[0]), encoding="utf-8")
+    return copy
+
+
+@pytest.mark.server
+def test_systemd_understands_every_line_and_finds_little_exposed(unit: Path) -> None:
+    answer = run("systemd-analyze", "verify", "--man=no", unit)
+    assert [line for line in answer.stderr.splitlines() if UNIT.name in line] == []
+    assert answer.returncode == 0, answer.stderr
+    answer = run("systemd-analyze", "security", "--offline=true", f"--threshold={MOST_EXPOSED}", unit)
+    if "unrecognized option" in answer.stderr:
+        pytest.skip("this systemd-analyze cannot judge a unit that is not installed")
+    assert answer.returncode == 0, answer.stdout[-500:] + answer.stderr
+
+
+def test_the_unit_starts_the_sidecar_again_drains_it_and_gives_it_no_rights() -> None:
+    settings = dict(unit_settings())
+    assert (settings["Restart"], settings["StartLimitIntervalSec"]) == ("always", "0")
+    assert settings["RestartPreventExitStatus"] == "2", "unless its settings are wrong"
+    assert settings["KillSignal"] == "SIGTERM"
+    assert int(settings["TimeoutStopSec"]) > 10
+    wanted = {("DynamicUser", "yes"), ("NoNewPrivileges", "yes"), ("ProtectSystem", "strict")}
+    assert {*wanted, ("CapabilityBoundingSet", "")} <= set(unit_settings())
