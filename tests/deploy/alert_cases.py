@@ -1,413 +1,234 @@
 """For each alert: series with which it fires, and situations that come near and with which it does not.
 
-A value notation is that of promtool: `0+2x120` counts up by 2 for 120 steps, `1x20` is 1 for 20 steps more, `_` is a
-scrape without the series, `stale` ends it. A step is `STEP_SECONDS`, so `x120` is half an hour.
-The rule: what is quiet never fires within the hour, and what fires does so after half an hour, or at `at_minutes`.
-What is quiet where nothing happens, or in another scene of `alert_scenes.py`, stands there.
+The notation of the table: an alert with its labels when it fires, which is after half an hour or at the minute that is
+named; then its series, and below each situation those of it. `A` and `B` are two sidecars, `S` is a stream. Values are
+those of promtool: `0+2x120` counts up by 2 for 120 steps, `1x20` is 1 for 20 steps more, `_` is a scrape without the
+series, `stale` ends it, `(...)*9` stands for nine of the same. A step is `STEP_SECONDS`, so `x120` is half an hour.
+A histogram has several values: through 0.25 s, through 5 s, and through any time.
+
+The rule: what is quiet never fires within the hour. What is quiet where nothing happens, or in another scene of
+`alert_scenes.py`, stands there.
 """
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
 
 STEP_SECONDS = 15
+Series = dict[str, str]
+LABELS = {"A": 'job="j", instance="a"', "B": 'job="j", instance="b"', "J": 'job="j"', "S": 'stream="S"'}
+TOGETHER = {
+    "TWO": "connected{A} 1x240 | connected{B} 1x240",
+    "READY": "stream_ready{A, S} 1x240 | stream_ready{B, S} 1x240",
+}
+NOT_OURS = ("up", "process_start_time_seconds")
+BUCKETS = (("0.1", "0.25"), ("1.0", "5.0"), ("60.0", "+Inf"))
 
-Series = Mapping[str, str]
-
-A, B = 'job="j", instance="a"', 'job="j", instance="b"'
-S = 'stream="S"'
-TWO = {f"nats_scheduler_connected{{{A}}}": "1x240", f"nats_scheduler_connected{{{B}}}": "1x240"}
-
-
-def of(metric: str, labels: str, values: str) -> dict[str, str]:
-    """Return one series of ours."""
-    return {f"nats_scheduler_{metric}{{{labels}}}": values}
-
-
-READY = of("stream_ready", f"{A}, {S}", "1x240") | of("stream_ready", f"{B}, {S}", "1x240")
-
-
-def lateness(metric: str, labels: str, fast: str, slow: str, slowest: str = "") -> dict[str, str]:
-    """Return the buckets of a histogram: through 0.1 s, 0.25 s, 1 s, and through any time."""
-    values = {"0.1": fast, "0.25": fast, "1.0": slow, "5.0": slow, "60.0": slowest or slow, "+Inf": slowest or slow}
-    return {f'nats_scheduler_{metric}_bucket{{{labels}, le="{le}"}}': value for le, value in values.items()}
+TABLE = """
+Absent {J}
+    connected{A} 1x40 stale | connected{job="other", instance="c"} 1x240
+  - a restart that takes a minute and a half: connected{A} 1x40 stale _x4 1x200
+  - it runs, and is not connected: connected{A} 0x240
+TargetDown {A}
+    up{A} 1x10 0x230 | up{B} 1x240 | connected{B} 1x240
+  - a machine starts again within nine minutes: TWO | up{A} 1x10 0x35 1x200
+  - a target of another program: TWO | up{job="web", instance="a"} 0x240
+  - none of the job answers, which is NatsSchedulerAbsent: up{A} 1x10 0x230
+Restarts {A}
+    TWO | process_start_time_seconds{A} 100x20 200x20 300x20 400x20 500x160
+  - three restarts: TWO | process_start_time_seconds{A} 100x20 200x20 300x20 400x180
+  - another program: TWO | process_start_time_seconds{job="web", instance="a"} 1x20 2x20 3x20 4x20 5x160
+NotConnected {J}
+    connected{A} 1x40 0x200 | connected{B} 1x40 0x200
+  - a server restarts within 45 s: connected{A} 1x40 0x2 1x200
+  - one of two: connected{A} 0x240 | connected{B} 1x240
+InstanceNotConnected {A}
+    connected{A} 0x240 | connected{B} 1x240
+  - four minutes: connected{A} 1x40 0x16 1x200 | connected{B} 1x240
+  - all of them, which is NatsSchedulerNotConnected: connected{A} 0x240 | connected{B} 0x240
+Reconnects {A}
+    connections_total{A} 1x40 2x8 3x8 4x8 5x8 6x8 7x8 8x8 9x200
+  - one a day: connections_total{A} 10x40 11x200
+  - restarts of the sidecar: connections_total{A} 1x40 _x2 1x40 _x2 1x40 _x2 1x200
+StreamNotReady {J, S}
+    TWO | stream_ready{A, S} 0x240 | stream_ready{B, S} 0x240
+  - one of two: TWO | stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240
+  - a minute: TWO | stream_ready{A, S} 1x40 0x5 1x200
+  - no connection, which is NatsSchedulerNotConnected: connected{A} 0x240 | stream_ready{A, S} 0x240
+ShardsNotHeld {J, S}
+    stream_ready{A, S} 0x240 | stream_ready{B, S} 1x240 | shards_held{A, S} 31x240 | shards_held{B, S} 33x240
+  - scrapes between which shards change hands: READY | shards_held{A, S} 31x40 0x200 | shards_held{B, S} 33x41 64x199
+  - nothing is served, and so nothing is held: shards_held{A, S} 0x240
+  - none has contact, which is NatsSchedulerStreamNotReady: stream_ready{A, S} 0x240 | shards_held{A, S} 0x240
+StreamDormant {J, S}
+    stream_mode{A, S, mode="dormant"} 1x240 | stream_mode{B, S, mode="dormant"} 1x240
+Unable {A}
+    streams_unable{A} 2x240
+  - a denial that ended: streams_unable{A} 0x40 1x16 0x200
+Unserved {A}
+    streams_unserved{A} 2x240
+  - streams that get the flag: streams_unserved{A} 0x40 1x4 0x200
+VersionsDiffer {J} at 390m
+    build_info{A, version="1", server_version="2.11.11"} 1x1600 |
+        build_info{B, version="2", server_version="2.11.11"} 1x1600
+  - an upgrade that takes an hour: build_info{A, version="1"} 1x240 stale | build_info{B, version="2"} 1x1600
+  - two versions of the server: build_info{A, version="1", server_version="2.11.11"} 1x1600 |
+        build_info{B, version="1", server_version="2.12.8"} 1x1600
+  - another account: build_info{A, version="1"} 1x1600 | build_info{job="other", instance="c", version="2"} 1x1600
+Overdue {J, S}
+    oldest_overdue_age_seconds{A, S} 0x40 0+15x200 | schedules_overdue{A, S} 0x40 5x200 |
+        schedules_failing{A, S} 3x240 | stream_ready{A, S} 1x240
+  - only what the server refuses: oldest_overdue_age_seconds{A, S} 0+15x240 | schedules_overdue{A, S} 5x240 |
+        schedules_failing{A, S} 5x240 | stream_ready{A, S} 1x240
+  - an instance that is cut off, whose schedules the other one fires: oldest_overdue_age_seconds{A, S} 0+15x240 |
+        schedules_overdue{A, S} 5x240 | schedules_failing{A, S} 0x240 | stream_ready{A, S} 0x240 |
+        oldest_overdue_age_seconds{B, S} 0x240 | schedules_overdue{B, S} 0x240 | schedules_failing{B, S} 0x240 |
+        stream_ready{B, S} 1x240
+  - a burst that takes 45 s: oldest_overdue_age_seconds{A, S} 0x40 15 30 45 0x200 |
+        schedules_overdue{A, S} 0x40 90000 50000 10000 0x200 | schedules_failing{A, S} 0x240 |
+        stream_ready{A, S} 1x240
+OverdueGrows {J, S}
+    READY | schedules_overdue{A, S} 0+1x240 | schedules_overdue{B, S} 0+3x240
+  - as many as before: READY | schedules_overdue{A, S} 0x40 700x200
+  - bursts every five minutes: READY | schedules_overdue{A, S} (100 500 0x17)*12
+  - one more, once: READY | schedules_overdue{A, S} 3x40 4x200
+  - an instance that is cut off: stream_ready{A, S} 0x240 | schedules_overdue{A, S} 0+1x240
+FiresLate {J, S}
+    fire_lateness_seconds{A, S} 0+90x120, 0+100x120 | fire_lateness_seconds{B, S} 0+90x120, 0+100x120
+  - one burst of 20,000 that takes a second: fire_lateness_seconds{A, S} 0+1x240, 0+1x40 20040+1x200
+  - one late fire of 200: fire_lateness_seconds{A, S} 0+200x240, 0+201x240
+  - no fires: fire_lateness_seconds{A, S} 5x240, 7x240
+FiresVeryLate {J, S}
+    fire_lateness_seconds{A, S} 0+90x120, 0+90x120, 0+100x120
+  - fires that are late by a second: fire_lateness_seconds{A, S} 0+90x120, 0+100x120
+FiresRefused {J, S}
+    schedules_failing{A, S} 0x40 2x200 | schedules_failing{B, S} 0x240
+  - a stream that was full for four minutes: schedules_failing{A, S} 0x40 900x15 0x200
+NothingStored {J, S}
+    schedules_failing{A, S} 0x40 10x200 | fires_total{A, S} 0+1x40 40x200
+  - others are stored: schedules_failing{A, S} 0x40 10x200 | fires_total{A, S} 40x240 | fires_total{B, S} 0+1x240
+  - nine in a stream where little fires: schedules_failing{A, S} 9x240 | fires_total{A, S} 40x240
+  - nothing is due: schedules_failing{A, S} 0x240 | fires_total{A, S} 40x240
+FiresDropped {J, S, code="10077"}
+    fires_dropped_total{A, S, code="10077"} 0x100 1x140
+  - a sidecar with an old one restarts: fires_dropped_total{A, S, code="10077"} 7x100 _x2 0x140
+FiresMissed {J, S} at 50m
+    fires_missed_total{A, S} 0+1x240
+  - two restarts, ten minutes apart: fires_missed_total{A, S} 0x40 9x40 18x160
+FiresForged {J, S}
+    fires_forged_total{A, S} 0x100 1x140
+SchedulesRejected {J, S, code="10189"}
+    schedules_rejected_total{A, S, code="10189"} 0x100 1x140 | schedules_rejected_total{B, S, code="10189"} 0x240
+SchedulesEndEarly {J, S, reason="max_age"}
+    schedules_end_early_total{A, S, reason="max_age"} 0x100 1x140
+  - none: schedules_end_early_total{A, S, reason="max_age"} 3x240
+SchedulesLost {J, S, reason="limits"}
+    schedules_ended_total{A, S, reason="limits"} 0x100 1x140
+  - schedules that fire, are replaced, deleted or cancelled: schedules_ended_total{A, S, reason="fired"} 0+50x240 |
+        schedules_ended_total{A, S, reason="replaced"} 0+50x240 |
+        schedules_ended_total{A, S, reason="overwritten"} 0+50x240 |
+        schedules_ended_total{A, S, reason="removed"} 0+50x240 |
+        schedules_ended_total{A, S, reason="expired"} 0+50x240 |
+        schedules_ended_total{A, S, reason="cancelled"} 0+50x240 |
+        schedules_ended_total{A, S, reason="exhausted"} 0+50x240
+PurgesFail {J, S} at 50m
+    purges_failed_total{A, S} 0x10 0+1x230 | expiries_failed_total{A, S} 0x240
+  - purges while a leader is elected: purges_failed_total{A, S} 0x40 200x200 | expiries_failed_total{A, S} 0x240
+PurgeBacklog {J, S}
+    purges_pending{A, S} 0x10 900x230 | purges_pending{B, S} 0x10 900x230
+  - a burst of 100,000: purges_pending{A, S} 0x40 60000 0x200
+  - a thousand `@at` a second: purges_pending{A, S} 1000x240
+Overloaded {A}
+    overloaded{A} 0x40 1x200
+  - four minutes: overloaded{A} 0x40 1x16 0x200
+EventLoopLate {A}
+    event_loop_lateness_seconds{A} 0+28x240, 0+30x240
+  - the machine stood still once, for a while: event_loop_lateness_seconds{A} 0+30x240, 0+30x40 1240+30x200
+ClockOff {A}
+    clock_offset_seconds{A} -1.5x240
+  - nine tenths of a second: clock_offset_seconds{A} 0.9x240
+  - a clock that is set after ten minutes: clock_offset_seconds{A} 30x40 0x200
+FailuresNotKept {A}
+    failures_not_kept_total{A} 0+1x240
+  - while a leader is elected: failures_not_kept_total{A} 0x40 3x200
+CanaryAbsent {J}
+    TWO | canary_missed_total{A} 0x40 0+1x200 | canary_fires_total{A} 0+1x40 40x200
+  - that of the other one fires: TWO | canary_missed_total{A} 0x40 0+1x200 | canary_fires_total{A} 0+1x40 40x200 |
+        canary_fires_total{B} 0+1x240 | canary_missed_total{B} 0x240
+  - three are missed in a failover: TWO | canary_missed_total{A} 0x40 3x200 |
+        canary_fires_total{A} 0+1x40 40x3 41+1x200
+  - there is no connection, which is NatsSchedulerNotConnected: connected{A} 0x240 |
+        canary_missed_total{A} 0x40 0+1x200 | canary_fires_total{A} 0+1x40 40x200
+  - it is off: TWO | canary_missed_total{A} 0x240 | canary_fires_total{A} 0x240
+CanaryMissed {A} at 50m
+    canary_missed_total{A} 0+0.2x240
+  - three in a failover: canary_missed_total{A} 0x40 3x200
+CanaryLate {A}
+    canary_lateness_seconds{A} 0+0.8x240, 0+1x240
+  - one of twenty: canary_lateness_seconds{A} 0+19x240, 0+20x240
+  - two in a burst: canary_lateness_seconds{A} 0+1x240, 0+1x40 42+1x200
+FiresSkipped {J, S} at 50m
+    fires_skipped_total{A, S, policy="X-Missed"} 0+1x240 | fires_skipped_total{B, S, policy="X-Missed"} 0x240
+  - one outage: fires_skipped_total{A, S, policy="X-Missed"} 0x40 900x200
+  - what overlaps: fires_skipped_total{A, S, policy="X-Overlap"} 0+1x240
+FiresTimedOut {J, S} at 50m
+    fires_timed_out_total{A, S} 0x2 0+1x240
+  - one, which takes too long: fires_timed_out_total{A, S} 0x40 1x200
+  - one every 50 minutes: fires_timed_out_total{A, S} 0x20 1x199 2x20
+HeldBack {J, S}
+    oldest_held_back_age_seconds{A, S} 21300+15x240 | oldest_held_back_age_seconds{B, S} 0x240
+  - work that takes an hour: oldest_held_back_age_seconds{A, S} 0+15x240
+  - it ends after six hours: oldest_held_back_age_seconds{A, S} 21300+15x30 0x200
+"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """An alert, the labels with which it fires beside its name and severity, and its series."""
+    """An alert, the labels with which it fires beside its name and severity, when (min), and its series."""
 
     alert: str
     labels: str
+    at_minutes: int
     fires: Series
-    quiet: Mapping[str, Series]
-    at_minutes: int = 30
-    """The minute at which it fires."""
+    quiet: dict[str, Series]
 
 
-CASES = [
-    # Serving.
-    Case(
-        "NatsSchedulerAbsent",
-        'job="j"',
-        of("connected", A, "1x40 stale") | of("connected", 'job="other", instance="c"', "1x240"),
-        {
-            "a restart that takes a minute and a half": of("connected", A, "1x40 stale _x4 1x200"),
-            "it runs, and is not connected": of("connected", A, "0x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerTargetDown",
-        A,
-        {f"up{{{A}}}": "1x10 0x230", f"up{{{B}}}": "1x240", **of("connected", B, "1x240")},
-        {
-            "a machine starts again within nine minutes": {f"up{{{A}}}": "1x10 0x35 1x200", **TWO},
-            "a target of another program": {'up{job="web", instance="a"}': "0x240", **TWO},
-            "none of the job answers: that is NatsSchedulerAbsent": {f"up{{{A}}}": "1x10 0x230"},
-        },
-    ),
-    Case(
-        "NatsSchedulerRestarts",
-        A,
-        {f"process_start_time_seconds{{{A}}}": "100x20 200x20 300x20 400x20 500x160", **TWO},
-        {
-            "three restarts": {f"process_start_time_seconds{{{A}}}": "100x20 200x20 300x20 400x180", **TWO},
-            "another program": {
-                'process_start_time_seconds{job="web", instance="a"}': "1x20 2x20 3x20 4x20 5x160",
-                **TWO,
-            },
-        },
-    ),
-    Case(
-        "NatsSchedulerNotConnected",
-        'job="j"',
-        of("connected", A, "1x40 0x200") | of("connected", B, "1x40 0x200"),
-        {
-            "a server restarts within 45 s": of("connected", A, "1x40 0x2 1x200"),
-            "one of two": of("connected", A, "0x240") | of("connected", B, "1x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerInstanceNotConnected",
-        A,
-        of("connected", A, "0x240") | of("connected", B, "1x240"),
-        {
-            "four minutes": of("connected", A, "1x40 0x16 1x200") | of("connected", B, "1x240"),
-            "all of them: that is NatsSchedulerNotConnected": of("connected", A, "0x240") | of("connected", B, "0x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerReconnects",
-        A,
-        of("connections_total", A, "1x40 2x8 3x8 4x8 5x8 6x8 7x8 8x8 9x200"),
-        {
-            "one a day": of("connections_total", A, "10x40 11x200"),
-            "restarts of the sidecar": of("connections_total", A, "1x40 _x2 1x40 _x2 1x40 _x2 1x200"),
-        },
-    ),
-    Case(
-        "NatsSchedulerStreamNotReady",
-        f'job="j", {S}',
-        TWO | of("stream_ready", f"{A}, {S}", "0x240") | of("stream_ready", f"{B}, {S}", "0x240"),
-        {
-            "one of two": TWO | of("stream_ready", f"{A}, {S}", "0x240") | of("stream_ready", f"{B}, {S}", "1x240"),
-            "a minute": TWO | of("stream_ready", f"{A}, {S}", "1x40 0x5 1x200"),
-            "no connection: that is NatsSchedulerNotConnected": of("connected", A, "0x240")
-            | of("stream_ready", f"{A}, {S}", "0x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerShardsNotHeld",
-        f'job="j", {S}',
-        # One is cut off, and the other one does not take its shards over.
-        of("stream_ready", f"{A}, {S}", "0x240")
-        | of("stream_ready", f"{B}, {S}", "1x240")
-        | of("shards_held", f"{A}, {S}", "31x240")
-        | of("shards_held", f"{B}, {S}", "33x240"),
-        {
-            "scrapes between which shards change hands": READY
-            | of("shards_held", f"{A}, {S}", "31x40 0x200")
-            | of("shards_held", f"{B}, {S}", "33x41 64x199"),
-            "nothing is served, and so nothing is held": of("shards_held", f"{A}, {S}", "0x240"),
-            "none has contact: that is NatsSchedulerStreamNotReady": of("stream_ready", f"{A}, {S}", "0x240")
-            | of("shards_held", f"{A}, {S}", "0x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerStreamDormant",
-        f'job="j", {S}',
-        of("stream_mode", f'{A}, {S}, mode="dormant"', "1x240")
-        | of("stream_mode", f'{B}, {S}, mode="dormant"', "1x240"),
-        {},
-    ),
-    Case(
-        "NatsSchedulerUnable",
-        A,
-        of("streams_unable", A, "2x240"),
-        {"a denial that ended": of("streams_unable", A, "0x40 1x16 0x200")},
-    ),
-    Case(
-        "NatsSchedulerUnserved",
-        A,
-        of("streams_unserved", A, "2x240"),
-        {"streams that get the flag": of("streams_unserved", A, "0x40 1x4 0x200")},
-    ),
-    Case(
-        "NatsSchedulerVersionsDiffer",
-        'job="j"',
-        of("build_info", f'{A}, version="1", server_version="2.11.11"', "1x1600")
-        | of("build_info", f'{B}, version="2", server_version="2.11.11"', "1x1600"),
-        {
-            "an upgrade that takes an hour": of("build_info", f'{A}, version="1"', "1x240 stale")
-            | of("build_info", f'{B}, version="2"', "1x1600"),
-            "two versions of the server": of("build_info", f'{A}, version="1", server_version="2.11.11"', "1x1600")
-            | of("build_info", f'{B}, version="1", server_version="2.12.8"', "1x1600"),
-            "another account": of("build_info", f'{A}, version="1"', "1x1600")
-            | of("build_info", 'job="other", instance="c", version="2"', "1x1600"),
-        },
-        at_minutes=6 * 60 + 30,
-    ),
-    # Fires.
-    Case(
-        "NatsSchedulerOverdue",
-        f'job="j", {S}',
-        of("oldest_overdue_age_seconds", f"{A}, {S}", "0x40 0+15x200")
-        | of("schedules_overdue", f"{A}, {S}", "0x40 5x200")
-        | of("schedules_failing", f"{A}, {S}", "3x240")
-        | of("stream_ready", f"{A}, {S}", "1x240"),
-        {
-            "only what the server refuses": of("oldest_overdue_age_seconds", f"{A}, {S}", "0+15x240")
-            | of("schedules_overdue", f"{A}, {S}", "5x240")
-            | of("schedules_failing", f"{A}, {S}", "5x240")
-            | of("stream_ready", f"{A}, {S}", "1x240"),
-            "an instance that is cut off, whose schedules the other one fires": of(
-                "oldest_overdue_age_seconds", f"{A}, {S}", "0+15x240"
-            )
-            | of("schedules_overdue", f"{A}, {S}", "5x240")
-            | of("schedules_failing", f"{A}, {S}", "0x240")
-            | of("stream_ready", f"{A}, {S}", "0x240")
-            | of("oldest_overdue_age_seconds", f"{B}, {S}", "0x240")
-            | of("schedules_overdue", f"{B}, {S}", "0x240")
-            | of("schedules_failing", f"{B}, {S}", "0x240")
-            | of("stream_ready", f"{B}, {S}", "1x240"),
-            "a burst that takes 45 s": of("oldest_overdue_age_seconds", f"{A}, {S}", "0x40 15 30 45 0x200")
-            | of("schedules_overdue", f"{A}, {S}", "0x40 90000 50000 10000 0x200")
-            | of("schedules_failing", f"{A}, {S}", "0x240")
-            | of("stream_ready", f"{A}, {S}", "1x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerOverdueGrows",
-        f'job="j", {S}',
-        READY | of("schedules_overdue", f"{A}, {S}", "0+1x240") | of("schedules_overdue", f"{B}, {S}", "0+3x240"),
-        {
-            "as many as before": READY | of("schedules_overdue", f"{A}, {S}", "0x40 700x200"),
-            "bursts every five minutes": READY | of("schedules_overdue", f"{A}, {S}", " ".join(["100 500 0x17"] * 12)),
-            "one more, once": READY | of("schedules_overdue", f"{A}, {S}", "3x40 4x200"),
-            "an instance that is cut off": of("stream_ready", f"{A}, {S}", "0x240")
-            | of("schedules_overdue", f"{A}, {S}", "0+1x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerFiresLate",
-        f'job="j", {S}',
-        lateness("fire_lateness_seconds", f"{A}, {S}", "0+90x120", "0+100x120")
-        | lateness("fire_lateness_seconds", f"{B}, {S}", "0+90x120", "0+100x120"),
-        {
-            "one burst of 20,000 that takes a second": lateness(
-                "fire_lateness_seconds", f"{A}, {S}", "0+1x240", "0+1x40 20040+1x200"
-            ),
-            "one late fire of 200": lateness("fire_lateness_seconds", f"{A}, {S}", "0+200x240", "0+201x240"),
-            "no fires": lateness("fire_lateness_seconds", f"{A}, {S}", "5x240", "7x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerFiresVeryLate",
-        f'job="j", {S}',
-        lateness("fire_lateness_seconds", f"{A}, {S}", "0+90x120", "0+90x120", "0+100x120"),
-        {"fires that are late by a second": lateness("fire_lateness_seconds", f"{A}, {S}", "0+90x120", "0+100x120")},
-    ),
-    Case(
-        "NatsSchedulerFiresRefused",
-        f'job="j", {S}',
-        of("schedules_failing", f"{A}, {S}", "0x40 2x200") | of("schedules_failing", f"{B}, {S}", "0x240"),
-        {"a stream that was full for four minutes": of("schedules_failing", f"{A}, {S}", "0x40 900x15 0x200")},
-    ),
-    Case(
-        "NatsSchedulerNothingStored",
-        f'job="j", {S}',
-        of("schedules_failing", f"{A}, {S}", "0x40 10x200") | of("fires_total", f"{A}, {S}", "0+1x40 40x200"),
-        {
-            "others are stored": of("schedules_failing", f"{A}, {S}", "0x40 10x200")
-            | of("fires_total", f"{A}, {S}", "40x240")
-            | of("fires_total", f"{B}, {S}", "0+1x240"),
-            "nine in a stream where little fires": of("schedules_failing", f"{A}, {S}", "9x240")
-            | of("fires_total", f"{A}, {S}", "40x240"),
-            "nothing is due": of("schedules_failing", f"{A}, {S}", "0x240") | of("fires_total", f"{A}, {S}", "40x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerFiresDropped",
-        f'job="j", {S}, code="10077"',
-        of("fires_dropped_total", f'{A}, {S}, code="10077"', "0x100 1x140"),
-        {"a sidecar with an old one restarts": of("fires_dropped_total", f'{A}, {S}, code="10077"', "7x100 _x2 0x140")},
-    ),
-    Case(
-        "NatsSchedulerFiresMissed",
-        f'job="j", {S}',
-        of("fires_missed_total", f"{A}, {S}", "0+1x240"),
-        {
-            "two restarts, ten minutes apart": of("fires_missed_total", f"{A}, {S}", "0x40 9x40 18x160"),
-        },
-        at_minutes=50,
-    ),
-    Case(
-        "NatsSchedulerFiresForged",
-        f'job="j", {S}',
-        of("fires_forged_total", f"{A}, {S}", "0x100 1x140"),
-        {},
-    ),
-    # Schedules.
-    Case(
-        "NatsSchedulerSchedulesRejected",
-        f'job="j", {S}, code="10189"',
-        of("schedules_rejected_total", f'{A}, {S}, code="10189"', "0x100 1x140")
-        | of("schedules_rejected_total", f'{B}, {S}, code="10189"', "0x240"),
-        {},
-    ),
-    Case(
-        "NatsSchedulerSchedulesEndEarly",
-        f'job="j", {S}, reason="max_age"',
-        of("schedules_end_early_total", f'{A}, {S}, reason="max_age"', "0x100 1x140"),
-        {"none": of("schedules_end_early_total", f'{A}, {S}, reason="max_age"', "3x240")},
-    ),
-    Case(
-        "NatsSchedulerSchedulesLost",
-        f'job="j", {S}, reason="limits"',
-        of("schedules_ended_total", f'{A}, {S}, reason="limits"', "0x100 1x140"),
-        {
-            "schedules that fire, are replaced, deleted or cancelled": {
-                f'nats_scheduler_schedules_ended_total{{{A}, {S}, reason="{reason}"}}': "0+50x240"
-                for reason in ("fired", "replaced", "overwritten", "removed", "expired", "cancelled", "exhausted")
-            },
-        },
-    ),
-    Case(
-        "NatsSchedulerPurgesFail",
-        f'job="j", {S}',
-        of("purges_failed_total", f"{A}, {S}", "0x10 0+1x230") | of("expiries_failed_total", f"{A}, {S}", "0x240"),
-        {
-            "purges while a leader is elected": of("purges_failed_total", f"{A}, {S}", "0x40 200x200")
-            | of("expiries_failed_total", f"{A}, {S}", "0x240"),
-        },
-        at_minutes=50,
-    ),
-    Case(
-        "NatsSchedulerPurgeBacklog",
-        f'job="j", {S}',
-        of("purges_pending", f"{A}, {S}", "0x10 900x230") | of("purges_pending", f"{B}, {S}", "0x10 900x230"),
-        {
-            "a burst of 100,000": of("purges_pending", f"{A}, {S}", "0x40 60000 0x200"),
-            "a thousand `@at` a second": of("purges_pending", f"{A}, {S}", "1000x240"),
-        },
-    ),
-    # The process.
-    Case(
-        "NatsSchedulerOverloaded",
-        A,
-        of("overloaded", A, "0x40 1x200"),
-        {"four minutes": of("overloaded", A, "0x40 1x16 0x200")},
-    ),
-    Case(
-        "NatsSchedulerEventLoopLate",
-        A,
-        lateness("event_loop_lateness_seconds", A, "0+28x240", "0+30x240"),
-        {
-            "the machine stood still once, for a while": lateness(
-                "event_loop_lateness_seconds", A, "0+30x240", "0+30x40 1240+30x200"
-            ),
-        },
-    ),
-    Case(
-        "NatsSchedulerClockOff",
-        A,
-        of("clock_offset_seconds", A, "-1.5x240"),
-        {
-            "nine tenths of a second": of("clock_offset_seconds", A, "0.9x240"),
-            "a clock that is set after ten minutes": of("clock_offset_seconds", A, "30x40 0x200"),
-        },
-    ),
-    Case(
-        "NatsSchedulerFailuresNotKept",
-        A,
-        of("failures_not_kept_total", A, "0+1x240"),
-        {"while a leader is elected": of("failures_not_kept_total", A, "0x40 3x200")},
-    ),
-    # Canaries.
-    Case(
-        "NatsSchedulerCanaryAbsent",
-        'job="j"',
-        TWO | of("canary_missed_total", A, "0x40 0+1x200") | of("canary_fires_total", A, "0+1x40 40x200"),
-        {
-            "that of the other one fires": TWO
-            | of("canary_missed_total", A, "0x40 0+1x200")
-            | of("canary_fires_total", A, "0+1x40 40x200")
-            | of("canary_fires_total", B, "0+1x240")
-            | of("canary_missed_total", B, "0x240"),
-            "three are missed in a failover": TWO
-            | of("canary_missed_total", A, "0x40 3x200")
-            | of("canary_fires_total", A, "0+1x40 40x3 41+1x200"),
-            "there is no connection: that is NatsSchedulerNotConnected": of("connected", A, "0x240")
-            | of("canary_missed_total", A, "0x40 0+1x200")
-            | of("canary_fires_total", A, "0+1x40 40x200"),
-            "it is off": TWO | of("canary_missed_total", A, "0x240") | of("canary_fires_total", A, "0x240"),
-        },
-    ),
-    Case(
-        "NatsSchedulerCanaryMissed",
-        A,
-        of("canary_missed_total", A, "0+0.2x240"),
-        {"three in a failover": of("canary_missed_total", A, "0x40 3x200")},
-        at_minutes=50,
-    ),
-    Case(
-        "NatsSchedulerCanaryLate",
-        A,
-        lateness("canary_lateness_seconds", A, "0+0.8x240", "0+1x240"),
-        {
-            "one of twenty": lateness("canary_lateness_seconds", A, "0+19x240", "0+20x240"),
-            "two in a burst": lateness("canary_lateness_seconds", A, "0+1x240", "0+1x40 42+1x200"),
-        },
-    ),
-    # Policies.
-    Case(
-        "NatsSchedulerFiresSkipped",
-        f'job="j", {S}',
-        of("fires_skipped_total", f'{A}, {S}, policy="X-Missed"', "0+1x240")
-        | of("fires_skipped_total", f'{B}, {S}, policy="X-Missed"', "0x240"),
-        {
-            "one outage": of("fires_skipped_total", f'{A}, {S}, policy="X-Missed"', "0x40 900x200"),
-            "what overlaps": of("fires_skipped_total", f'{A}, {S}, policy="X-Overlap"', "0+1x240"),
-        },
-        at_minutes=50,
-    ),
-    Case(
-        "NatsSchedulerFiresTimedOut",
-        f'job="j", {S}',
-        of("fires_timed_out_total", f"{A}, {S}", "0x2 0+1x240"),
-        {
-            "one, which takes too long": of("fires_timed_out_total", f"{A}, {S}", "0x40 1x200"),
-            "one every 50 minutes": of("fires_timed_out_total", f"{A}, {S}", "0x20 1x199 2x20"),
-        },
-        at_minutes=50,
-    ),
-    Case(
-        "NatsSchedulerHeldBack",
-        f'job="j", {S}',
-        of("oldest_held_back_age_seconds", f"{A}, {S}", "21300+15x240")
-        | of("oldest_held_back_age_seconds", f"{B}, {S}", "0x240"),
-        {
-            "work that takes an hour": of("oldest_held_back_age_seconds", f"{A}, {S}", "0+15x240"),
-            "it ends after six hours": of("oldest_held_back_age_seconds", f"{A}, {S}", "21300+15x30 0x200"),
-        },
-    ),
-]
+def labels_of(text: str) -> str:
+    """Return labels as PromQL has them."""
+    return ", ".join(LABELS.get(label, label) for label in text.split(", "))
+
+
+def series_of(text: str) -> Series:
+    """Read the series of a situation."""
+    found: Series = {}
+    for part in (TOGETHER.get(one, one) for one in text.split(" | ")):
+        if " | " in part:
+            found |= series_of(part)
+            continue
+        read = re.fullmatch(r"(\w+)\{(.*)\} ([^{}]+)", part)
+        assert read is not None, f"{part!r} is no series"
+        name, labels = read[1] if read[1] in NOT_OURS else f"nats_scheduler_{read[1]}", labels_of(read[2])
+        repeated = re.sub(r"\((.*?)\)\*(\d+)", lambda same: " ".join([same[1]] * int(same[2])), read[3])
+        first, *others = repeated.split(", ")
+        if others:
+            for values, bounds in zip([first, *others, others[-1]], BUCKETS, strict=False):
+                found |= {f'{name}_bucket{{{labels}, le="{le}"}}': values for le in bounds}
+        else:
+            found[f"{name}{{{labels}}}"] = first
+    return found
+
+
+def cases() -> list[Case]:
+    """Read the table."""
+    found = []
+    for block in re.split(r"\n(?=\w)", TABLE.replace(" |\n        ", " | ").strip()):
+        head, fires, *situations = block.splitlines()
+        read = re.fullmatch(r"(\w+) \{(.*)\}(?: at (\d+)m)?", head)
+        assert read is not None, head
+        quiet = dict(one.removeprefix("  - ").split(": ", 1) for one in situations)
+        named = {name: series_of(text) for name, text in quiet.items()}
+        minutes = int(read[3] or 30)
+        found.append(Case(f"NatsScheduler{read[1]}", labels_of(read[2]), minutes, series_of(fires.strip()), named))
+    return found
+
+
+CASES = cases()

@@ -1,4 +1,6 @@
-"""A rendered container, run as a process: its arguments, its variables, its files.
+"""A rendered container, run as a process: its arguments, its variables, its files; and the users of its server.
+
+The users are those that `deploy/helm/nats/server.yaml` gives a server; passwords stand in the place of the variables.
 
 Its rule: nothing is added to what is rendered but the folder in which its files lie, so that a variable, a key of a
 Secret or a file that is missing there is missing here. The image's variables are those of the Dockerfile.
@@ -6,11 +8,13 @@ Limit: no namespaces, no user of its own; a path below /etc/nats-scheduler is on
 """
 
 import http.client
+import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from nats_scheduler.runtime.embedded import HOST
-from tests.deploy.files import image_variables
+from tests.deploy.files import image_variables, nats_values
 from tests.deploy.rendering import Objects
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.waiting import eventually
@@ -21,6 +25,14 @@ PROBE_SECONDS = 90.0
 """Longest wait until a probe answers as it should, on a busy machine."""
 
 Secrets = dict[str, dict[str, str]]
+SECRETS: Secrets = {
+    "nats-scheduler-user": {"user": "scheduler", "password": "p1"},
+    "nats-scheduler-calendars-user": {"user": "calendars", "password": "p2"},
+    "nats-scheduler-web-user": {"user": "web", "password": "p3"},
+    "nats-shop-user": {"user": "shop", "password": "p4"},
+    "nats-scheduler-web-token": {"token": "t" * 48},
+}
+"""The Secrets that the page has the operator create, by name and key."""
 
 
 def started(
@@ -89,3 +101,35 @@ async def probed(container: dict[str, Any], probe: str, wanted: int = 200) -> No
         within_seconds=PROBE_SECONDS,
         describe=lambda: f"{probe} {wanted}, and not {answer_of(port, asked['path'])}",
     )
+
+
+def users() -> dict[str, dict[str, Any]]:
+    """Return the permissions of the users, by name."""
+    listed = nats_values("server.yaml")["config"]["merge"]["accounts"]["SHOP"]["users"]
+    return {one["user"]: one["permissions"] for one in listed}
+
+
+def variables() -> dict[str, str]:
+    """Return the variables of the server with what the Secrets have for them."""
+    given = nats_values("server.yaml")["container"]["env"]
+    references = {name: one["valueFrom"]["secretKeyRef"] for name, one in given.items()}
+    return {name: SECRETS[one["name"]][one["key"]] for name, one in references.items()}
+
+
+def filled_in(text: str) -> str:
+    """Return a server's configuration with passwords in the place of its variables."""
+    for name, value in variables().items():
+        text = text.replace(f"${name}", value)
+    return text
+
+
+def accounts() -> str:
+    """Return the accounts as a server's configuration has them."""
+    text = json.dumps({"accounts": nats_values("server.yaml")["config"]["merge"]["accounts"]})
+    return filled_in(re.sub(r'"<< (\$\w+) >>"', r"\1", text)[1:-1])
+
+
+def url_of(url: str, user: str) -> str:
+    """Return a server's address with a user in it."""
+    (password,) = [one["password"] for one in SECRETS.values() if one.get("user") == user]
+    return url.replace("nats://", f"nats://{user}:{password}@")

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from nats_scheduler.version import VERSION
@@ -35,41 +34,36 @@ def test_the_schema_and_the_table_of_the_page_are_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == page_with(derived_table()), "python -m tests.deploy.chart"
 
 
-def test_the_schema_is_one() -> None:
+def test_values_that_make_sense_are_taken() -> None:
     jsonschema.Draft7Validator.check_schema(schema())
+    assert {name: found for name, given in SETS.items() if (found := faults(given))} == {}
+    assert faults(example()) == [], "the example of the page"
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_values_that_make_sense_are_taken(name: str) -> None:
-    assert faults(SETS[name]) == []
-
-
-@pytest.mark.parametrize(
-    ("over", "place"),
-    [
-        ({"replica": 3}, ""),
-        ({"replicas": "3"}, "replicas"),
-        ({"nats": {"servers": []}}, "nats.servers"),
-        ({"nats": {"servers": ["nats://user:password@nats:4222"]}}, "nats.servers.0"),
-        ({"nats": {"tls": {"ca": {"secretName": "a", "configMapName": "b"}}}}, "nats.tls.ca"),
-        ({"auth": {"method": "password"}}, "auth.method"),
-        ({"auth": {"secretName": ""}}, "auth.secretName"),
-        ({"auth": {"password": "pa55"}}, "auth"),
-        ({"web": {"auth": {"secretName": None}}}, "web.auth"),
-        ({"settings": {"windw": 8}}, "settings"),
-        ({"settings": {"window": 10000}}, "settings.window"),
-        ({"settings": {"metrics_port": 9464}}, "settings"),
-        ({"settings": {"connection": {"password": "pa55"}}}, "settings.connection"),
-        ({"streams": {"ORDERS": {"retention": "limits"}}}, "streams.ORDERS"),
-        ({"streams": {"ORDERS": {"subjects": ["o"]}}, "existingStreamsConfigMap": "mine"}, ""),
-        ({"calendars": {"days": {"company days": "2026-12-24"}}}, "calendars.days"),
-        ({"serviceMonitor": {"interval": 15}}, "serviceMonitor.interval"),
-        ({"runAsUser": 0}, "runAsUser"),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, "podDisruptionBudget.maxUnavailable"),
-    ],
-)
-def test_values_that_make_none_are_refused_by_name(over: Values, place: str) -> None:
-    assert [one for one in faults(over) if one.startswith(f"{place}: ")], faults(over)
+def test_values_that_make_none_are_refused_by_name() -> None:
+    wrong: list[tuple[str, Values]] = [
+        ("", {"replica": 3}),
+        ("replicas", {"replicas": "3"}),
+        ("nats.servers", {"nats": {"servers": []}}),
+        ("nats.servers.0", {"nats": {"servers": ["nats://user:password@nats:4222"]}}),
+        ("nats.tls.ca", {"nats": {"tls": {"ca": {"secretName": "a", "configMapName": "b"}}}}),
+        ("auth.method", {"auth": {"method": "password"}}),
+        ("auth.secretName", {"auth": {"secretName": ""}}),
+        ("auth", {"auth": {"password": "pa55"}}),
+        ("web.auth", {"web": {"auth": {"secretName": None}}}),
+        ("settings", {"settings": {"windw": 8}}),
+        ("settings.window", {"settings": {"window": 10000}}),
+        ("settings", {"settings": {"metrics_port": 9464}}),
+        ("settings.connection", {"settings": {"connection": {"password": "pa55"}}}),
+        ("streams.ORDERS", {"streams": {"ORDERS": {"retention": "limits"}}}),
+        ("", {"streams": {"ORDERS": {"subjects": ["o"]}}, "existingStreamsConfigMap": "mine"}),
+        ("calendars.days", {"calendars": {"days": {"company days": "2026-12-24"}}}),
+        ("serviceMonitor.interval", {"serviceMonitor": {"interval": 15}}),
+        ("runAsUser", {"runAsUser": 0}),
+        ("podDisruptionBudget.maxUnavailable", {"podDisruptionBudget": {"maxUnavailable": 0}}),
+    ]
+    for place, over in wrong:
+        assert [one for one in faults(over) if one.startswith(f"{place}: ")], (over, faults(over))
 
 
 def test_each_value_has_a_description_that_is_a_sentence_and_each_default_a_row() -> None:
@@ -80,18 +74,13 @@ def test_each_value_has_a_description_that_is_a_sentence_and_each_default_a_row(
 
 
 def test_every_object_of_the_schema_refuses_what_it_does_not_name() -> None:
-    def open_objects(node: Any, path: str) -> list[str]:
-        if isinstance(node, list):
-            return [place for number, one in enumerate(node) for place in open_objects(one, f"{path}/{number}")]
-        if not isinstance(node, dict):
-            return []
-        found = [place for key, one in node.items() for place in open_objects(one, f"{path}/{key}")]
-        is_open = (
-            node.get("type") == "object" and "properties" in node and node.get("additionalProperties") is not False
-        )
-        return [*found, path] if is_open else found
-
-    assert open_objects(schema(), "") == []
+    open_ones, pending = [], [schema()]
+    while pending:
+        node: Any = pending.pop()
+        pending += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        if isinstance(node, dict) and node.get("type") == "object" and "properties" in node:
+            open_ones += [] if node.get("additionalProperties") is False else [node]
+    assert open_ones == []
 
 
 def test_the_chart_is_of_this_version() -> None:
@@ -112,7 +101,3 @@ def test_what_the_image_sets_does_not_win_over_the_values() -> None:
     """Variables win over the settings file, so the chart has to give each one that the image sets."""
     given = set(re.findall(r"- \{name: (NATS\w+)", (CHART / "templates" / "_pod.tpl").read_text("utf-8")))
     assert set(image_variables()) <= given
-
-
-def test_the_example_of_the_page_is_taken() -> None:
-    assert faults(example()) == []

@@ -12,9 +12,8 @@ import pytest
 from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, free_port
 from tests.conftest import StartServer
 from tests.deploy.chart import example
-from tests.deploy.nats_users import SECRETS, accounts, url_of
 from tests.deploy.rendering import ORDERS, Objects, Values, pod_of, rendered
-from tests.deploy.running import Secrets, answer_of, probed, started
+from tests.deploy.running import SECRETS, Secrets, accounts, answer_of, probed, started, url_of
 from tests.harness.account import WAIT_SECONDS, account_on, in_seconds
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.jwts import Key, Operator

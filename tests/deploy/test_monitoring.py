@@ -34,7 +34,7 @@ from tests.deploy.monitoring import (
     reference,
     substituted,
 )
-from tests.deploy.test_files import understood
+from tests.deploy.test_deploy_files import understood
 from tests.harness.prometheus import parse_faults
 from tests.house.log_events import advisories, log_events
 from tests.house.test_documents import anchors, shell_blocks

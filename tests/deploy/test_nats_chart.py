@@ -18,9 +18,8 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
 from tests.deploy.chart import PAGE
 from tests.deploy.files import EVERY_ADDRESS, NATS_VALUES, STREAMS, beside, nats_values
-from tests.deploy.nats_users import SECRETS, accounts, filled_in, url_of, users, variables
 from tests.deploy.rendering import Objects, objects_of
-from tests.deploy.running import probed, started
+from tests.deploy.running import SECRETS, accounts, filled_in, probed, started, url_of, users, variables
 from tests.harness.account import WAIT_SECONDS, account_on, started_sidecar
 from tests.harness.kubernetes import NATS_CHART, VERSIONS, helm, kubeconform, nats_chart
 from tests.harness.permissions import listed

@@ -1,57 +1,70 @@
 """The server's configuration in `deploy/server` is the list of `docs/operating/security.md`, and a server takes it."""
 
 import re
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from nats_scheduler.jetstream.errors import NotPermittedError
+from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY
-from tests.harness.account import account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
 from tests.service.controlling import far, request
 from tests.web.browsing import browsing
 
-CONFIG = DEPLOY / "server" / "permissions.conf"
+TEXT = (DEPLOY / "server" / "permissions.conf").read_text("utf-8")
 
 
-def granted(text: str, act: str) -> list[str]:
-    """Return the subjects that the file allows."""
-    found = re.search(rf"{act}: {{ allow: \[\n(.*?)\n *\] }}", text, re.S)
-    assert found is not None, act
+def subjects(found: re.Match[str] | None) -> list[str]:
+    """Return the subjects of a list of the file."""
+    assert found is not None
     return re.findall(r'^ *"([^"]+)"', found[1], re.M)
 
 
-def test_it_grants_what_the_document_lists() -> None:
-    text = CONFIG.read_text("utf-8")
+def test_it_grants_and_denies_what_the_document_lists() -> None:
     for act in ("publish", "subscribe"):
-        assert granted(text, act) == [each.subject for each in listed() if each.act == act]
+        granted = subjects(re.search(rf"{act}: {{ allow: \[\n(.*?)\n *\] }}", TEXT, re.S))
+        assert granted == [each.subject for each in listed() if each.act == act]
+    _before, listing = DOCUMENT.read_text("utf-8").split("### Privileged subjects")
+    denied = subjects(re.search(r"publish: { deny: \[\n(.*?)\n *\] }", TEXT, re.S))
+    assert denied == re.findall(r"^- `([^`]+)`", listing.split("###")[0], re.M)
 
 
 def filled_in() -> str:
     """Return the file with passwords in the place of the variables."""
-    text = CONFIG.read_text("utf-8").replace("$NATS_SCHEDULER_PASSWORD", "p1").replace("$OWNER_PASSWORD", "p2")
-    return text.replace("$APP_PASSWORD", "p3").replace("$WEB_PASSWORD", "p4").replace("$OPERATOR_PASSWORD", "p5")
+    return re.sub(r"\$\w+_PASSWORD", "swordfish", TEXT)
 
 
-def test_what_it_keeps_from_ordinary_users_is_what_the_document_lists() -> None:
-    found = re.search(r"publish: { deny: \[\n(.*?)\n *\] }", CONFIG.read_text("utf-8"), re.S)
-    assert found is not None
-    denied = re.findall(r'^ *"([^"]+)"', found[1], re.M)
-    _before, listing = DOCUMENT.read_text("utf-8").split("### Privileged subjects")
-    assert denied == re.findall(r"^- `([^`]+)`", listing.split("###")[0], re.M)
+def url_of(server: EmbeddedServer, user: str) -> str:
+    """Return the address of a server for a user."""
+    return server.url.replace("nats://", f"nats://{user}:swordfish@")
+
+
+@asynccontextmanager
+async def serving(server: EmbeddedServer, **settings: Any) -> AsyncIterator[tuple[Account, Running]]:
+    """Run a sidecar as its user, which serves `ORDERS` of the ordinary user that is given."""
+    scheduler, ordinary = url_of(server, "scheduler"), url_of(server, "app")
+    async with sidecar_on(scheduler, **settings) as running, account_on(ordinary) as app:
+        await app.create("ORDERS", subjects=["orders.>"])
+        await running.ready("ORDERS")
+        yield app, running
+
+
+async def publish_soon(app: Account) -> None:
+    """Publish a schedule that fires soon."""
+    await app.publish("orders.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"})
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_server: StartServer, version: str) -> None:
     server = await start_server(version, config=filled_in())
-    urls = [server.url.replace("nats://", f"nats://{user}@") for user in ("scheduler:p1", "app:p3")]
-    async with sidecar_on(urls[0]) as running, account_on(urls[1]) as app:
-        await app.create("ORDERS", subjects=["orders.>"])
-        await running.ready("ORDERS")
-        await app.publish("orders.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"})
+    async with serving(server) as (app, _running):
+        await publish_soon(app)
         await app.wait_for("ORDERS", "orders.out")
         for subject in (
             "$KV.nats_scheduler.instance.ghost",
@@ -66,27 +79,21 @@ async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_serve
                 await app.connection.request(subject, b"{}")
 
 
-async def test_every_server_takes_it(start_server: StartServer, tmp_path: Path) -> None:
-    text = filled_in()
+async def test_every_server_takes_it(start_server: StartServer) -> None:
     for version in ALL_VERSIONS:
-        server = await start_server(version, config=text)
-        url = server.url.replace("nats://", "nats://scheduler:p1@")
-        async with account_on(url, inbox_prefix="_INBOX") as account:
+        server = await start_server(version, config=filled_in())
+        async with account_on(url_of(server, "scheduler"), inbox_prefix="_INBOX") as account:
             assert await account.api.info()
 
 
 async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_server: StartServer) -> None:
     server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
-    urls = [server.url.replace("nats://", f"nats://{user}@") for user in ("scheduler:p1", "app:p3", "web:p4")]
     async with (
-        sidecar_on(urls[0]) as running,
-        account_on(urls[1]) as app,
-        browsing(urls[2], inbox_prefix="_INBOX.web") as page,
-        account_on(urls[2], inbox_prefix="_INBOX.web") as web,
+        serving(server) as (app, _running),
+        browsing(url_of(server, "web"), inbox_prefix="_INBOX.web") as page,
+        account_on(url_of(server, "web"), inbox_prefix="_INBOX.web") as web,
     ):
-        await app.create("ORDERS", subjects=["orders.>"])
-        await running.ready("ORDERS")
-        await app.publish("orders.s", {"Nats-Schedule": f"@at {in_seconds(0.2)}", "Nats-Schedule-Target": "orders.out"})
+        await publish_soon(app)
         await page.shows("/fires", "orders.s</bdi>")
         await page.shows("/", "All is well")
         for subject in ("$JS.API.INFO", "$JS.API.STREAM.LIST", "orders.s", "$KV.nats_scheduler.stream.X"):
@@ -96,16 +103,11 @@ async def test_the_status_page_has_all_that_it_needs_and_may_only_ask(start_serv
 
 async def test_the_operator_changes_schedules_and_nobody_else_does(start_server: StartServer) -> None:
     server = await start_server(EMULATED_VERSIONS[-1], config=filled_in())
-    urls = [server.url.replace("nats://", f"nats://{user}@") for user in ("scheduler:p1", "app:p3", "web:p4")]
-    operators = server.url.replace("nats://", "nats://operator:p5@")
     async with (
-        sidecar_on(urls[0], allow_control=True) as running,
-        account_on(urls[1]) as app,
-        account_on(urls[2], inbox_prefix="_INBOX.web") as web,
-        account_on(operators, inbox_prefix="_INBOX.operator") as operator,
+        serving(server, allow_control=True) as (app, running),
+        account_on(url_of(server, "web"), inbox_prefix="_INBOX.web") as web,
+        account_on(url_of(server, "operator"), inbox_prefix="_INBOX.operator") as operator,
     ):
-        await app.create("ORDERS", subjects=["orders.>"])
-        await running.ready("ORDERS")
         await app.publish("orders.s", dict(far("orders.out")))
         body = {"stream": "ORDERS", "subject": "orders.s"}
         for other in (app, web):

@@ -14,9 +14,8 @@ import yaml
 
 from nats_scheduler.engine.sharing.shards import SHARDS
 from tests.conftest import StartServer
-from tests.deploy.alert_rules import RULES, SCRAPES, SELECTOR, alerts
-from tests.deploy.dashboard import queries, substituted
 from tests.deploy.files import EVERY_ADDRESS, beside
+from tests.deploy.monitoring import RULES, SCRAPES, SELECTOR, alerts, queries, substituted
 from tests.harness.account import Account, account_on, in_seconds
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.prometheus import Prometheus, program, promtool
@@ -88,14 +87,8 @@ def test_the_job_for_pods_finds_the_sidecar_of_the_example_and_nothing_else(tmp_
     assert code == 0, said
     kept = [one["labels"] for one in json.loads(said) if one["labels"]]
     shown = [{key: value for key, value in one.items() if not key.startswith("__s")} for one in kept]
-    assert shown == [
-        {
-            "__address__": "10.0.0.7:9464",
-            "__metrics_path__": "/metrics",
-            "job": "nats-scheduler-nats",
-            "instance": "nats-0",
-        }
-    ]
+    where = {"__address__": "10.0.0.7:9464", "__metrics_path__": "/metrics"}
+    assert shown == [{**where, "job": "nats-scheduler-nats", "instance": "nats-0"}]
 
 
 @dataclass
@@ -118,17 +111,13 @@ class Scraped:
 
         await eventually(holds, within_seconds=DATA_SECONDS, describe=f"{expr} is {wanted}")
 
-    async def alerts(self) -> set[str]:
-        """Return the alerts whose expressions hold, whether or not they have held for long enough."""
-        return {found["metric"]["alertname"] for found in await self.prometheus.query("ALERTS")}
-
     async def alerts_are(self, *wanted: str) -> None:
-        """Wait until the expressions of these alerts hold, and of no others."""
+        """Wait until the expressions of these alerts hold, and of no others, whether or not for long enough."""
         last: set[str] = set()
 
         async def holds() -> bool:
             nonlocal last
-            last = await self.alerts()
+            last = {found["metric"]["alertname"] for found in await self.prometheus.query("ALERTS")}
             return last == set(wanted)
 
         await eventually(holds, within_seconds=DATA_SECONDS, describe=lambda: f"{wanted}, not {last}")
@@ -161,18 +150,10 @@ async def scraped(url: str, folder: Path, *flags: str) -> AsyncIterator[Scraped]
 async def something_to_see(account: Account) -> None:
     """Create a stream with schedules of each kind, one of which fires each second."""
     await account.create("ORDERS", metadata=FLAG)
-    for name, pattern in {
-        "often": "@every 1s",
-        "daily": "0 30 9 * * *",
-        "once": f"@at {in_seconds(86_400)}",
-    }.items():
+    patterns = {"often": "@every 1s", "daily": "0 30 9 * * *", "once": f"@at {in_seconds(86_400)}"}
+    for name, pattern in patterns.items():
         schedule = {"Nats-Schedule": pattern, "Nats-Schedule-Target": "ORDERS.due"}
         await account.publish(f"ORDERS.schedules.{name}", schedule)
-
-
-def unfiltered(expr: str) -> str:
-    """Return a query without the filter that hides what is 0."""
-    return expr.removesuffix(" > 0")
 
 
 async def test_all_that_rules_and_dashboard_ask_for_is_there_and_nothing_fires(
@@ -186,7 +167,8 @@ async def test_all_that_rules_and_dashboard_ask_for_is_there_and_nothing_fires(
         await seen.shows('sum(nats_scheduler_shards_held{stream="ORDERS"})', SHARDS)
         await seen.shows('sum(max by (kind) (nats_scheduler_schedules_held{stream="ORDERS"}))', 3)
 
-        empty = {name: unfiltered(substituted(expr)) for name, expr in queries()}
+        # Without the filter that hides what is 0.
+        empty = {name: substituted(expr).removesuffix(" > 0") for name, expr in queries()}
 
         async def all_have_data() -> bool:
             for name, expr in list(empty.items()):

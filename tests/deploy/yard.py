@@ -7,7 +7,6 @@ tested is tested under these; and all containers are gone when the `with` block 
 import asyncio
 import json
 import secrets
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,8 +22,6 @@ FOLDER = "/etc/nats-scheduler/streams"
 EXECUTIONS = 3
 STATE_SECONDS = 60.0
 """Longest wait for a state of a container."""
-UNHEALTHY_AFTER = 3
-"""The number of checks that have to fail in a row, as the Dockerfile says."""
 RIGHTLESS: dict[str, Any] = {
     "read_only": True,
     "cap_drop": ["ALL"],
@@ -69,30 +66,21 @@ class Yard:
         """Where the server is, for containers on the network."""
         return f"nats://server-{self._token}:4222"
 
-    async def server(self, config: Path | None = None) -> Any:
-        """Start a server with JetStream, and a file of configuration."""
+    async def server(self) -> Any:
+        """Start a server with JetStream."""
         arguments = ["--jetstream", "--store_dir", "/tmp/store"]  # noqa: S108 - in a container of this test
-        volumes = {}
-        if config is not None:
-            arguments += ["--config", "/etc/nats-test.conf"]
-            volumes[str(config)] = {"bind": "/etc/nats-test.conf", "mode": "ro"}
-        return await self._run(self._server_image, arguments, name=f"server-{self._token}", volumes=volumes)
+        return await self._run(self._server_image, arguments, name=f"server-{self._token}")
 
-    async def sidecar(self, *arguments: str, url: str = "", **environment: str) -> Any:
-        """Start a sidecar with arguments after `run`, connected to the server unless `url` is another.
+    async def sidecar(self, url: str = "") -> Any:
+        """Start a sidecar, connected to the server unless `url` is another.
 
         Its environment is the one that Kubernetes makes beside Services called nats-scheduler and
         nats-scheduler-metrics; it creates the streams of `deploy/streams`.
         """
-        given = {**SERVICE_LINKS, "NATS_URL": url or self.url, "NATS_SCHEDULER_STREAMS_FOLDER": FOLDER, **environment}
+        given = {**SERVICE_LINKS, "NATS_URL": url or self.url, "NATS_SCHEDULER_STREAMS_FOLDER": FOLDER}
         streams = {str(STREAMS): {"bind": FOLDER, "mode": "ro"}}
         options = {**RIGHTLESS, **self.engine.health_options, "environment": given, "volumes": streams}
-        return await self._run(self._image, ["run", *arguments], **options)
-
-    async def other(self, *command: str, entrypoint: str) -> Any:
-        """Start a container of the image with another program."""
-        options = {**RIGHTLESS, **self.engine.health_options, "entrypoint": entrypoint}
-        return await self._run(self._image, list(command), **options)
+        return await self._run(self._image, ["run"], **options)
 
     async def _run(self, image: str, arguments: list[str], **options: Any) -> Any:
         run: Any = self.engine.client.containers.run
@@ -146,18 +134,6 @@ async def page_becomes(container: Any, path: str, status: int) -> None:
         return (await page(container, path))[0] == status
 
     await eventually(answered, within_seconds=STATE_SECONDS, describe=lambda: story(container))
-
-
-async def metric_becomes_positive(container: Any, name: str) -> None:
-    """Wait until a metric of the sidecar in a container is more than zero, for any labels."""
-
-    async def positive() -> bool:
-        _status, text = await page(container, "/metrics")
-        return any(
-            float(line.split()[-1]) > 0 for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))
-        )
-
-    await eventually(positive, within_seconds=STATE_SECONDS, describe=lambda: f"{name} > 0\n{story(container)}")
 
 
 async def logs(container: Any, event: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ or written otherwise for a test, such as an address, is here too.
 
 import re
 
-INSTALLED = "it installs into the machine, and needs root and systemd: tests/deploy/test_systemd.py reads the unit"
+INSTALLED = "it installs into the machine, and needs root and systemd: tests/deploy/test_deploy_files.py reads the unit"
 NEEDS_DOCKER = "it needs an engine of Docker: tests/deploy/test_container.py runs the same where there is one"
 NEEDS_KUBERNETES = (
     "it needs a cluster: tests/deploy/test_chart_rendering.py renders the chart, and checks what comes out"
