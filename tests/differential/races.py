@@ -4,28 +4,30 @@ Its rule: what was acknowledged counts. A fire that is stored behind the mark of
 replacement that was acknowledged and is not there any more is *lost*.
 The mark is the sequence of what ended the schedule; where that has none (a delete, a purge), of a message published the
 moment its answer came.
+
+`python -m tests.differential.races` runs all races of 3,000 schedules on a native server and beside two older ones. It
+prints how many fires were stored behind the acknowledged end of their schedule (stale), how late the latest of them
+was, and how many acknowledged replacements were lost.
 """
 
 import asyncio
 import json
-import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nats_scheduler.cli.output import print_table
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.sides import fresh_name
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import Asked, Burst
 from tests.harness.processes import sidecar
-from tests.harness.servers import V2_10
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15, running_server
 from tests.harness.waiting import instant_reached
-
-HERD = int(os.environ.get("NATS_SCHEDULER_RACES", "1500"))
-"""The number of schedules that race."""
 
 ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool]]] = {
     "replaced": (lambda race: race.replacement, {"replaces": True}),
@@ -39,14 +41,19 @@ ACTS: dict[str, tuple[Callable[["Race"], Callable[[int], Asked]], dict[str, bool
 PARTS = 20
 """The number of parts in which the acts are written, evenly over the time that the race lasts."""
 
-LEAD = 3 * SECOND
-"""The time (ns) before its instant at which a herd is loaded."""
+LEAD, SETTLED = SECOND, SECOND // 2
+"""The time (ns) before its instant at which a herd is loaded, and the time behind it at which all has been tried."""
+
+TABLE_HERD = 3_000
+TABLE_LASTS = (0, 60)
+"""The times (ms) for which the acts of the table go on behind the instant."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """The result of a race: how many fired, and of those how many wrongly; how many replacements vanished."""
+    """The result of a race: how many fired of how many; of those how many wrongly; how many replacements vanished."""
 
+    herd: int
     fired: int
     stale: int
     lost: int
@@ -56,15 +63,16 @@ class Tally:
     @property
     def was_close(self) -> bool:
         """True if both sides won some of it: else nothing raced."""
-        return 0 < self.fired < HERD
+        return 0 < self.fired < self.herd
 
 
 class Race:
     """One herd on one stream of one server."""
 
-    def __init__(self, account: Account, name: str, *, lasts: int, begins: int = 0) -> None:
+    def __init__(self, account: Account, name: str, herd: int, *, lasts: int, begins: int = 0) -> None:
         """Prepare a race that begins `begins` ns behind the due instant, and goes on for `lasts` ns."""
         self.account = account
+        self.herd = herd
         self.begins = begins
         self.lasts = lasts
         self.name = name
@@ -109,11 +117,11 @@ class Race:
         due = CLOCK.now() + LEAD
         await self._load(due)
         burst = Burst(self.account, f"{self.name}.act", self.mark if marked else None)
-        parts = burst.frames([act(number) for number in range(HERD)], PARTS)
+        parts = burst.frames([act(number) for number in range(self.herd)], PARTS)
         for number, part in enumerate(parts):
             await instant_reached(due + self.begins + self.lasts * number // PARTS, CLOCK.now)
             burst.write(part)
-        await burst.answered(HERD)
+        await burst.answered(self.herd)
         await self._settled(due)
         ends = burst.followed if marked else burst.answers
         return await self._tally({n: int(answer.get("seq", 0)) for n, answer in ends.items()}, replaced=replaces)
@@ -123,48 +131,71 @@ class Race:
         at = f"@at {format_rfc3339(due)}"
         blocks = [
             block_to_send({"Nats-Schedule": at, "Nats-Schedule-Target": f"{self.name}.t.{number}"})
-            for number in range(HERD)
+            for number in range(self.herd)
         ]
         [frames] = burst.frames([(self.schedule(n), block, b"old") for n, block in enumerate(blocks)])
         burst.write(frames)
-        await burst.answered(HERD)
-        self.sequences = [int(burst.answers[number]["seq"]) for number in range(HERD)]
+        await burst.answered(self.herd)
+        self.sequences = [int(burst.answers[number]["seq"]) for number in range(self.herd)]
 
     async def _settled(self, due: int) -> None:
         """Wait for the fire of a schedule that is due behind the herd."""
-        await instant_reached(due + SECOND, CLOCK.now)
-        headers = {"Nats-Schedule": f"@at {in_seconds(1)}", "Nats-Schedule-Target": f"{self.name}.canary"}
+        await instant_reached(due + SETTLED, CLOCK.now)
+        headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": f"{self.name}.canary"}
         await self.account.publish(f"{self.name}.last", headers)
         await self.account.wait_for(self.name, f"{self.name}.canary")
 
     async def _tally(self, ends: dict[int, int], *, replaced: bool) -> Tally:
-        fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(HERD)))
+        fires = await asyncio.gather(*(self._last(f"t.{number}") for number in range(self.herd)))
         stale = {n: fire for n, fire in enumerate(fires) if fire is not None and 0 < ends[n] < fire.sequence}
         marks = {n: await self.account.api.message(self.name, seq=ends[n]) for n in stale}
         windows = [stale[n].stored_at - mark.stored_at for n, mark in marks.items() if mark is not None]
         lost = 0
         if replaced:
-            last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(HERD)))
+            last = await asyncio.gather(*(self._last(f"s.{number}") for number in range(self.herd)))
             lost = sum(one is None or one.sequence != ends[number] for number, one in enumerate(last))
-        return Tally(sum(fire is not None for fire in fires), len(stale), lost, max(windows, default=0))
+        return Tally(self.herd, sum(fire is not None for fire in fires), len(stale), lost, max(windows, default=0))
 
     async def _last(self, rest: str) -> StoredMessage | None:
         return await self.account.api.message(self.name, last_by_subj=f"{self.name}.{rest}")
 
 
-async def raced(url: str, act: str, lasts: int, folder: Path | None = None, *, begins: int = 0) -> Tally:
-    """Race on one server, with a sidecar of its own process where `folder` is given."""
+async def raced(url: str, act: str, lasts: int, folder: Path | None = None, *, herd: int, begins: int = 0) -> Tally:
+    """Race on one server, with a sidecar of its own process where `folder` is given; times are in ms."""
     name = fresh_name()
+    choose, how = ACTS[act]
     async with account_on(url) as account:
-        race = Race(account, name, lasts=lasts, begins=begins)
-        choose, how = ACTS[act]
+        race = Race(account, name, herd, lasts=lasts * MILLISECOND, begins=begins * MILLISECOND)
         if folder is None:
             await account.create(name)
-            return await race.run(choose(race), **how)
-        with sidecar("run", "--server", url, "--no-context", "--log-format", "json", folder=folder) as process:
-            await process.wait_for_line('"event": "connected"')
-            await account.create(name)
-            await process.wait_for_line('"event": "stream_ready"')
             tally = await race.run(choose(race), **how)
-            assert await process.terminate() == 0
-            return tally
+        else:
+            with sidecar("run", "--server", url, "--no-context", "--log-format", "json", folder=folder) as process:
+                await process.wait_for_line('"event": "connected"')
+                await account.create(name)
+                await process.wait_for_line('"event": "stream_ready"')
+                tally = await race.run(choose(race), **how)
+                assert await process.terminate() == 0
+        await account.api.call(f"STREAM.DELETE.{name}")
+    return tally
+
+
+async def row(version: str, act: str, lasts: int) -> list[str]:
+    """Race on a fresh server; return a row of the table."""
+    with tempfile.TemporaryDirectory(prefix="race-") as folder:
+        async with running_server(version, Path(folder) / "server") as server:
+            beside = Path(folder) / "sidecar" if version in EMULATED_VERSIONS else None
+            tally = await raced(server.url, act, lasts, beside, herd=TABLE_HERD)
+    window = f"{tally.window / MILLISECOND:.1f}" if tally.window else "-"
+    return [version, act, *map(str, (lasts, tally.herd, tally.fired, tally.stale)), window, str(tally.lost)]
+
+
+async def main() -> None:
+    """Run every race on every side."""
+    versions = (V2_15, V2_11, V2_10)
+    rows = [await row(version, act, lasts) for act in ACTS for lasts in TABLE_LASTS for version in versions]
+    print_table(["server", "each is", "within ms", "of", "fired", "stale", "latest ms", "lost"], rows)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

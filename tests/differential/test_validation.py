@@ -9,6 +9,7 @@ another stored message.
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +38,10 @@ from tests.differential.header_cases import (
     random_lines,
     triples,
 )
-from tests.differential.random_runs import RandomRun
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
 from tests.harness.log_lines import capture_logs
+from tests.harness.seeds import draws, generator
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
 from tests.harness.waiting import eventually
 
@@ -52,6 +53,9 @@ ORDINARY: Outcome = ("ordinary",)
 
 FROM_THE_OLDER_SERVER = {10111, 10165, 10166}
 """The refusals by servers up to 2.11 themselves: a roll-up that is none, and from 2.11 on a TTL."""
+
+OF_EACH_SERVER = {10060, 10071, *FROM_THE_OLDER_SERVER}
+"""The refusals that have nothing to do with schedules: of what a publisher expected, and those."""
 
 UNANSWERED = {"error": {"err_code": 10111, "description": "rollup value invalid"}}
 """A server of 2.10 drops a message with such a roll-up and answers nothing: there it is not said, to save the wait."""
@@ -67,19 +71,8 @@ STREAMS: dict[Kind, dict[str, Any]] = {
 }
 
 pytestmark = [
-    pytest.mark.clause("check-order"),
-    pytest.mark.clause("header-grammar"),
-    pytest.mark.clause("pattern-at"),
-    pytest.mark.clause("pattern-every"),
-    pytest.mark.clause("pattern-cron"),
-    pytest.mark.clause("pattern-alias"),
-    pytest.mark.clause("time-zone"),
-    pytest.mark.clause("ttl-header"),
-    pytest.mark.clause("rollup-header"),
-    pytest.mark.clause("target"),
-    pytest.mark.clause("source"),
-    pytest.mark.clause("next-header"),
-    pytest.mark.clause("storage-ttl"),
+    pytest.mark.clause("check-order", "header-grammar", "pattern-at", "pattern-every", "pattern-cron", "pattern-alias"),
+    pytest.mark.clause("time-zone", "ttl-header", "rollup-header", "target", "source", "next-header", "storage-ttl"),
     pytest.mark.clause("rejected-schedules"),
 ]
 
@@ -112,12 +105,6 @@ class Streams:
             await side.account.create(self.names[kind], **config)
         else:
             await side.create(self.names[kind], **config)
-
-    async def delete(self) -> None:
-        """Delete them all."""
-        for side in self.sides:
-            for name in self.names.values():
-                await side.account.api.call(f"STREAM.DELETE.{name}")
 
     def subject(self, case: Case, number: int) -> str:
         """Return the subject that a case is published to."""
@@ -238,15 +225,21 @@ async def compare(sides: list[ComparedSide], cases: list[Case], differences: Dif
     by_version = await on_each(sides, lambda side: streams.outcomes(side, cases))
     for number, case in enumerate(cases):
         values = {version: outcomes[number] for version, outcomes in by_version.items()}
-        if case.kind == "off":
-            values = {version: value for version, value in values.items() if version not in EMULATED_VERSIONS}
         text = f"{case.kind}: {' | '.join(map(repr, case.lines))}"
+        if case.kind == "off":
+            # A native server refuses schedules there (10188, 10212); an older one stores them unread.
+            odd = {version: values.pop(version) for version in EMULATED_VERSIONS if version in values}
+            if any(value != STORED and value[1] not in OF_EACH_SERVER for value in odd.values()):
+                differences.note(text, f"not stored: {odd}")
         differences.compare(text, values)
         read = streams.read(case, number)
         wanted = values[REFERENCE]
         if (STORED if read == ORDINARY else read) != wanted and not is_for_the_server(wanted, read):
             differences.note(f"{text}\n    {REFERENCE}: {wanted!r}", f"the plain function says {read!r}")
-    await streams.delete()
+    for side in sides:
+        if side.sidecar is not None:  # which has no business with the headers of a stream without schedules
+            assert side.sidecar.of(streams.names["off"], ScheduleRejected) == []
+            assert side.sidecar.of(streams.names["off"], ScheduleAccepted) == []
 
 
 def is_for_the_server(wanted: Outcome, read: Outcome) -> bool:
@@ -263,9 +256,9 @@ async def test_every_fault_every_oddity_and_every_pair_of_faults_is_answered_ali
 
 
 async def test_random_combinations_are_answered_alike(sides: list[ComparedSide]) -> None:
-    run = RandomRun("validation")
-    cases = [Case(run.draw.choice(KINDS), random_lines(run.draw)) for _ in range(run.many(300))]
-    cases += [Case(run.draw.choice(FLAGGED), lines) for lines in triples(run.draw, run.many(200))]
+    draw = generator("validation")
+    cases = [Case(draw.choice(KINDS), random_lines(draw)) for _ in range(draws(300))]
+    cases += [Case(draw.choice(FLAGGED), lines) for lines in triples(draw, draws(200))]
     # Whether chance shows what the document explains is not to be relied on: the test above needs both clauses.
     differences = Differences((OLDER_SERVER, INERT_TTL), needs_all=False)
     await compare(sides, cases, differences)
@@ -275,25 +268,11 @@ async def test_random_combinations_are_answered_alike(sides: list[ComparedSide])
 async def test_a_roll_up_of_everything_is_answered_alike(sides: list[ComparedSide]) -> None:
     differences = Differences()
     for lines in ERASING:
-        streams, cases = Streams(sides, ("full",)), [Case("full", lines)]
+        streams = Streams(sides, ("full",))
         await streams.create()
-        by_version = await on_each(sides, lambda side, of=streams, said=cases: of.outcomes(side, said))  # type: ignore[misc]
+        by_version = await on_each(sides, partial(streams.outcomes, cases=[Case("full", lines)]))
         differences.compare(" | ".join(lines), by_version)
-        await streams.delete()
     differences.check(at_least=len(ERASING))
-
-
-async def test_nobody_looks_at_the_headers_of_a_stream_without_schedules(sides: list[ComparedSide]) -> None:
-    """A native server refuses them there (10188, 10212); an older one stores them, and the sidecar has no business."""
-    streams = Streams([side for side in sides if not side.is_native], ("off", "full"))
-    await streams.create()
-    cases = [Case("off", lines) for lines in pairs() if not any("Nats-Rollup" in one or "TTL" in one for one in lines)]
-    for side in streams.sides:
-        assert set(await streams.outcomes(side, cases)) == {STORED}
-        assert side.sidecar is not None
-        assert not side.sidecar.of(streams.names["off"], ScheduleRejected)
-        assert not side.sidecar.of(streams.names["off"], ScheduleAccepted)
-    await streams.delete()
 
 
 @pytest.mark.clause("next-header")
@@ -338,8 +317,6 @@ async def test_the_portable_headers_are_judged_by_the_same_rules(shared_server: 
             differences.compare(
                 " | ".join(map(repr, case.lines)), {REFERENCE: theirs[number], f"portable on {V2_15}": ours[number]}
             )
-        await native.delete()
-        await portable.delete()
         differences.check(at_least=len(cases))
 
 
@@ -350,12 +327,11 @@ def _portable(line: str) -> str:
 
 async def test_check_answers_what_a_native_server_answers(shared_server: SharedServer, tmp_path: Path) -> None:
     server = await shared_server(V2_15)
-    cases = [Case("full", lines) for lines in (*SINGLES, *pairs()) if _can_be_typed(lines)]
+    cases = [Case("full", lines) for lines in SINGLES if _can_be_typed(lines)]
     async with account_on(server.url) as account:
         native = Streams([ComparedSide(V2_15, server, account, None)], ("full",))
         await native.create()
         answers = await native.outcomes(native.sides[0], cases)
-        await native.delete()
     name = native.names["full"]
     stream = tmp_path / "stream.json"
     stream.write_text(json.dumps({"name": name, FLAG: True, **config_of("full", name)}))
@@ -366,7 +342,7 @@ async def test_check_answers_what_a_native_server_answers(shared_server: SharedS
         said = _checked(["--subject", subject, "--stream-config", str(stream)], headers)
         # The command stands in the place of an older version.
         differences.compare(" | ".join(case.lines), {REFERENCE: answer, V2_10: said})
-    differences.check(at_least=300)
+    differences.check(at_least=150)
 
 
 def _can_be_typed(lines: tuple[str, ...]) -> bool:

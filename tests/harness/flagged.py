@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.stored import StoredMessage
-from tests.harness.account import WAIT_SECONDS, Account, in_seconds
-from tests.harness.waiting import eventually
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account
+from tests.harness.waiting import eventually, instant_reached
 
 ELECTION_SECONDS = 60.0
 """Longest wait for a stream of a cluster to have a leader, on a busy machine."""
@@ -90,7 +92,9 @@ class FlaggedStream:
 
     async def canary(self, seconds: float) -> None:
         """Wait until a schedule that is due in `seconds` has fired and is purged."""
-        await self.schedule("canary", f"@at {in_seconds(seconds)}", target="canary.out")
+        due = CLOCK.now() + int(seconds * SECOND)
+        await self.schedule("canary", f"@at {format_rfc3339(due)}", target="canary.out")
+        await instant_reached(due, CLOCK.now)
         await self.wait_for("canary.out")
 
         async def purged() -> bool:

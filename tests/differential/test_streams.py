@@ -1,0 +1,572 @@
+"""Streams of all kinds: what fires, what consumers are given, and what remains is the same on all sides.
+
+A case is a story that is told to one stream on every side, and all cases run at once.
+Intervals fire at other instants on each side, so of them only the first fires are compared.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.message.headers import header_value
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from tests.conftest import SharedServer
+from tests.differential.differences import Allowance, Differences
+from tests.differential.sides import AHEAD_SECONDS, ComparedSide, few_at_once, fresh_name, on_each
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
+from tests.harness.flagged import FlaggedStream
+from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, V2_10, V2_11, V2_15
+from tests.harness.waiting import eventually, instant_reached
+
+SOON_SECONDS = (3, 12, 40)
+"""The delay (s) of fires; where a busy machine had not said the rest of a case before, it is told again, with more."""
+
+FAR = "@at 2100-01-01T00:00:00Z"
+
+
+class OvertakenError(Exception):
+    """Something was due before everything was said."""
+
+
+@dataclass
+class ToldStream(FlaggedStream):
+    """A stream to which a story is told, of what is due at one instant."""
+
+    seconds: int = SOON_SECONDS[0]
+
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.due = CLOCK.now() + self.seconds * SECOND
+
+    @property
+    def soon(self) -> str:
+        """The pattern of what fires when the story is told."""
+        return f"@at {format_rfc3339(self.due)}"
+
+    async def told(self) -> None:
+        """Wait until what is due has fired."""
+        if CLOCK.now() >= self.due:
+            raise OvertakenError
+        await instant_reached(self.due, CLOCK.now)
+        await self.canary(0.1)
+
+
+Story = Callable[[ToldStream], Awaitable[Any]]
+
+
+async def keep_interest(stream: FlaggedStream) -> None:
+    """Have consumers of everything that the stories publish; each filter is of its own, as a work queue wants it."""
+    for rest in ("s.>", "sensor", "canary", "canary.>", "out.>"):
+        await stream.add_consumer(rest.replace(".>", "s"), rest)
+
+
+async def given(stream: FlaggedStream, durable: str, count: int) -> list[tuple[str, bytes]]:
+    """Take and acknowledge messages; returns subject and body of each, in a stable order."""
+    taken = await stream.take(durable, count)
+    for message in taken:
+        await stream.acknowledge(message)
+    return sorted((message.subject.removeprefix(f"{stream.name}."), message.body) for message in taken)
+
+
+async def remaining(stream: FlaggedStream) -> list[tuple[str, bytes | None]]:
+    """Return subject and body of what is stored, but for what the canary left."""
+    found = [(one.subject.removeprefix(f"{stream.name}."), one.body) for one in await stream.messages(">")]
+    return sorted(one for one in found if not one[0].startswith("canary"))
+
+
+# -- stories of what consumers are given and what remains --------------------------------------------------------------
+
+
+async def delays(stream: ToldStream) -> Any:
+    """Plain and sampling delays: all are given to the consumer, and the schedules are gone."""
+    await keep_interest(stream)
+    await stream.publish("sensor", {"Kind": "reading"}, b"20.5")
+    for number in range(3):
+        await stream.schedule(f"s.at{number}", stream.soon, b"%d" % number, f"out.at{number}")
+    sensor = {"Source": stream.subject("sensor")}
+    await stream.schedule("s.sample", stream.soon, b"own", "out.sample", sensor)
+    nothing = {"Source": stream.subject("sensor.broken")}
+    await stream.schedule("s.empty", stream.soon, b"own", "out.empty", nothing)
+    await stream.told()
+    return await given(stream, "outs", 5), await remaining(stream)
+
+
+async def intervals(stream: ToldStream) -> Any:
+    """A plain and a sampling interval: each fire is given to the consumer, and the schedules stay."""
+    await keep_interest(stream)
+    await stream.publish("sensor", body=b"20.5")
+    await stream.schedule("s.every", "@every 1s", b"tick", "out.every")
+    await stream.schedule("s.sample", "* * * * * *", b"own", "out.sample", {"Source": stream.subject("sensor")})
+    taken: dict[str, list[bytes]] = {"out.every": [], "out.sample": []}
+    while min(map(len, taken.values())) < 2:
+        for subject, body in await given(stream, "outs", 1):
+            taken[subject].append(body)
+    stays = [one for one in await remaining(stream) if not one[0].startswith("out")]
+    return {subject: bodies[:2] for subject, bodies in taken.items()}, stays
+
+
+async def consumed_source(stream: ToldStream) -> Any:
+    """A source whose last message was acknowledged: where that removes it, the fire has the schedule's own body."""
+    await keep_interest(stream)
+    await stream.publish("sensor", body=b"20.5")
+    sensor = {"Source": stream.subject("sensor")}
+    await stream.schedule("s.sample", stream.soon, b"own", "out.sample", sensor)
+    consumed = await given(stream, "sensor", 1)
+    await stream.told()
+    return consumed, await given(stream, "outs", 1), await remaining(stream)
+
+
+async def replaced_source(stream: ToldStream) -> Any:
+    """The last message of a source counts, at the time of the fire."""
+    await keep_interest(stream)
+    sensor = {"Source": stream.subject("sensor")}
+    await stream.schedule("s.sample", stream.soon, b"own", "out.sample", sensor)
+    for reading in (b"20.5", b"21.0", b"21.5"):
+        await stream.publish("sensor", body=reading)
+    await stream.told()
+    return await given(stream, "outs", 1), await remaining(stream)
+
+
+async def rolled_up_targets(stream: ToldStream) -> Any:
+    """A fire that rolls up its target: what was there before is gone, given to somebody or not."""
+    await keep_interest(stream)
+    await stream.publish("out.rolled", body=b"before")
+    await stream.schedule("s.roll", stream.soon, b"after", "out.rolled", {"Rollup": "sub"})
+    await stream.told()
+    return await given(stream, "outs", 1), await remaining(stream)
+
+
+async def nobody_takes(stream: ToldStream) -> Any:
+    """Consumers are there and take nothing: everything remains."""
+    await keep_interest(stream)
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    await stream.publish("out.at", body=b"plain")
+    await stream.told()
+    return await remaining(stream)
+
+
+async def no_consumer(stream: ToldStream) -> Any:
+    """Nobody is there at all: a stream that keeps by interest keeps nothing, the others all."""
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    await stream.publish("plain", body=b"plain")
+    await keep_interest(stream)
+    await stream.told()
+    return await remaining(stream)
+
+
+async def no_interest_in_the_schedule(stream: ToldStream) -> Any:
+    """A schedule that an interest stream does not keep never fires."""
+    for durable, rest in (("outs", "out.>"), ("canary", "canary"), ("canaries", "canary.>")):
+        await stream.add_consumer(durable, rest)
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    await stream.told()
+    return await remaining(stream)
+
+
+async def no_interest_in_the_target(stream: ToldStream) -> Any:
+    """A delay whose fire nobody wants is done all the same."""
+    for durable, rest in (("s", "s.>"), ("canary", "canary"), ("canaries", "canary.>")):
+        await stream.add_consumer(durable, rest)
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    await stream.told()
+    return await remaining(stream)
+
+
+async def two_consumers_of_the_target(stream: ToldStream) -> Any:
+    """Where interest counts, a fire stays until the last consumer has acknowledged it."""
+    await keep_interest(stream)
+    if (await stream.call("STREAM.INFO"))["config"]["retention"] != "workqueue":
+        await stream.add_consumer("second", "out.>")
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    await stream.told()
+    return await given(stream, "outs", 1), await remaining(stream)
+
+
+async def the_schedule_is_given_too(stream: ToldStream) -> Any:
+    """A schedule is a message like any other: its consumer is given it, and its acknowledgement may end it."""
+    await keep_interest(stream)
+    await stream.schedule("s.at", stream.soon, b"once", "out.at")
+    seen = await given(stream, "ss", 1)
+    await stream.told()
+    return seen, await remaining(stream)
+
+
+async def no_interest_in_an_interval(stream: ToldStream) -> int:
+    """An interval whose target nobody wants lives until somebody does."""
+    for durable, rest in (("s", "s.>"), ("canary", "canary"), ("canaries", "canary.>")):
+        await stream.add_consumer(durable, rest)
+    await stream.schedule("s.every", "@every 1s", b"tick", "out.every")
+    await stream.canary(1.8)
+    await stream.add_consumer("outs", "out.>")
+    await stream.canary(1.5)
+    return len(await stream.messages("out.every"))
+
+
+RETENTION_STORIES: tuple[Story, ...] = (
+    delays,
+    intervals,
+    consumed_source,
+    replaced_source,
+    rolled_up_targets,
+    nobody_takes,
+    no_consumer,
+    no_interest_in_the_schedule,
+    no_interest_in_the_target,
+    two_consumers_of_the_target,
+    the_schedule_is_given_too,
+)
+
+# -- stories of streams that change, copy or acknowledge what they store in their own way ----------------------------
+
+
+class Kept(NamedTuple):
+    """A message as it is compared: without what only one kind of scheduler adds."""
+
+    subject: str
+    scheduler: str
+    body: bytes | None
+
+
+async def kept(stream: FlaggedStream) -> list[Kept]:
+    """Return what is stored, in a stable order, but for the canary's."""
+    found = []
+    for message in await stream.messages(">"):
+        rest = message.subject.removeprefix(f"{stream.name}.")
+        scheduler = (header_value(message.block, b"Nats-Scheduler") or b"").decode().removeprefix(f"{stream.name}.")
+        if "canary" not in rest:
+            found.append(Kept(rest, scheduler, message.body))
+    return sorted(found, key=repr)
+
+
+async def transformed(stream: ToldStream) -> list[Kept]:
+    """Schedules and targets are stored on `kept.*` where they are published to `in.*`."""
+    await stream.publish("in.sensor", body=b"20.5")
+    await stream.schedule("in.both", stream.soon, b"both", "in.out1")
+    await stream.schedule("in.schedule", stream.soon, b"schedule", "out2")
+    await stream.schedule("s", stream.soon, b"target", "in.out3")
+    await stream.schedule("in.raw", stream.soon, b"own", "out4", {"Source": stream.subject("in.sensor")})
+    await stream.schedule("in.stored", stream.soon, b"own", "out5", {"Source": stream.subject("kept.sensor")})
+    await stream.schedule("in.replaced", stream.soon, b"old", "out6")
+    await stream.schedule("in.replaced", stream.soon, b"new", "out6")
+    await stream.schedule("in.overwritten", stream.soon, b"fires", "out7")
+    await stream.publish("in.overwritten", body=b"plain")
+    await stream.schedule("in.cancelled", stream.soon, b"fires", "out8")
+    await stream.publish("c", {"Nats-Scheduler": stream.subject("kept.cancelled"), "Nats-Schedule-Next": "purge"})
+    await stream.schedule("in.other", stream.soon, b"other", "out9")
+    await stream.publish("d", {"Nats-Scheduler": stream.subject("in.other"), "Nats-Schedule-Next": "purge"})
+    await stream.told()
+    return await kept(stream)
+
+
+async def transformed_onto_itself(stream: ToldStream) -> list[Kept]:
+    """A schedule whose target is transformed onto itself is not lost; the native one is purged with what it fired."""
+    await stream.schedule("in.self", stream.soon, b"body", "in.self")
+    await stream.told()
+    return await kept(stream)
+
+
+ADDED = (b"Nats-Rollup", b"Nats-Msg-Id", b"Nats-Expected-")
+"""The headers that one kind of scheduler adds to a message and the other does not."""
+VARIES = (b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Last-Sequence", b"Nats-Msg-Size", b"Nats-Schedule:")
+
+
+def lines(block: bytes) -> list[bytes]:
+    """Return the header lines that are compared; of what varies only the name."""
+    shown = [line for line in block.split(b"\r\n")[1:] if line and not line.startswith(ADDED)]
+    return [line.split(b":")[0] if line.startswith(VARIES) else line for line in shown]
+
+
+async def republished(stream: ToldStream) -> list[tuple[bytes, list[bytes], bytes]]:
+    """Schedules and their fires are republished alike."""
+    seen: list[tuple[bytes, list[bytes], bytes]] = []
+
+    def sink(subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
+        if b"canary" not in subject:
+            seen.append((subject, lines(block), body))
+
+    stream.account.connection.subscribe(f"copies.{stream.name}.>", sink)
+    await stream.publish("s", {**stream.headers(stream.soon), "Kind": "order"}, b"body")
+    await stream.told()
+    await eventually(lambda: len(seen) >= 2, within_seconds=WAIT_SECONDS, describe="both are republished")
+    return seen
+
+
+def send(stream: FlaggedStream, rest: str, headers: dict[str, str], body: bytes) -> None:
+    """Publish without waiting for an acknowledgement, of which there may be none."""
+    stream.account.connection.write(frame(stream.subject(rest), "", block_to_send(headers) if headers else b"", body))
+
+
+async def without_acknowledgements(stream: ToldStream) -> list[Kept]:
+    """Everything is sent without waiting, as to a stream that acknowledges nothing."""
+    send(stream, "sensor", {}, b"20.5")
+    send(stream, "at", stream.headers(stream.soon), b"once")
+    send(stream, "past", stream.headers("@at 2020-01-01T00:00:00Z", "past.out"), b"past")
+    send(stream, "sample", stream.headers(stream.soon, "sampled", {"Source": stream.subject("sensor")}), b"own")
+    for body in (b"old", b"new"):
+        send(stream, "replaced", stream.headers(stream.soon, "replaced.out"), body)
+    send(stream, "overwritten", stream.headers(stream.soon), b"fires")
+    send(stream, "overwritten", {}, b"plain")
+    send(stream, "every", stream.headers("@every 1s", "ticks"), b"tick")
+    config = (await stream.call("STREAM.INFO"))["config"]
+    await stream.wait_for("ticks", 1 if config["max_msgs_per_subject"] == 1 else 2)
+    await stream.call("STREAM.PURGE", {"filter": stream.subject("every")})
+    stopped = CLOCK.now()
+    await instant_reached(stream.due, CLOCK.now)
+    send(stream, "canary", stream.headers(f"@at {in_seconds(0.1)}", "canary.out"), b"canary")
+    await stream.wait_for("canary.out")
+
+    async def purged() -> bool:
+        return not await stream.messages("canary")
+
+    await eventually(purged, within_seconds=WAIT_SECONDS, describe="the canary is purged")
+    late = [one for one in await stream.messages("ticks") if one.stored_at > stopped]
+    return [one for one in await kept(stream) if one.subject != "ticks"] + [Kept("late", "", b"")] * len(late)
+
+
+async def for_one_consumer_that_is_somebody_elses(stream: ToldStream) -> Any:
+    """A stream for one consumer fires, and what is stopped stops, while that one is somebody else's."""
+    await stream.add_consumer("theirs", "out")
+    await stream.schedule("every", "@every 1s", b"tick", "ticks")
+    sequence = await stream.schedule("deleted", stream.soon, b"deleted")
+    for body in (b"old", b"new"):
+        await stream.schedule("replaced", stream.soon, body)
+    await stream.schedule("overwritten", stream.soon, b"overwritten")
+    await stream.publish("overwritten", body=b"plain")
+    await stream.call("STREAM.MSG.DELETE", {"seq": sequence})
+    await stream.told()
+    taken = [message.body for message in await stream.take("theirs")]
+    await stream.wait_for("ticks", 2)
+    return taken, [one for one in await kept(stream) if one.subject != "ticks"], await stream.consumers()
+
+
+# -- stories of what lands on schedules ------------------------------------------------------------------------------
+
+FIRES = 4
+"""Fires of one second each that are watched: each of them comes just before or behind a landing."""
+
+
+async def fired_onto_each_other(stream: FlaggedStream, prefix: str = "") -> None:
+    """A schedule lives on under what other schedules fire onto its subject, again and again."""
+
+    async def schedule(rest: str, target: str, body: bytes) -> None:
+        headers = stream.headers("@every 1s", target)
+        await stream.publish(rest, {f"{prefix}{name}": value for name, value in headers.items()}, body)
+
+    await schedule("before", "s", b"landed")
+    await schedule("s", "out", b"own")
+    await schedule("behind", "s", b"landed too")
+    await schedule("one", "other", b"one")
+    await schedule("other", "one", b"other")
+    await stream.wait_for("out", FIRES)
+    await stream.wait_for("one", FIRES)
+    for rest, bodies in (("out", {b"own"}), ("one", {b"one", b"other"}), ("s", {b"own", b"landed", b"landed too"})):
+        assert {message.body for message in await stream.messages(rest)} == bodies, rest
+    name = f"{prefix}Nats-Schedule-Next".encode()
+    nexts = [parse_rfc3339((header_value(fire.block, name) or b"").decode()) for fire in await stream.messages("out")]
+    following = [instant for instant in nexts if isinstance(instant, int)]
+    assert {later - sooner for sooner, later in pairwise(following)} == {SECOND}, nexts
+
+
+# -- the cases -------------------------------------------------------------------------------------------------------
+
+TRANSFORM = {"subject_transform": {"src": "{n}.in.*", "dest": "{n}.kept.{{wildcard(1)}}"}}
+COPIES = {"src": "{n}.>", "dest": "copies.{n}.>"}
+
+CASES: dict[str, tuple[dict[str, Any], Story]] = {
+    **{
+        f"{retention}: {story.__name__}": ({"retention": retention}, story)
+        for retention in ("limits", "workqueue", "interest")
+        for story in RETENTION_STORIES
+    },
+    "an interval that nobody wants": ({"retention": "interest"}, no_interest_in_an_interval),
+    "transformed": (TRANSFORM, transformed),
+    "transformed, work queue": ({**TRANSFORM, "retention": "workqueue"}, transformed),
+    "transformed onto itself": (TRANSFORM, transformed_onto_itself),
+    "republished": ({"republish": COPIES}, republished),
+    "republished without bodies": ({"republish": {**COPIES, "headers_only": True}}, republished),
+    "no_ack": ({"no_ack": True}, without_acknowledgements),
+    "no_ack, file": ({"no_ack": True, "storage": "file"}, without_acknowledgements),
+    "no_ack, work queue": ({"no_ack": True, "retention": "workqueue"}, without_acknowledgements),
+    "deny_delete": ({"deny_delete": True}, without_acknowledgements),
+    "compressed file": ({"storage": "file", "compression": "s2"}, without_acknowledgements),
+    "allow_direct": ({"allow_direct": True, "mirror_direct": False}, without_acknowledgements),
+    "max_msgs_per_subject 1": ({"max_msgs_per_subject": 1}, without_acknowledgements),
+    "max_msg_size": ({"max_msg_size": 2048}, without_acknowledgements),
+    "duplicate_window": ({"duplicate_window": 200_000_000}, without_acknowledgements),
+    "first_seq": ({"first_seq": 1_000_000}, without_acknowledgements),
+    "consumer_limits": (
+        {"consumer_limits": {"inactive_threshold": 5_000_000_000, "max_ack_pending": 3}},
+        without_acknowledgements,
+    ),
+    "max_consumers 1": ({"max_consumers": 1}, for_one_consumer_that_is_somebody_elses),
+    "fired onto each other": ({}, fired_onto_each_other),
+}
+
+SELF = [Kept("kept.self", "kept.self", b"body")]
+NAMED = (
+    Allowance("subject-transform", EMULATED_VERSIONS, lambda wanted, value: wanted == [] and value == SELF),
+    Allowance("no-interest", EMULATED_VERSIONS, lambda wanted, value: wanted == 0 and value != 0),
+)
+"""The native scheduler loses a schedule whose target is its own subject, and hangs where nobody wants a fire."""
+
+
+def named(config: Any, name: str) -> Any:
+    """Put the name of a stream into a configuration."""
+    if isinstance(config, dict):
+        return {key: named(value, name) for key, value in config.items()}
+    return config.replace("{n}", name) if isinstance(config, str) else config
+
+
+@pytest.mark.clause("retention-limits", "retention-workqueue", "retention-interest", "no-interest", "invisible")
+@pytest.mark.clause("subject-transform", "republish", "no-ack", "stop-generated-message")
+async def test_the_same_fires_is_given_and_remains_whatever_the_stream(sides: list[ComparedSide]) -> None:
+    found, prefix = Differences(NAMED), fresh_name()
+
+    async def tell(number: int, title: str, config: dict[str, Any], story: Story) -> None:
+        async def on(side: ComparedSide) -> Any:
+            for seconds in SOON_SECONDS:
+                name = f"{prefix}N{number}S{seconds}"
+                await side.create(name, **named(config, name))
+                with suppress(OvertakenError):
+                    return await story(ToldStream(side.account, name, seconds))
+            raise AssertionError(f"{title} on {side.version}: not said within {SOON_SECONDS[-1]} s")
+
+        found.compare(title, await on_each(sides, on))
+
+    await few_at_once(tell(number, title, *case) for number, (title, case) in enumerate(CASES.items()))
+    found.check(at_least=len(CASES))
+
+
+@pytest.mark.clause("stop-generated-message", "portable-headers")
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_a_schedule_lives_on_under_what_landed(shared_server: SharedServer, version: str) -> None:
+    """With portable headers; with those of ADR-51 it is a case above."""
+    name, server = fresh_name(), await shared_server(version)
+    async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=(name,)) as running:
+        await account.create(name, allow_msg_schedules=False)
+        await running.ready(name)
+        await fired_onto_each_other(FlaggedStream(account, name), prefix="X-")
+        await account.api.call(f"STREAM.DELETE.{name}")
+
+
+@pytest.mark.clause("stop-generated-message")
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_what_something_landed_on_is_found_again_when_a_sidecar_starts(
+    shared_server: SharedServer, version: str
+) -> None:
+    server = await shared_server(version)
+    async with account_on(server.url) as account:
+        for seconds in AHEAD_SECONDS:
+            streams = {retention: FlaggedStream(account, fresh_name()) for retention in ("limits", "workqueue")}
+            due = CLOCK.now() + seconds * SECOND
+            async with sidecar_on(server.url) as running:
+                for retention, stream in streams.items():
+                    await account.create(stream.name, retention=retention)
+                    await running.ready(stream.name)
+                    await landed_upon(stream, f"@at {format_rfc3339(due)}")
+            if CLOCK.now() >= due:
+                continue  # the first sidecar may have fired them
+            async with sidecar_on(server.url) as running:
+                await instant_reached(due, CLOCK.now)
+                for stream in streams.values():
+                    await stream.wait_for("out")
+
+                    async def are_removed(stream: FlaggedStream = stream) -> bool:
+                        return await stream.messages("s") == []
+
+                    await eventually(are_removed, within_seconds=WAIT_SECONDS, describe="what had landed is removed")
+                    await stream.canary(0.1)
+                    assert [message.body for message in await stream.messages("out")] == [b"own"]
+                    await stream.call("STREAM.DELETE")
+            return
+    raise AssertionError(f"it took more than {AHEAD_SECONDS[-1]} s to publish the schedules")
+
+
+async def landed_upon(stream: FlaggedStream, pattern: str) -> None:
+    """Store a schedule and one that is ended, and fire others onto both."""
+    await stream.schedule("s", pattern, b"own")
+    await stream.schedule("ended", pattern, b"ended")
+    for number in range(3):
+        await stream.schedule(f"onto.{number}", "@at 2020-01-01T00:00:00Z", b"landed", "s")
+        await stream.publish("ended")
+        await stream.schedule(f"onto.ended.{number}", "@at 2020-01-01T00:00:00Z", b"landed", "ended")
+    await stream.wait_for("s", 4)
+    await stream.wait_for("ended", 7)
+
+
+BEFORE, DURING = 6_000, 2_000
+"""Ordinary messages that are stored before the sidecar starts, and while it fires."""
+AT_ONCE = 2_000
+"""Ordinary messages sent without waiting; the server takes 10,000."""
+SCHEDULES = 60
+
+
+async def fill(stream: FlaggedStream, count: int) -> None:
+    """Store ordinary messages, some with headers, as fast as the server takes them."""
+    block = block_to_send({"Kind": "traffic"})
+    for start in range(0, count, AT_ONCE):
+        numbers = range(start, min(start + AT_ONCE, count))
+        frames = [frame(stream.subject(f"traffic.{n % 700}"), "", block if n % 3 else b"", b"%d" % n) for n in numbers]
+        stream.account.connection.write(b"".join(frames))
+        await stream.account.connection.request(stream.subject("traffic.last"), b"barrier")
+
+
+@asynccontextmanager
+async def busy_stream(share: SharedServer, version: str, name: str) -> AsyncIterator[FlaggedStream]:
+    """Make a busy stream with schedules in it, and start the sidecar on it."""
+    server = await share(version)
+    is_emulated = version in EMULATED_VERSIONS
+    mark = {"allow_msg_schedules": False, "metadata": {METADATA_FLAG: "true"}} if is_emulated else {}
+    async with AsyncExitStack() as stack:
+        account = await stack.enter_async_context(account_on(server.url))
+        await account.create(name, allow_rollup_hdrs=True, **mark)
+        stream = FlaggedStream(account, name)
+        await fill(stream, BEFORE // 2)
+        for number in range(SCHEDULES):
+            await stream.schedule(f"s.{number}", f"@at {in_seconds(number / 30)}", b"%d" % number, f"out.{number % 7}")
+        await stream.schedule("every", "@every 1s", b"tick", "ticks")
+        await stream.schedule("s.overwritten", FAR, b"fires")
+        await stream.publish("s.overwritten", body=b"plain")
+        await fill(stream, BEFORE // 2)
+        if is_emulated:
+            running = await stack.enter_async_context(sidecar_on(server.url))
+            await running.ready(name)
+        yield stream
+        await stream.call("STREAM.DELETE")
+
+
+@pytest.mark.clause("busy-stream")
+async def test_schedules_in_a_busy_stream_all_fire(shared_server: SharedServer) -> None:
+    name, versions = fresh_name(), (V2_15, V2_11, V2_10)
+
+    async def fired(version: str) -> dict[str, Any]:
+        async with busy_stream(shared_server, version, name) as stream:
+            await fill(stream, DURING)
+            for number in range(20):
+                await stream.schedule(f"s.late{number}", FAR, b"old", "out.late")
+                await stream.schedule(f"s.late{number}", f"@at {in_seconds(1)}", b"new", "out.late")
+            await fill(stream, DURING)
+            await stream.wait_for("out.*", SCHEDULES + 20)
+            await stream.wait_for("ticks", 2)
+            await stream.canary(0.1)
+
+            async def are_purged() -> bool:
+                return len(await stream.messages("s.>")) == 2
+
+            await eventually(are_purged, within_seconds=WAIT_SECONDS, describe="what has fired is purged")
+            found = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("out.>")]
+            kept = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("s.>")]
+            return {"fired": sorted(found), "kept": kept}
+
+    found = Differences()
+    found.compare("a busy stream", dict(zip(versions, await asyncio.gather(*map(fired, versions)), strict=True)))
+    found.check()
