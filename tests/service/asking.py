@@ -4,11 +4,19 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.endpoints import ALL_ENDPOINTS
 from tests.harness.account import replied
-from tests.service.shapes import fault_of
+
+
+def fault_of(endpoint: str, answer: dict[str, Any]) -> str:
+    """Return "" for an answer with exactly the keys and types of its model, else both."""
+    (model,) = (one.answer for one in ALL_ENDPOINTS if one.name == endpoint)
+    read = TypeAdapter(model).validate_python(answer)  # a key that the model does not have is left out
+    return "" if read == answer else f"{answer} is not {read}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.micro import error_of
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS
-from tests.service.shapes import fault_of
+from tests.service.asking import fault_of
 
 ENDPOINTS = [one.name.partition(".")[2] for one in CONTROL_ENDPOINTS]
 """The operations: `pause`, `add` and so on."""
@@ -83,6 +83,12 @@ class Controlled:
     async def last(self, subject: str = "O.s") -> StoredMessage | None:
         """Return the last message on a subject."""
         return await self.account.api.message("O", last_by_subj=subject)
+
+    async def stored(self, subject: str = "O.s") -> StoredMessage:
+        """Return the last message on a subject, which must be there."""
+        last = await self.last(subject)
+        assert last is not None
+        return last
 
 
 def far(target: str = "O.out") -> list[list[str]]:

@@ -40,15 +40,19 @@ class Sidecar:
         """Wait until `number` requests were sent."""
         await eventually(lambda: len(self.waiting) >= number, within_seconds=WAIT_SECONDS)
 
-    async def get(self, outcome: Any, question: Any = HEALTH) -> Part[Any]:
-        """Ask, give this answer or error to the request, and return what is known then."""
-        asking = asyncio.create_task(self.answers.get(question))
-        await self.asked()
+    def give(self, outcome: Any) -> None:
+        """Give this answer or error to the oldest request."""
         waiting = self.waiting.pop(0)
         if isinstance(outcome, Exception):
             waiting.set_exception(outcome)
         else:
             waiting.set_result(outcome)
+
+    async def get(self, outcome: Any) -> Part[Any]:
+        """Ask, give this answer or error to the request, and return what is known then."""
+        asking = asyncio.create_task(self.answers.get(HEALTH))
+        await self.asked()
+        self.give(outcome)
         part = await asking
         self.answers.ask_again()
         return part
@@ -64,24 +68,20 @@ async def test_what_is_answered_is_read_by_its_model() -> None:
     assert "cannot read" in part.fault
 
 
-@pytest.mark.parametrize(
-    ("error", "kept", "flags"),
-    [
+async def test_why_there_is_no_answer_is_said_beside_the_one_before() -> None:
+    errors: list[tuple[Exception, object, tuple[bool, bool]]] = [
         (NotAnsweredError("no answer"), ANSWER, (True, False)),
         (NotConnectedError("no connection"), ANSWER, (False, False)),
         (NothingSubscribesError("nobody"), ANSWER, (True, True)),
         (RequestRefusedError(503, "busy"), ANSWER, (True, False)),
         (RequestRefusedError(404, "no such stream"), None, (True, False)),
-    ],
-)
-async def test_why_there_is_no_answer_is_said_beside_the_one_before(
-    error: Exception, kept: object, flags: tuple[bool, bool]
-) -> None:
-    sidecar = Sidecar()
-    await sidecar.get(ANSWER)
-    part = await sidecar.get(error)
-    assert (part.fault, part.data, (part.is_connected, part.is_absent)) == (str(error), kept, flags)
-    assert (await sidecar.get(ANSWER)).fault == ""
+    ]
+    for error, kept, flags in errors:
+        sidecar = Sidecar()
+        await sidecar.get(ANSWER)
+        part = await sidecar.get(error)
+        assert (part.fault, part.data, (part.is_connected, part.is_absent)) == (str(error), kept, flags)
+        assert (await sidecar.get(ANSWER)).fault == ""
 
 
 async def test_a_reader_does_not_wait_without_limit_and_two_readers_cause_one_request() -> None:
@@ -104,22 +104,27 @@ async def test_only_some_requests_are_in_work_at_once() -> None:
     assert [part.data for part in await asyncio.gather(*asking)] == [ANSWER] * number
 
 
-@pytest.mark.parametrize(("outcome", "factor"), [(ANSWER, PAUSE_FACTOR), (NotAnsweredError("silence"), 1)])
-async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(outcome: Any, factor: int) -> None:
-    sidecar, loop = Sidecar(), asyncio.get_running_loop()
-    began = loop.time()
-    part = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
-    await sidecar.asked()
-    while loop.time() - began < 1.2:  # longer than an answer is fresh in any case
-        await asyncio.wait([part], timeout=0.1)
-    if isinstance(outcome, Exception):
-        sidecar.waiting[0].set_exception(outcome)
-    else:
-        sidecar.waiting[0].set_result(outcome)
-    await part
-    took = loop.time() - began
-    (entry,) = sidecar.answers._entries.values()
-    assert factor * 1.2 <= entry.fresh_until - began - 1.2 <= factor * took + took
+async def test_a_question_is_asked_again_after_a_pause_that_grows_with_its_cost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, passed = asyncio.get_running_loop(), 0.0
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + passed)
+    for outcome, factor in ((ANSWER, PAUSE_FACTOR), (NotAnsweredError("silence"), 1)):
+        sidecar = Sidecar()
+        asking = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+        await sidecar.asked()
+        passed += 1_000  # longer than an answer is fresh in any case, and than this test takes
+        sidecar.give(outcome)
+        await asking
+        passed += 1_000 * factor - 500
+        await sidecar.answers.get(HEALTH, patience=None)
+        assert sidecar.waiting == [], outcome
+        passed += 1_000 * factor
+        again = asyncio.create_task(sidecar.answers.get(HEALTH, patience=None))
+        await sidecar.asked()
+        sidecar.give(ANSWER)
+        assert (await again).data == ANSWER
 
 
 async def test_requests_that_are_given_up_can_be_asked_again() -> None:

@@ -1,31 +1,40 @@
-"""The answer of a running sidecar to a command is what reading the stream gives."""
+"""A client of the service: a sidecar answers what reading the stream gives, and anything else counts as no answer."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from nats_scheduler.cli.reading import StoredSource
-from nats_scheduler.cli.session import Session, open_session
+from nats_scheduler.cli.session import open_session
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.views.figures import ScheduleKind
 from nats_scheduler.engine.views.view import Query
+from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
 from nats_scheduler.service import client
 from nats_scheduler.service.advisories import AdvisoryQuery
-from nats_scheduler.service.client import Listed, QuestionError, ServiceClient
+from nats_scheduler.service.client import (
+    NotAnsweredError,
+    NotConnectedError,
+    NothingSubscribesError,
+    QuestionError,
+    RequestRefusedError,
+    ServiceClient,
+    UnreadableError,
+)
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.conftest import StartServer
+from tests.conftest import SharedServer, StartServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, ask
-
-T = TypeVar("T")
 
 MESSAGES: dict[str, dict[str, str]] = {
     "at": {"Nats-Schedule": f"@at {in_seconds(7200)}", "Nats-Schedule-Target": "O.out", "Nats-Schedule-TTL": "5m"},
@@ -43,44 +52,6 @@ MESSAGES: dict[str, dict[str, str]] = {
 }
 
 
-def client_on(account: Account) -> ServiceClient:
-    """Return a client to which the instances of any registry count."""
-    return ServiceClient(account.connection, always)
-
-
-async def always(_instance: str) -> bool:
-    return True
-
-
-async def found(asking: Awaitable[T]) -> T | None:
-    """Return an answer; None if there is none."""
-    try:
-        return await asking
-    except (QuestionError, JetStreamError, ValueError, LookupError):
-        return None
-
-
-async def read(session: Session, state: StreamState, query: Query) -> Listed:
-    """Read the stream as a command does."""
-    return await StoredSource(session).schedules(state, query)
-
-
-NONE = StreamState({"name": "NONE"}, "", 0, 0)
-EMPTY_STREAM = StreamState({"name": "O"}, "", 0, 0)
-
-
-async def store(account: Account) -> None:
-    """Store the messages, and wait until the sidecar that answers holds them."""
-    for name, headers in MESSAGES.items():
-        await account.publish(f"O.{name}", headers)
-
-    async def held() -> bool:
-        answer = await ask(account.connection, "misnamed.list", {"stream": "O"})
-        return not isinstance(answer, Refusal) and len(answer["misnamed"]) == 1
-
-    await eventually(held, within_seconds=WAIT_SECONDS, describe="the last message is read")
-
-
 async def test_a_sidecar_answers_what_reading_the_stream_gives(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,64 +60,53 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
         await account.create("O", allow_msg_ttl=True, allow_rollup_hdrs=True)
         await running.ready("O")
-        await store(account)
+        for name, headers in MESSAGES.items():
+            await account.publish(f"O.{name}", headers)
+
+        async def held() -> bool:
+            answer = await ask(account.connection, "misnamed.list", {"stream": "O"})
+            return not isinstance(answer, Refusal) and len(answer["misnamed"]) == 1
+
+        await eventually(held, within_seconds=WAIT_SECONDS, describe="the last message is read")
         async with open_session(settings) as session:
             state = (await session.served_stream("O")).state
-            for query in (
-                Query(),
-                Query(subject="O.*y"),
-                Query(target="O.out"),
-                Query(kinds=frozenset({ScheduleKind.CRON})),
-            ):
-                answered, listing = await session.service.schedules(state, query), await read(session, state, query)
-                assert answered == replace(listing, names_failing=True)
-            assert await found(session.service.schedules(NONE, Query())) is None
+            stored = StoredSource(session)
+            cron = Query(kinds=frozenset({ScheduleKind.CRON}))
+            for query in (Query(), Query(subject="O.*y"), Query(target="O.out"), cron):
+                answered = await session.service.schedules(state, query)
+                assert answered == replace(await stored.schedules(state, query), names_failing=True)
+            none = StreamState({"name": "NONE"}, "", 0, 0)
+            assert await found(session.service.schedules(none, Query())) is None
             monkeypatch.setattr(client, "MAX_PAGE_LENGTH", 2)
             paged = await session.service.schedules(state, Query())
-            assert paged.schedules == (await read(session, state, Query())).schedules
+            assert paged.schedules == (await stored.schedules(state, Query())).schedules
             monkeypatch.setattr(client, "MAX_PAGES", 2)
             assert await found(session.service.schedules(state, Query())) is None, "too many pages"
 
 
-Question = Callable[[ServiceClient], Awaitable[object]]
+# -- other answers ----------------------------------------------------------------------------------------------------
 
-QUESTIONS: dict[str, Question] = {
+
+async def found(asking: Awaitable[object]) -> object:
+    """Return an answer; None if there is none."""
+    try:
+        return await asking
+    except (QuestionError, JetStreamError, ValueError, LookupError):
+        return None
+
+
+async def always(_instance: str) -> bool:
+    return True
+
+
+EMPTY_STREAM = StreamState({"name": "O"}, "", 0, 0)
+QUESTIONS: dict[str, Callable[[ServiceClient], Awaitable[object]]] = {
     "schedules": lambda client: found(client.schedules(EMPTY_STREAM, Query())),
     "fires": lambda client: found(client.fires("O", FireQuery("O.s", 20))),
     "failures": lambda client: found(client.failures("nats_scheduler_failures", AdvisoryQuery())),
     "instances": lambda client: found(client.instances()),
     "modes": lambda client: found(client.modes()),
 }
-
-
-@pytest.fixture(params=QUESTIONS)
-def question(request: pytest.FixtureRequest) -> Question:
-    return QUESTIONS[request.param]
-
-
-@asynccontextmanager
-async def stand_in(url: str, answer: Callable[[str], bytes | None]) -> AsyncIterator[list[str]]:
-    """Answer in place of a sidecar, and return the endpoints that were asked; None is no answer."""
-    asked: list[str] = []
-    async with account_on(url) as other:
-
-        def reply(subject: bytes, to: bytes, _block: bytes, _body: bytes) -> None:
-            asked.append(subject.decode().removeprefix("nats_scheduler.v1."))
-            answered = answer(asked[-1])
-            if answered is not None:
-                other.connection.publish(to.decode(), answered)
-
-        other.connection.subscribe("nats_scheduler.v1.>", reply)
-        await other.api.info()  # the server has taken the subscription
-        yield asked
-
-
-async def test_nothing_is_known_where_no_sidecar_answers(start_server: StartServer, question: Question) -> None:
-    server = await start_server()
-    async with account_on(server.url) as account:
-        assert await question(client_on(account)) is None
-
-
 HEAD = {"at": "2026-01-31T09:00:00Z", "instance": "abc", "stream": "O", "schedule": "O.s", "mode": "emulated"}
 EMPTY: dict[str, Any] = {
     **HEAD,
@@ -172,66 +132,134 @@ WRONG: dict[str, bytes] = {
     "a part": json.dumps(EMPTY | {"unanswered": ["xyz"]}).encode(),
     "no instance": json.dumps({key: value for key, value in EMPTY.items() if key != "instance"}).encode(),
 }
+LESS: list[tuple[str, dict[str, Any]]] = [
+    ("fires", {"complete": False}),
+    ("failures", {"complete": False}),
+    ("failures", {"kept_in": "another"}),
+]
 
 
-async def test_an_answer_of_another_kind_counts_as_none(start_server: StartServer, question: Question) -> None:
-    server = await start_server()
-    given = [b""]
-    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: given[0]) as asked:
-        for number, (kind, given[0]) in enumerate(WRONG.items(), start=1):
-            assert await question(client_on(account)) is None, kind
-            assert len(asked) >= number, kind
+class StandIn:
+    """Something that answers in place of a sidecar, and keeps which endpoints were asked."""
+
+    def __init__(self, account: Account) -> None:
+        self.account = account
+        self.answer: bytes | None = json.dumps(EMPTY).encode()
+        self.asked: list[str] = []
+        account.connection.subscribe("nats_scheduler.v1.>", self._reply)
+
+    def _reply(self, subject: bytes, to: bytes, _block: bytes, _body: bytes) -> None:
+        self.asked.append(subject.decode().removeprefix("nats_scheduler.v1."))
+        if self.answer is not None:
+            self.account.connection.publish(to.decode(), self.answer)
+
+    async def answers(self, *, is_ours: bool = True) -> list[str]:
+        """Return which questions have an answer, with an instance of the registry or another one."""
+
+        async def is_instance(_instance: str) -> bool:
+            return is_ours
+
+        asking = ServiceClient(self.account.connection, is_instance)
+        return [name for name, one in QUESTIONS.items() if await one(asking) is not None]
 
 
-async def test_an_answer_counts_only_from_an_instance_of_the_registry(
-    start_server: StartServer, question: Question
-) -> None:
-    async def never(_instance: str) -> bool:
-        return False
+@asynccontextmanager
+async def stand_in(url: str) -> AsyncIterator[StandIn]:
+    async with account_on(url) as account:
+        yield StandIn(account)
 
+
+async def test_an_answer_counts_if_it_is_one_and_its_instance_is_in_the_registry(shared_server: SharedServer) -> None:
     async def not_known(_instance: str) -> bool:
         raise NotPermittedError("$JS.API.STREAM.MSG.GET.KV_nats_scheduler")
 
-    server = await start_server()
-    answer = json.dumps(EMPTY).encode()
-    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: answer):
-        assert await question(client_on(account)) is not None
-        for is_ours in (never, not_known):
-            assert await question(ServiceClient(account.connection, is_ours)) is None
-
-
-@pytest.mark.parametrize(
-    ("question_", "change"),
-    [("fires", {"complete": False}), ("failures", {"complete": False}), ("failures", {"kept_in": "another"})],
-)
-async def test_an_answer_with_less_than_the_command_reads_counts_as_none(
-    start_server: StartServer, question_: str, change: dict[str, Any]
-) -> None:
-    server = await start_server()
-    answer = json.dumps(EMPTY | change).encode()
-    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: answer):
-        assert await QUESTIONS[question_](client_on(account)) is None
+    async with stand_in((await shared_server(V2_11)).url) as sidecar:
+        assert await sidecar.answers() == list(QUESTIONS)
+        assert await sidecar.answers(is_ours=False) == []
+        unsure = ServiceClient(sidecar.account.connection, not_known)
+        assert [await one(unsure) for one in QUESTIONS.values()] == [None] * len(QUESTIONS)
+        sidecar.asked.clear()
+        for kind, wrong in WRONG.items():
+            sidecar.answer = wrong
+            assert await sidecar.answers() == [], kind
+        assert len(sidecar.asked) >= len(WRONG) * len(QUESTIONS), "each of them was asked"
+        for question, less in LESS:
+            sidecar.answer = json.dumps(EMPTY | less).encode()
+            assert question not in await sidecar.answers(), less
 
 
 async def test_after_a_request_without_an_answer_nothing_is_asked(
-    start_server: StartServer, monkeypatch: pytest.MonkeyPatch
+    shared_server: SharedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "ANSWER_SECONDS", 0.1)
-    server = await start_server()
-    async with account_on(server.url) as account, stand_in(server.url, lambda _endpoint: None) as asked:
-        asking = client_on(account)
-        for one in QUESTIONS.values():
-            assert await one(asking) is None
-        await eventually(lambda: asked, within_seconds=WAIT_SECONDS, describe="the first request arrives")
-        await account.api.info()  # what else was sent would have arrived
-        assert len(asked) == 1
+    url = (await shared_server(V2_11)).url
+    async with account_on(url) as account:
+        assert await found(ServiceClient(account.connection, always).modes()) is None, "nobody is there"
+    async with stand_in(url) as sidecar:
+        sidecar.answer = None
+        assert await sidecar.answers() == []
+        await eventually(lambda: sidecar.asked, within_seconds=WAIT_SECONDS, describe="the first request arrives")
+        await sidecar.account.api.info()  # what else was sent would have arrived
+        assert len(sidecar.asked) == 1
+    async with stand_in(url) as sidecar, account_on(url, inbox_prefix="INBOX") as account:
+        assert await found(ServiceClient(account.connection, always).modes()) is None
+        assert sidecar.asked == [], "sidecars do not answer to such an inbox"
 
 
-async def test_nothing_is_asked_where_sidecars_do_not_answer(start_server: StartServer) -> None:
-    server = await start_server()
-    async with (
-        account_on(server.url, inbox_prefix="INBOX") as account,
-        stand_in(server.url, lambda _endpoint: json.dumps(EMPTY).encode()) as asked,
-    ):
-        assert await QUESTIONS["modes"](client_on(account)) is None
-        assert asked == []
+# -- why there is no answer -------------------------------------------------------------------------------------------
+
+ERROR = ((b"Nats-Service-Error", b"no such stream"), (b"Nats-Service-Error-Code", b"404"))
+
+
+async def fault(connection: Connection, endpoint: str, seconds: float = 5.0, **request: Any) -> tuple[type, str]:
+    with pytest.raises(QuestionError) as raised:
+        await client.ask(connection, endpoint, request, seconds, "this test")
+    return type(raised.value), str(raised.value)
+
+
+async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer) -> None:
+    server = await start_server(
+        config="authorization { users: [{ user: u, password: p, permissions: { publish: "
+        '{ deny: "nats_scheduler.v1.denied" } } }] }\n'
+    )
+    async with account_on(server.url.replace("://", "://u:p@")) as account:
+        connection = account.connection
+
+        def answer(subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            kind = subject.rpartition(b".")[2]
+            if kind == b"error":
+                connection.publish(reply.decode(), b"", with_headers(EMPTY_BLOCK, ERROR))
+            elif kind != b"silent":
+                connection.publish(reply.decode(), b"[]" if kind == b"list" else b'{"ready": true}')
+
+        for name in ("silent", "error", "list", "health"):
+            connection.subscribe(f"nats_scheduler.v1.{name}", answer)
+        assert await client.ask(connection, "health", {}, WAIT_SECONDS) == {"ready": True}
+        unreadable = "something answers in place of a sidecar, with what is no JSON object"
+        denied = "this test may not publish to nats_scheduler.v1.denied"
+        long = "x" * connection.server.max_payload
+        assert await fault(connection, "absent") == (NothingSubscribesError, "nothing subscribes to its requests")
+        assert await fault(connection, "silent", 0.2) == (NotAnsweredError, "no sidecar answered within 0 s")
+        assert await fault(connection, "error", WAIT_SECONDS) == (RequestRefusedError, "no such stream")
+        assert await fault(connection, "list", WAIT_SECONDS) == (UnreadableError, unreadable)
+        assert await fault(connection, "denied") == (RequestRefusedError, denied)
+        too_long = (RequestRefusedError, "the request is too long for the server")
+        assert await fault(connection, "health", filter=long) == too_long
+        await server.stop()
+        await connection.lost
+        assert (await fault(connection, "health"))[0] is NotConnectedError
+
+
+async def test_a_request_that_is_repeated_passes_over_a_sidecar_that_is_stopped(shared_server: SharedServer) -> None:
+    """It gets the first request, and another sidecar the second."""
+    async with account_on((await shared_server(V2_11)).url) as account:
+        replies: list[str] = []
+
+        def answer_later(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            replies.append(reply.decode())
+            if len(replies) > 1:
+                account.connection.publish(replies[-1], b'{"ready": true}')
+
+        account.connection.subscribe("nats_scheduler.v1.health", answer_later)
+        assert await client.ask(account.connection, "health", {}, 60.0) == {"ready": True}
+        assert len(set(replies)) == 2

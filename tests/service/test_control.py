@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,76 +20,66 @@ from nats_scheduler.service.control import CODES, ChangeRequest, FireRequest, re
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar
+from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually, instant_reached
-from tests.service.controlling import ENDPOINTS, Controlled, Refused, far, request
+from tests.service.controlling import ENDPOINTS, Controlled, Refused, controlled_on, far, request
 
 
 @pytest.fixture(params=[V2_10, V2_11, V2_15])
 async def controlled(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Controlled]:
-    server = await start_server(request.param)
-    async with sidecar_on(server.url, allow_control=True) as running, account_on(server.url) as account:
-        await account.create("O", allow_msg_ttl=True)
-        await running.ready("O")
-        yield Controlled(server, account, running, request.param)
+    async with controlled_on(await start_server(request.param), request.param) as controlled:
+        yield controlled
 
 
 only_on_2_11 = pytest.mark.parametrize("controlled", [V2_11], indirect=True)
 
 
-# -- what is done ----------------------------------------------------------------------------------------------
-
-
 async def test_a_schedule_is_added_paused_resumed_edited_and_removed(controlled: Controlled) -> None:
     body = b"\x00\xff binary"
-    wanted: dict[str, Any] = {
-        "headers": [*far(), ["Greeting", "hej, åäö"]],
-        "body_base64": base64.b64encode(body).decode(),
-    }
+    headers = [*far(), ["Greeting", "hej, åäö"]]
+    wanted: dict[str, Any] = {"headers": headers, "body_base64": base64.b64encode(body).decode()}
+    api = controlled.account.api
+    await eventually(lambda: api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
+    would = await controlled.change("add", **wanted, author="nobody", dry_run=True)
+    assert (would["change"], would["dry_run"], await controlled.last()) == ("added", True, None)
     added = await controlled.change("add", **wanted, author="ada", reason="as agreed")
-    stored = await controlled.last()
-    assert stored is not None
+    stored = await controlled.stored()
     assert (added["change"], added["sequence_before"], added["sequence"]) == ("added", None, stored.sequence)
     assert (added["author"], added["reason"], added["dry_run"]) == ("ada", "as agreed", False)
     assert (stored.body, header_value(stored.block, b"Greeting")) == (body, "hej, åäö".encode())
-
     again = await controlled.change("add", **wanted)
     assert (again["change"], again["sequence"], again["changed"]) == ("unchanged", stored.sequence, None)
     assert added["changed"] is not None
+    tried: dict[str, dict[str, str]] = {"fire": {}, "pause": {}, "remove": {}, "edit": {"body": "another"}}
+    for endpoint, more in tried.items():
+        would = await controlled.change(endpoint, dry_run=True, **more)
+        last = await controlled.stored()
+        assert (would["dry_run"], would["changed"], last.sequence) == (True, None, added["sequence"]), endpoint
 
     paused = await controlled.change("pause", expected=stored.sequence)
     assert (paused["change"], paused["sequence_before"]) == ("paused", stored.sequence)
     assert paused["sequence"] > stored.sequence
-    kept = await controlled.last()
-    assert kept is not None
+    kept = await controlled.stored()
     assert header_value(kept.block, b"Nats-Schedule") is None
     assert header_value(kept.block, b"Nats-Schedule-X-Paused") is not None
-
     resumed = await controlled.change("resume")
     assert (resumed["change"], resumed["sequence_before"]) == ("resumed", paused["sequence"])
     edited = await controlled.change("edit", set=[["Greeting", "hello"]], body="text")
     assert edited["change"] == "edited"
-    last = await controlled.last()
-    assert last is not None
+    last = await controlled.stored()
     assert (last.sequence, last.body) == (edited["sequence"], b"text")
     assert header_value(last.block, b"Greeting") == b"hello"
     assert header_value(last.block, b"Nats-Schedule-Target") == b"O.out"
-
     removed = await controlled.change("remove", expected=edited["sequence"])
     assert (removed["change"], removed["sequence_before"], removed["sequence"]) == ("removed", last.sequence, None)
     assert (await controlled.refusal("remove")).code == 404
 
-
-async def test_a_dry_run_answers_what_would_be_done_and_does_nothing(controlled: Controlled) -> None:
-    would = await controlled.change("add", headers=far(), dry_run=True)
-    assert (would["change"], would["dry_run"], await controlled.last()) == ("added", True, None)
-    added = await controlled.change("add", headers=far())
-    tried: dict[str, dict[str, str]] = {"fire": {}, "pause": {}, "remove": {}, "edit": {"body": "another"}}
-    for endpoint, more in tried.items():
-        would = await controlled.change(endpoint, dry_run=True, **more)
-        last = await controlled.last()
-        assert last is not None
-        assert (would["dry_run"], would["changed"], last.sequence) == (True, None, added["sequence"]), endpoint
+    subject = "nats_scheduler.advisory.schedule_changed.O.O.s"
+    advisories = await controlled.account.wait_for("nats_scheduler_failures", subject)
+    first = json.loads(advisories[0].body or b"")
+    expected = {"author": "ada", "reason": "as agreed", "change": "added", "sequence": added["sequence"]}
+    assert expected.items() <= first.items(), "who did it and why is an advisory, but not what would have been done"
 
 
 async def test_a_fire_is_stored_beside_the_schedule_and_once_for_each_fire_time(controlled: Controlled) -> None:
@@ -126,18 +117,6 @@ async def test_a_paused_schedule_is_fired_and_what_it_did_not_fire_is_filled_in_
     assert (await controlled.change("backfill", **wanted))["change"] == "unchanged"
     refused = await controlled.refusal("backfill", **{**wanted, "until": format_rfc3339(begin + 3000 * SECOND)})
     assert (refused.code, "at most 100 are stored at once" in refused.sentence) == (422, True)
-
-
-async def test_who_did_it_and_why_is_an_advisory(controlled: Controlled) -> None:
-    api = controlled.account.api
-    await eventually(lambda: api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
-    await controlled.change("add", headers=far(), dry_run=True, author="nobody")
-    added = await controlled.change("add", headers=far(), author="ada", reason="as agreed")
-    subject = "nats_scheduler.advisory.schedule_changed.O.O.s"
-    (kept,) = await controlled.account.wait_for("nats_scheduler_failures", subject)
-    advisory = json.loads(kept.body or b"")
-    expected = {"author": "ada", "reason": "as agreed", "change": "added", "sequence": added["sequence"]}
-    assert expected.items() <= advisory.items()
 
 
 # -- what is refused -------------------------------------------------------------------------------------------
@@ -200,37 +179,33 @@ async def test_a_wrong_request_is_refused_in_a_sentence_and_changes_nothing(cont
         answer = await request(controlled.account.connection, endpoint, body)
         assert isinstance(answer, Refused), (endpoint, body, answer)
         assert (answer.code, part in answer.sentence) == (code, True), (endpoint, body, answer)
+    wrong = [["Nats-Schedule", "@every soon"], ["Nats-Schedule-Target", "O.out"]]
+    refused = await controlled.refusal("add", "O.new", headers=wrong)
+    assert (refused.code, refused.server_code) == (422, 10189), "what would be rejected"
+    assert "server code 10189" in refused.sentence
+    refused = await controlled.refusal("edit", set=[["Nats-Schedule-Target", "elsewhere"]])
+    assert (refused.code, refused.server_code) == (422, 10190)
     info = await controlled.account.api.stream("O")
     assert info is not None
     assert info["state"]["last_seq"] == sequence + 1
 
 
-async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(controlled: Controlled) -> None:
-    wrong = [["Nats-Schedule", "@every soon"], ["Nats-Schedule-Target", "O.out"]]
-    refused = await controlled.refusal("add", headers=wrong)
-    assert (refused.code, refused.server_code) == (422, 10189)
-    assert "server code 10189" in refused.sentence
-    await controlled.change("add", headers=far())
-    refused = await controlled.refusal("edit", set=[["Nats-Schedule-Target", "elsewhere"]])
-    assert (refused.code, refused.server_code) == (422, 10190)
-
-
 async def test_another_version_than_the_expected_one_is_a_conflict_that_names_the_sequence(
     controlled: Controlled,
 ) -> None:
-    added = await controlled.change("add", headers=far())
-    edited = await controlled.change("edit", body="newer")
-    for endpoint in ("pause", "remove", "fire"):
-        refused = await controlled.refusal(endpoint, expected=added["sequence"])
-        assert (refused.code, refused.last_sequence) == (409, edited["sequence"]), endpoint
-    refused = await controlled.refusal("edit", expected=added["sequence"], body="lost")
-    assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
-    refused = await controlled.refusal("add", headers=far("O.other"))
-    assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
-    for version in (0, added["sequence"]):
-        refused = await controlled.refusal("add", headers=far("O.other"), replace=True, expected=version)
-        assert (refused.code, refused.last_sequence) == (409, edited["sequence"])
-    wanted: dict[str, Any] = {"headers": far("O.other"), "replace": True, "expected": edited["sequence"]}
+    added = (await controlled.change("add", headers=far()))["sequence"]
+    edited = (await controlled.change("edit", body="newer"))["sequence"]
+    other = {"headers": far("O.other")}
+    refused: list[tuple[str, dict[str, Any]]] = [
+        *((endpoint, {"expected": added}) for endpoint in ("pause", "remove", "fire")),
+        ("edit", {"expected": added, "body": "lost"}),
+        ("add", other),
+        *(("add", {**other, "replace": True, "expected": version}) for version in (0, added)),
+    ]
+    for endpoint, more in refused:
+        answer = await controlled.refusal(endpoint, **more)
+        assert (answer.code, answer.last_sequence) == (409, edited), (endpoint, more)
+    wanted: dict[str, Any] = {**other, "replace": True, "expected": edited}
     assert (await controlled.change("add", **wanted))["change"] == "edited"
     assert (await controlled.change("add", **wanted))["change"] == "unchanged", "a second time"
     first = await controlled.change("add", "O.new", headers=far(), expected=0)
@@ -241,12 +216,8 @@ async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(control
     """Its user may more than the requester: to the server's API, to the bucket, and to roll the stream up."""
     await controlled.account.create("KEPT", subjects=["kept"])
     await controlled.account.publish("O.other", body=b"stays")
-    for subject in (
-        "$JS.API.STREAM.DELETE.KEPT",
-        "$KV.nats_scheduler.stream.X",
-        "kept",
-        "nats_scheduler.v1.health.get",
-    ):
+    api, bucket, service = "$JS.API.STREAM.DELETE.KEPT", "$KV.nats_scheduler.stream.X", "nats_scheduler.v1.health.get"
+    for subject in (api, bucket, "kept", service):
         refused = await controlled.refusal("add", subject, headers=far())
         assert refused.code in (403, 422), subject
     assert await controlled.account.api.stream("KEPT") is not None
@@ -255,22 +226,20 @@ async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(control
     await controlled.change("add", headers=far())
     refused = await controlled.refusal("edit", set=[["Nats-Rollup", "all"]])
     assert (refused.code, refused.server_code) == (422, 10192)
-    other = await controlled.last("O.other")
-    assert other is not None
-    assert other.body == b"stays"
+    assert (await controlled.stored("O.other")).body == b"stays"
 
 
 async def test_a_pause_of_a_schedule_that_rolls_up_the_stream_removes_nothing(controlled: Controlled) -> None:
     prefix = "X-" if controlled.is_native else ""  # a native server refuses it
-    await controlled.account.create("P", allow_rollup_hdrs=True)
-    await controlled.running.ready("P")
-    headers = {f"{prefix}{name}": value for name, value in far("P.out")}
-    await controlled.account.publish("P.s", {**headers, "Nats-Rollup": "all"})
-    await controlled.account.publish("P.other", body=b"stays")
-    answer = await request(controlled.account.connection, "pause", {"stream": "P", "subject": "P.s"})
+    await controlled.account.create("R", allow_rollup_hdrs=True)
+    await controlled.running.ready("R")
+    headers = {f"{prefix}{name}": value for name, value in far("R.out")}
+    await controlled.account.publish("R.s", {**headers, "Nats-Rollup": "all"})
+    await controlled.account.publish("R.other", body=b"stays")
+    answer = await request(controlled.account.connection, "pause", {"stream": "R", "subject": "R.s"})
     assert isinstance(answer, Refused)
     assert (answer.code, "would remove other messages" in answer.sentence) == (422, True)
-    assert len(await controlled.account.messages("P", ">")) == 2
+    assert len(await controlled.account.messages("R", ">")) == 2
 
 
 def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> None:
@@ -291,20 +260,16 @@ def test_each_error_of_an_operation_has_a_code() -> None:
     assert [kind for kind in of_operations - {ScheduleError} if not issubclass(kind, tuple(CODES))] == []
 
 
-# -- many at once, and the end ---------------------------------------------------------------------------------
-
-
 @only_on_2_11
 async def test_many_requests_at_once_are_all_answered_and_lose_no_edit(controlled: Controlled) -> None:
     await controlled.change("add", headers=far())
-    connection, count = controlled.account.connection, 200
+    connection, count = controlled.account.connection, 100
     body = {"stream": "O", "subject": "O.s"}
     edits = [{**body, "set": [[f"Edit-{number}", "made"]]} for number in range(count)]
     answers = await asyncio.gather(*(request(connection, "edit", one) for one in edits))
     assert {one.code for one in answers if isinstance(one, Refused)} <= {409, 429}
     made = [number for number, one in enumerate(answers) if isinstance(one, dict)]
-    last = await controlled.last()
-    assert last is not None
+    last = await controlled.stored()
     kept = [number for number in range(count) if header_value(last.block, b"Edit-%d" % number) == b"made"]
     assert (kept, len(made) >= 1) == (made, True)
     assert (await controlled.change("pause"))["change"] == "paused"
@@ -314,15 +279,15 @@ async def test_many_requests_at_once_are_all_answered_and_lose_no_edit(controlle
 async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(controlled: Controlled) -> None:
     added = await controlled.change("add", headers=far())
     connection = controlled.account.connection
+    found = await connection.request("$SRV.INFO.nats-scheduler", deadline=WAIT_SECONDS)
+    shown = {one["subject"]: one["metadata"] for one in json.loads(found.body)["endpoints"]}
+    for name in ENDPOINTS:
+        assert shown[f"nats_scheduler.control.v1.schedules.{name}"] == {"allow_control": "true"}
     asked = [asyncio.create_task(request(connection, "remove", {"stream": "O", "subject": "O.s"})) for _ in range(10)]
     controlled.running.sidecar.stop()  # nothing has been sent yet
-    answers = await asyncio.gather(*asked)
-    assert {isinstance(one, Refused) and (one.code, "asking again is safe" in one.sentence) for one in answers} == {
-        (503, True)
-    }
-    last = await controlled.last()
-    assert last is not None
-    assert last.sequence == added["sequence"]
+    answers = [one for one in await asyncio.gather(*asked) if isinstance(one, Refused)]
+    assert [(one.code, "asking again is safe" in one.sentence) for one in answers] == [(503, True)] * 10
+    assert (await controlled.stored()).sequence == added["sequence"]
 
 
 async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_meanwhile(
@@ -349,13 +314,68 @@ async def test_a_sidecar_that_stood_still_does_not_do_what_it_was_asked_for_mean
             assert would["sequence_before"] == sequence
 
 
-@only_on_2_11
-async def test_discovery_says_whether_changes_are_allowed(controlled: Controlled) -> None:
-    found = await controlled.account.connection.request("$SRV.INFO.nats-scheduler", deadline=WAIT_SECONDS)
-    shown = {
-        one["subject"]: one["metadata"]
-        for one in json.loads(found.body)["endpoints"]
-        if one["subject"].startswith("nats_scheduler.control.")
-    }
-    expected = {f"nats_scheduler.control.v1.schedules.{name}": {"allow_control": "true"} for name in ENDPOINTS}
-    assert shown == expected
+# -- odd requests: each is answered, none is a defect of the sidecar, and the others are served ------------------------
+
+KEYS: dict[str, list[Any]] = {
+    "stream": ["O", "O", "O", "NONE", "", "*", "a.b", None, 1],
+    "subject": ["O.s", "O.s", "O.new", "O.\x7f", "O.é", "O.*", "$JS.API.INFO", "", "O", "O." + "x" * 5_000, "O.a b", 7],
+    "author": ["ada", "\x00\x1b[31m", "ü" * 256, "a" * 257, None],
+    "reason": ["so", "\n\r\n", "\u2028", 5],
+    "dry_run": [True, False, "true", 0, None],
+    "expected": [None, 1, 2**63 - 1, 2**63, 0, -1, 1.5, "1", True],
+    "drop": [True, False, "no"],
+    "fire_time": ["2026-01-01T00:00:00Z", "1700-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "now", "", 5],
+    "since": ["2026-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "", None],
+    "until": ["2026-01-01T00:00:01Z", "9999-12-31T23:59:59.999999999Z", [], None],
+    "limit": [1, 1_000, 1_001, 0, "1"],
+    "headers": [far(), [], [[]], [["a", "b", "c"]], [["", ""]], [["Nats-Schedule", "@every 1s"]], {"a": "b"}, None],
+    "set": [[["X-Note", "é"]], [["a\x00", "b"]], [["a", "\x00\x7f"]], [["a", "b"], ["a", "c"]], [["Nats-TTL", "soon"]]],
+    "unset": [["Greeting"], ["Nats-Schedule"], [""], ["a:b"], ["é"], "a", None],
+    "body": ["text", "", "\x00", "\ufffd" * 1_000, 5, None],
+    "body_base64": ["aGVsbG8=", "aGVsbG8", "=", "\x00", "", None],
+    "replace": [True, False, 1],
+    "more": [1],
+}
+MORE = [
+    [["Nats-Schedule-X-Owner", "a"]],
+    far("O.\x7f"),
+    [*far(), ["Nats-Msg-Id", "x"]],
+    [*far(), ["Nats-Expected-Stream", "Y"]],
+]
+
+
+WANTED = {
+    "fire": ["fire_time"],
+    "backfill": ["since", "until"],
+    "add": ["headers"],
+    "edit": ["set"],
+    "resume": ["drop"],
+}
+
+
+def odd(chance: Random, endpoint: str) -> dict[str, Any]:
+    """Return a request with keys that may be right, wrong, missing or too many."""
+    keys = ["stream", "subject", *WANTED.get(endpoint, []), *chance.sample(list(KEYS), chance.randrange(4))]
+    made = {key: chance.choice(KEYS[key]) for key in keys if chance.random() < 0.95}
+    if "headers" in made and chance.random() < 0.4:
+        made["headers"] = chance.choice(MORE)
+    if chance.random() < 0.7:  # what is right in these reaches the operations
+        made |= {"stream": "O", "subject": chance.choice(["O.s", "O.new", "O.\x7f", "O.é"])}
+    return made
+
+
+async def test_odd_requests_are_answered_and_nothing_is_a_defect(controlled: Controlled) -> None:
+    chance, codes = generator(f"odd requests {controlled.version}"), set[int]()
+    connection = controlled.account.connection
+    await controlled.account.publish("O.s", dict(far()))
+    for _ in range(draws(60)):
+        asked = [(name, odd(chance, name)) for name in chance.sample(ENDPOINTS, 4)]
+        answers = await asyncio.gather(*(request(connection, name, body) for name, body in asked))
+        refused = [(one, body) for one, body in zip(answers, asked, strict=True) if isinstance(one, Refused)]
+        codes |= {one.code for one, _body in refused}
+        assert [(one, body) for one, body in refused if one.code in (500, 503)] == []
+    assert {400, 404, 422} <= codes
+    await controlled.account.publish("O.last", dict(far()))
+    for endpoint in ("pause", "resume"):
+        await controlled.change(endpoint, "O.last")
+    assert controlled.running.told("request_failed") == []

@@ -1,16 +1,14 @@
 """The findings of a running sidecar: examined when they are asked for, at most once in five minutes."""
 
 import asyncio
-from collections.abc import Collection
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pytest
 
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.doctor.sidecar import examine_sidecar
-from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
+from nats_scheduler.jetstream.errors import NoAnswerError
 from nats_scheduler.observe.documents import ReportDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.schedule.instants import SECOND
@@ -62,27 +60,30 @@ def codes(answer: dict[str, Any]) -> set[str]:
     return {finding["code"] for finding in answer["findings"]}
 
 
-async def found_by(account: Account, stream: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Examine anew until the sidecar has read all of a stream that is still stored."""
-    monkeypatch.setattr(examinations, "KEPT_NS", 0)
-    monkeypatch.setattr(examinations, "RETRY_NS", 0)
+def refusals(answer: dict[str, Any]) -> set[str]:
+    return codes(answer) & {"fires_refused", "permission_missing"}
 
-    async def has_read_it() -> bool:
+
+async def has_read(account: Account, stream: str) -> None:
+    """Wait until the sidecar has read all of a stream that is still stored."""
+
+    async def is_read() -> bool:
         page = await ask(account.connection, "schedules.list", {"stream": stream, "limit": 1})
         state = (await account.api.stream(stream))["state"]
         return isinstance(page, dict) and (page["read_through"] >= state["last_seq"] or not state["messages"])
 
-    await eventually(has_read_it, within_seconds=WAIT_SECONDS, describe=f"all of {stream} is read")
+    await eventually(is_read, within_seconds=WAIT_SECONDS, describe=f"all of {stream} is read")
+
+
+async def examined_anew(account: Account, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setattr(examinations, "KEPT_NS", 0)
+    monkeypatch.setattr(examinations, "RETRY_NS", 0)
     return await answered(account.connection, "findings.list")
 
 
-def calendars_are_known(running: Running) -> bool:
-    """Return whether the calendars are read, if the schedules of stream `O` name any."""
-    calendars = running.sidecar._services.by_name["O"].engine.calendars
-    return calendars.are_read or not calendars.are_named
-
-
-# -- how often ---------------------------------------------------------------------------------------------------------
+async def found_by(account: Account, stream: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    await has_read(account, stream)
+    return await examined_anew(account, monkeypatch)
 
 
 class Examiner:
@@ -97,8 +98,12 @@ class Examiner:
         self.may_end.set()
         self.examinations = Examinations(lambda: self.now)
 
-    async def latest(self) -> Examination:
-        return await self.examinations.latest(self._examine)
+    async def latest(self) -> int:
+        """Return when the latest examination was made, which is its number."""
+        return (await self.examinations.latest(self._examine)).at
+
+    async def has_begun(self) -> None:
+        await eventually(lambda: self.made, within_seconds=WAIT_SECONDS, describe="the examination has begun")
 
     async def _examine(self) -> Examination:
         self.made += 1
@@ -109,40 +114,35 @@ class Examiner:
 
 
 async def test_it_is_examined_once_in_five_minutes_and_only_when_asked() -> None:
-    examiner = Examiner()
+    examiner, partly = Examiner(), Examiner()
     for now, made in ((0, 1), (KEPT_NS - 1, 1), (KEPT_NS, 2), (10 * KEPT_NS, 3), (10 * KEPT_NS, 3)):
         examiner.now = now
-        assert (await examiner.latest()).at == examiner.made == made
+        assert await examiner.latest() == examiner.made == made
+    partly.is_whole = False
+    for now, made in ((0, 1), (RETRY_NS, 2)):
+        partly.now = now
+        assert await partly.latest() == made, "what was found before all was read is not kept for long"
 
 
-async def begun(examiner: Examiner) -> None:
-    await eventually(lambda: examiner.made, within_seconds=WAIT_SECONDS, describe="the examination has begun")
-
-
-async def test_two_requests_at_once_examine_once() -> None:
+async def test_requests_at_once_examine_once_and_others_get_what_was_found_last() -> None:
     examiner = Examiner()
     examiner.may_end.clear()
     requests = [asyncio.create_task(examiner.latest()) for _ in range(5)]
-    await begun(examiner)
+    await examiner.has_begun()
     examiner.may_end.set()
-    assert [one.at for one in await asyncio.gather(*requests)] == [1] * 5
-
-
-async def test_while_it_is_examined_again_others_get_what_was_found_last() -> None:
-    examiner = Examiner()
-    await examiner.latest()
+    assert await asyncio.gather(*requests) == [1] * 5
     examiner.now, examiner.made = KEPT_NS, 0
     examiner.may_end.clear()
     again = asyncio.create_task(examiner.latest())
-    await begun(examiner)
-    assert (await examiner.latest()).at == 1
+    await examiner.has_begun()
+    assert await examiner.latest() == 1
     examiner.made = 7
     examiner.may_end.set()
-    assert (await again).at == (await examiner.latest()).at == 7
+    assert await again == await examiner.latest() == 7
 
 
 async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() -> None:
-    examiner = Examiner()
+    examiner, defect = Examiner(), Examiner()
     examiner.error = NoAnswerError("STREAM.LIST: no answer")
     for now, made in ((0, 1), (RETRY_NS - 1, 1), (RETRY_NS, 2)):
         examiner.now = now
@@ -150,35 +150,23 @@ async def test_a_failed_examination_is_an_error_and_is_not_repeated_at_once() ->
             await examiner.latest()
         assert (refused.value.code, examiner.made) == (503, made)
     examiner.error, examiner.now = None, 2 * RETRY_NS
-    assert (await examiner.latest()).at == 3
-
-
-async def test_what_was_found_before_all_was_read_is_not_kept_for_long() -> None:
-    examiner = Examiner()
-    examiner.is_whole = False
-    assert (await examiner.latest()).at == 1
-    examiner.now = RETRY_NS
-    assert (await examiner.latest()).at == 2
+    assert await examiner.latest() == 3
+    defect.error = KeyError("defect")
+    with pytest.raises(KeyError):
+        await defect.latest()
+    with pytest.raises(ServiceError, match="the log of the sidecar has the error"):
+        await defect.latest()
 
 
 async def test_a_request_that_is_cancelled_leaves_the_next_one_to_examine() -> None:
     examiner = Examiner()
     examiner.may_end.clear()
     cancelled = asyncio.create_task(examiner.latest())
-    await begun(examiner)
+    await examiner.has_begun()
     cancelled.cancel()
     await asyncio.wait((cancelled,))
     examiner.may_end.set()
-    assert (await examiner.latest()).at == 2
-
-
-async def test_a_defect_is_raised_once_and_an_error_until_the_retry() -> None:
-    examiner = Examiner()
-    examiner.error = KeyError("defect")
-    with pytest.raises(KeyError):
-        await examiner.latest()
-    with pytest.raises(ServiceError, match="the log of the sidecar has the error"):
-        await examiner.latest()
+    assert await examiner.latest() == 2
 
 
 async def test_what_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,45 +201,34 @@ async def test_a_finding_appears_and_is_gone_with_the_next_examination(
         assert codes(await found_by(account, "O", monkeypatch)) == set()
 
 
-@pytest.mark.parametrize("code", sorted(FROM_WITHIN))
 async def test_a_sidecar_finds_what_the_command_finds_about_a_stream(
-    start_server: StartServer, code: Code, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scene = SCENES[code]
-    for version, build, is_wrong in ((scene.version, scene.wrong, True), (scene.right_version, scene.right, False)):
-        server = await start_server(version or scene.version)
-        async with account_on(server.url) as account:
-            await build(account, "O")
-            async with sidecar_on(server.url) as running:
-                await running.ready("O")
-                await eventually(
-                    partial(calendars_are_known, running),
-                    within_seconds=WAIT_SECONDS,
-                    describe="the calendars are read",
-                )
-                found = await found_by(account, "O", monkeypatch)
-        of_code = [one for one in found["findings"] if one["code"] == code]
-        assert bool(of_code) is is_wrong, found
-        assert {one["stream"] for one in of_code} <= {"O", None}
-
-
-async def test_many_findings_are_counted_and_the_first_are_listed(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = await start_server(V2_11)
-    async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        await account.create("O", max_age=3_600 * SECOND)
-        await running.ready("O")
-        for number in range(25):
-            await account.publish(f"O.late.{number}", schedule("O"))
-            await account.publish(f"O.wrong.{number}", schedule("O", "@every soon"))
-        found = await found_by(account, "O", monkeypatch)
-    assert found["counts"]["error"] == 50
-    assert {one["code"]: one["number"] for one in found["unlisted"]} == {
-        "ends_before_fire": 15,
-        "schedule_invalid": 15,
-    }
-    assert len(found["findings"]) == 20
+    """Each scene is a stream, on the server that it needs: one where something is wrong, and one where nothing is."""
+    on_versions: dict[str, dict[str, tuple[Code, bool]]] = {}
+    for number, code in enumerate(sorted(FROM_WITHIN)):
+        scene = SCENES[code]
+        on_versions.setdefault(scene.version, {})[f"W{number}"] = code, True
+        on_versions.setdefault(scene.right_version or scene.version, {})[f"R{number}"] = code, False
+    for version, streams in on_versions.items():
+        server = await start_server(version)
+        async with account_on(server.url) as account:
+            for stream, (code, is_wrong) in streams.items():
+                await (SCENES[code].wrong if is_wrong else SCENES[code].right)(account, stream)
+            async with sidecar_on(server.url) as running:
+                for stream in streams:
+                    await running.ready(stream)
+                    await has_read(account, stream)
+
+                def calendars_are_known(running: Running = running) -> bool:
+                    known = [one.engine.calendars for one in running.sidecar.served.values()]
+                    return all(one.are_read or not one.are_named for one in known)
+
+                await eventually(calendars_are_known, within_seconds=WAIT_SECONDS, describe="the calendars are read")
+                found = await examined_anew(account, monkeypatch)
+        listed = {(one["code"], one["stream"]) for one in found["findings"]}
+        for stream, (code, is_wrong) in streams.items():
+            assert bool(listed & {(code, stream), (code, None)}) is is_wrong, (version, code, found)
 
 
 async def test_refused_fires_and_the_permission_that_is_missing_are_found(
@@ -273,10 +250,6 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
         (missing,) = [one for one in answer["findings"] if one["code"] == "permission_missing"]
         assert missing["what"] == "this user may not publish to O.out"
         assert answer["counts"]["error"] == 2
-
-
-def refusals(answer: dict[str, Any]) -> Collection[str]:
-    return codes(answer) & {"fires_refused", "permission_missing"}
 
 
 async def test_each_sidecar_finds_the_refused_fires_of_the_other(
@@ -331,20 +304,9 @@ class FastClock:
         return CLOCK.monotonic()
 
 
-async def test_a_wrong_clock_of_the_sidecars_machine_is_found(
+async def test_a_wrong_clock_of_the_sidecars_machine_is_found_unless_the_examination_fails(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = await start_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
-    async with sidecar_with(settings, FastClock(60 * SECOND)) as running, account_on(server.url) as account:
-        await account.create("O")
-        await running.ready("O")
-        found = await found_by(account, "O", monkeypatch)
-    (clock,) = [one for one in found["findings"] if one["code"] == "clock_off"]
-    assert "s ahead of that of the server" in clock["what"]
-
-
-async def test_an_examination_that_fails_is_refused_in_a_sentence(start_server: StartServer) -> None:
     made = 0
 
     async def fail(examinable: Examinable, turns: Turns) -> Examination:
@@ -356,37 +318,33 @@ async def test_an_examination_that_fails_is_refused_in_a_sentence(start_server: 
 
     server = await start_server(V2_11)
     settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
-    async with sidecar_with(settings, examine=fail) as running, account_on(server.url) as account:
-        await running_service(account)
-        refused = await ask(account.connection, "findings.list")
-        assert refused == Refusal(503, "the examination failed: STREAM.LIST: no answer within 5 s")
-        assert (await ask(account.connection, "findings.list")) == refused
+    clock = FastClock(60 * SECOND)
+    async with sidecar_with(settings, clock, examine=fail) as running, account_on(server.url) as account:
+        await account.create("O")
+        await running.ready("O")
+        await has_read(account, "O")
+        for _ in range(2):
+            refused = await ask(account.connection, "findings.list")
+            assert refused == Refusal(503, "the examination failed: STREAM.LIST: no answer within 5 s")
         assert made == 1
         assert running.told("request_failed") == []
+        found = await examined_anew(account, monkeypatch)
+    (off,) = [one for one in found["findings"] if one["code"] == "clock_off"]
+    assert "s ahead of that of the server" in off["what"]
 
 
-async def running_service(account: Account) -> None:
-    """Wait until the service answers."""
-
-    async def answers() -> bool:
-        try:
-            return (await ask(account.connection, "health.get")) is not None
-        except JetStreamError:  # nothing subscribes to the subject yet
-            return False
-
-    await eventually(answers, within_seconds=WAIT_SECONDS, describe="the service answers")
-
-
-async def test_an_answer_that_is_too_long_omits_the_least_findings(
+async def test_many_findings_are_counted_and_the_first_are_listed_as_far_as_the_answer_may_be_long(
     start_server: StartServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server = await start_server(V2_11, config="max_payload: 8000\n")
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
         await account.create("O", max_age=3_600 * SECOND, duplicate_window=SECOND)
         await running.ready("O")
-        for number in range(10):
+        for number in range(12):
             await account.publish(f"O.late.{number}", schedule("O"))
             await account.publish(f"O.wrong.{number}", schedule("O", "@every soon"))
         found = await found_by(account, "O", monkeypatch)
+    assert found["counts"]["error"] == 24
+    assert {one["code"]: one["number"] for one in found["unlisted"]} == {"ends_before_fire": 2, "schedule_invalid": 2}
     assert found["omitted"] == 21 - len(found["findings"]) > 0
     assert codes(found) <= {"ends_before_fire", "schedule_invalid"}, "the worst come first"

@@ -40,10 +40,6 @@ class Native:
         target = f"{subject.partition('.')[0]}.out"
         return await self.account.publish(subject, dict(zip(names, (wanted, target), strict=True)))
 
-    async def create(self, name: str, **config: Any) -> None:
-        await self.account.create(name, **config)
-        await self.running.ready(name)
-
     async def holds(self, stream: str, *subjects: str) -> None:
         """Wait until the sidecar itself holds these schedules."""
         service = self.running.sidecar.served[stream]
@@ -53,9 +49,6 @@ class Native:
             describe=f"{subjects} are held",
         )
 
-    async def listed(self, stream: str, **request: Any) -> list[dict[str, Any]]:
-        return list((await self.answer("schedules.list", stream=stream, **request))["schedules"])
-
     async def has_read(self, stream: str) -> None:
         """Wait until answers say that they contain all that is stored, also of what the sidecar itself fires."""
         last = (await self.account.api.stream(stream))["state"]["last_seq"]
@@ -64,6 +57,13 @@ class Native:
             return bool((await self.answer("schedules.list", stream=stream))["read_through"] == last)
 
         await eventually(reached, within_seconds=WAIT_SECONDS, describe=f"{stream} is read to its end")
+
+    async def listed(self, stream: str, **request: Any) -> list[dict[str, Any]]:
+        return list((await self.answer("schedules.list", stream=stream, **request))["schedules"])
+
+    async def create(self, name: str, **config: Any) -> None:
+        await self.account.create(name, **config)
+        await self.running.ready(name)
 
     async def read(self, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
         """Read the stream as `ls --json` does."""
@@ -115,25 +115,6 @@ async def test_both_kinds_are_listed_as_ls_lists_them(native: Native) -> None:
     assert pages == expected
 
 
-async def test_an_answer_is_as_new_as_its_request(native: Native) -> None:
-    await native.create("O")
-    await native.schedule("O.replaced", 1)
-    deleted = await native.schedule("O.deleted", 2)
-    await native.schedule("O.purged", 3)
-    assert len(await native.listed("O")) == 3
-    newest = await native.schedule("O.replaced", 4)
-    assert {one["subject"]: one["sequence"] for one in await native.listed("O")}["O.replaced"] == newest
-    assert await native.account.api.delete_message("O", deleted)
-    assert [one["subject"] for one in await native.listed("O")] == ["O.purged", "O.replaced"]
-    await native.account.api.call("STREAM.PURGE.O", {"filter": "O.purged"})
-    assert [one["subject"] for one in await native.listed("O")] == ["O.replaced"]
-    await native.schedule("O.fires", pattern=f"@at {in_seconds(0.2)}")
-    await native.account.wait_for("O", "O.out")
-    assert [one["subject"] for one in await native.listed("O")] == ["O.replaced"]
-    await native.has_read("O")
-    assert (await native.answer("streams.list"))["streams"][0]["schedules"]["total"] == 1
-
-
 async def test_one_schedule_its_next_and_its_past_fires(native: Native) -> None:
     await native.create("O")
     repeats = native.version != V2_12
@@ -151,41 +132,14 @@ async def test_one_schedule_its_next_and_its_past_fires(native: Native) -> None:
     gone = await ask(native.account.connection, "schedules.get", {"stream": "O", "subject": "O.past"})
     assert isinstance(gone, Refusal)
     assert gone.code == 404
-
-
-@only_2_15
-async def test_the_fire_that_is_announced_is_the_fire_that_is_answered(native: Native) -> None:
-    """The server rounds 1.5 s to two seconds, so the pattern alone does not say when it fires."""
-    await native.create("O")
-    await native.schedule("O.one", pattern="@every 1.5s")
-    await native.account.wait_for("O", "O.out", 2)
-    upcoming = await native.answer("schedules.next", stream="O", subject="O.one", count=3)
-    expected = [fire["utc"] for fire in upcoming["fires"]]
-    announced: set[str] = set()
-
-    async def all_came() -> bool:
-        """Return whether fires have announced all of them, as far as later ones exist."""
-        past = (await native.answer("fires.list", stream="O", subject="O.one", limit=1_000))["fires"]
-        announced.update(one["next_fire"] for one in past)
-        return bool(announced) and max(announced) >= expected[-1]
-
-    await eventually(all_came, within_seconds=WAIT_SECONDS, describe="it fires three times more")
-    assert set(expected) <= announced
-
-
-@pytest.mark.server
-async def test_the_next_minutes_contain_what_the_server_fires(native: Native) -> None:
     await native.create("S")
     await native.schedule("S.ours", 0.5, prefix="X-")
     await native.schedule("S.theirs", 0.5)
     await native.holds("S", "S.ours")
-    answer = await native.answer("timeline.list", stream="S", minutes=60)
-    assert answer["complete"]
-    assert sum(minute["fires"] for minute in answer["minutes"]) == 2
-    assert [(one["subject"], one["fired_by"]) for one in answer["soonest"]] == [
-        ("S.ours", "sidecar"),
-        ("S.theirs", "server"),
-    ]
+    timeline = await native.answer("timeline.list", stream="S", minutes=60)
+    assert (timeline["complete"], sum(minute["fires"] for minute in timeline["minutes"])) == (True, 2)
+    soonest = [(one["subject"], one["fired_by"]) for one in timeline["soonest"]]
+    assert soonest == [("S.ours", "sidecar"), ("S.theirs", "server")]
 
 
 @pytest.mark.server
@@ -211,25 +165,6 @@ async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Pat
             rejected = (await native.answer("rejected.list", stream="O"))["rejected"]
             assert [(one["subject"], one["dialect"]) for one in rejected] == [("O.invalid", "adr51")]
             assert (await native.answer("streams.list"))["streams"][0]["rejected"] == 1
-
-
-@only_2_15
-async def test_a_stream_that_is_made_anew_is_another_one(native: Native) -> None:
-    await native.create("O")
-    await native.schedule("O.old")
-    assert [one["subject"] for one in await native.listed("O")] == ["O.old"]
-    await native.account.api.call("STREAM.DELETE.O")
-
-    async def is_not_served() -> bool:
-        found = await ask(native.account.connection, "schedules.list", {"stream": "O"})
-        return isinstance(found, Refusal) and found.code == 404
-
-    await eventually(is_not_served, within_seconds=WAIT_SECONDS, describe="the stream is not served any more")
-    await native.account.create("O")
-    await native.running.ready("O", times=2)
-    await native.schedule("O.new", 1)
-    await native.schedule("O.newer", 2)
-    assert [one["subject"] for one in await native.listed("O")] == ["O.new", "O.newer"]
 
 
 @only_2_15

@@ -1,20 +1,32 @@
-"""The endpoints about the past: fires and failures, the same as the commands read from the streams."""
+"""What is past: fires of a schedule, failures and changes, as they are read from streams and as the service answers."""
 
 import json
 from typing import Any
 
 import pytest
 
+from nats_scheduler.control import past
+from nats_scheduler.control.changes import Author, Change, Kind, change_advisory, read_change
+from nats_scheduler.control.past import FirePast, FireQuery, FoundFires
+from nats_scheduler.control.port import Served
+from nats_scheduler.jetstream import stretches
+from nats_scheduler.jetstream.schedule_wire import ScheduleWire
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.schedule.instants import SECOND, round_to_second
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
-from tests.harness.servers import V2_10, V2_11, V2_15
+from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
 
 PORTABLE = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-Target": "S.out"}
 
 
-async def failures(account: Account, count: int, **request: Any) -> list[dict[str, Any]]:
+async def failures_listed(account: Account, count: int, **request: Any) -> list[dict[str, Any]]:
     """Wait until `count` failures are answered, and return them."""
 
     async def enough() -> list[dict[str, Any]] | None:
@@ -41,36 +53,33 @@ async def test_past_fires_and_failures_are_answered(start_server: StartServer, v
         assert later["fires"] == []
         for subject in ("S.a", "S.b"):
             await account.publish(subject, {**PORTABLE, "X-Nats-Schedule": "@every soon"})
-        assert {failure["schedule"] for failure in await failures(account, 2)} == {"S.a", "S.b"}
+        assert {failure["schedule"] for failure in await failures_listed(account, 2)} == {"S.a", "S.b"}
         for request in ({"stream": "S", "subject": "S.b"}, {"subject": "S.b"}, {"subject": "*.b"}):
             found = await answered(account.connection, "failures.list", request)
             assert [failure["schedule"] for failure in found["failures"]] == ["S.b"]
         assert found["kept_in"] == "nats_scheduler_failures"
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "request_", "code", "expected"),
-    [
-        ("fires.list", {"stream": "T", "subject": "T.s"}, 404, "is not served"),
-        ("fires.list", {"stream": "S", "subject": "S.*"}, 400, "without wildcards"),
-        ("fires.list", {"stream": "S", "subject": "S.s", "since": "soon"}, 400, "a time such as"),
-        ("fires.list", {"stream": "S", "subject": "S.s", "limit": 1_001}, 400, "less than or equal to 1000"),
-        ("fires.list", {"stream": "S", "subject": "S.s", "target": "a..b"}, 400, "a subject such as"),
-        ("failures.list", {"stream": "S.S"}, 400, "pattern"),
-        ("failures.list", {}, 404, "keep_failures is false"),
-    ],
-)
-async def test_what_cannot_be_answered_is_refused_with_what_was_expected(
-    start_server: StartServer, endpoint: str, request_: dict[str, Any], code: int, expected: str
-) -> None:
+REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
+    ("fires.list", {"stream": "T", "subject": "T.s"}, 404, "is not served"),
+    ("fires.list", {"stream": "S", "subject": "S.*"}, 400, "without wildcards"),
+    ("fires.list", {"stream": "S", "subject": "S.s", "since": "soon"}, 400, "a time such as"),
+    ("fires.list", {"stream": "S", "subject": "S.s", "limit": 1_001}, 400, "less than or equal to 1000"),
+    ("fires.list", {"stream": "S", "subject": "S.s", "target": "a..b"}, 400, "a subject such as"),
+    ("failures.list", {"stream": "S.S"}, 400, "pattern"),
+    ("failures.list", {}, 404, "keep_failures is false"),
+]
+
+
+async def test_what_cannot_be_answered_is_refused_with_what_was_expected(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url, keep_failures=False) as running:
         await account.create("S")
         await running.ready("S")
-        refused = await ask(account.connection, endpoint, request_)
-        assert isinstance(refused, Refusal), refused
-        assert refused.code == code
-        assert expected in refused.sentence
+        for endpoint, request, code, expected in REFUSED:
+            refused = await ask(account.connection, endpoint, request)
+            assert isinstance(refused, Refusal), refused
+            assert (refused.code, expected in refused.sentence) == (code, True), refused
 
 
 async def test_an_answer_is_not_longer_than_the_server_takes(start_server: StartServer) -> None:
@@ -87,3 +96,174 @@ async def test_an_answer_is_not_longer_than_the_server_takes(start_server: Start
         answer = await answered(account.connection, "failures.list", {"limit": 100})
         assert 0 < len(answer["failures"]) < 60
         assert not answer["complete"]
+
+
+# -- the fires of a schedule are read from its stream, newest first, whatever lies between ----------------------------
+
+
+async def found_in(account: Account, stream: str, schedule: str, **wanted: Any) -> FoundFires:
+    """Look for the fires of a schedule."""
+    state = StreamState.from_info(await account.api.stream(stream))
+    served = Served(state.rules, tuple(DIALECTS), state.is_native)
+    query = FireQuery(**{"schedule": schedule, "limit": 20, **wanted})
+    return await FirePast(ScheduleWire(account.connection, account.api), served).find(query)
+
+
+def fire_of(schedule: str, sequence: int, due: int) -> dict[str, str]:
+    """Return the headers of a fire as a sidecar stores it."""
+    stamps = {"X-Nats-Scheduler": schedule, "X-Nats-Schedule-Next": format_rfc3339(due + SECOND)}
+    return {**stamps, "Nats-Msg-Id": fire_identity(schedule, sequence, due)}
+
+
+async def fill(account: Account, fires: int, others: int) -> list[int]:
+    """Store a portable schedule and fires of it with other messages between them; return the sequences of the fires."""
+    stored = await account.publish("S.s", PORTABLE)
+    message = await account.api.message("S", seq=stored)
+    assert message is not None
+    first = message.stored_at // SECOND * SECOND - fires * SECOND
+    sequences = []
+    for number in range(fires):
+        for _ in range(others):
+            await account.publish("S.other")
+        # Of an earlier version of the schedule: they came due before this one was stored.
+        sequences.append(await account.publish("S.out", fire_of("S.s", stored - 1, first + number * SECOND)))
+    return sequences
+
+
+@pytest.mark.parametrize("version", ALL_VERSIONS)
+async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
+    start_server: StartServer, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
+    monkeypatch.setattr(stretches, "FEW_MESSAGES", 2)
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        configs: list[dict[str, Any]] = [{}, {"retention": "workqueue"}, {"max_consumers": 1}]  # no consumer is left
+        for config in configs:
+            await account.create("S", allow_msg_schedules=None, **config)
+            await account.publish("S.before")
+            sequences = await fill(account, 12, 7)
+            for target in (None, "S.out", ">"):
+                some = await found_in(account, "S", "S.s", limit=5, target=target)
+                assert [fire.sequence for fire in some.fires] == sequences[:-6:-1], (config, target)
+                every = await found_in(account, "S", "S.s", limit=100, target=target)
+                assert [fire.sequence for fire in every.fires] == sequences[::-1], (config, target)
+                assert (some.is_complete, every.is_complete) == (True, True)
+            since = every.fires[3].stored_at
+            late = await found_in(account, "S", "S.s", since=since)
+            assert [fire.sequence for fire in late.fires] == [s for s in sequences[::-1] if s >= sequences[-4]]
+            await account.api.call("STREAM.DELETE.S")
+
+
+@pytest.mark.parametrize("config", [{}, {"max_consumers": 1}], ids=["consumers", "no-consumer-left"])
+async def test_a_target_on_which_many_others_fire_is_read_in_short_ranges(
+    start_server: StartServer, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranges grow over what does not match, and shrink where too much does."""
+    monkeypatch.setattr(stretches, "FIRST_RANGE", 8)
+    monkeypatch.setattr(stretches, "FEW_MESSAGES", 1)
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None, **config)
+        old = await fill(account, 40, 0)
+        for _ in range(300):
+            await account.publish("S.other")
+        assert [fire.sequence for fire in (await found_in(account, "S", "S.s", limit=1_000)).fires] == old[::-1]
+        [last] = (await found_in(account, "S", "S.s", limit=1)).fires
+        assert last.sequence == old[-1]
+        state = StreamState.from_info(await account.api.stream("S"))
+        reader = stretches.StretchReader(account.connection, account.api, state.config, "S.out")
+        chunks = [len(chunk) async for chunk in reader.backwards(1, state.last_sequence)]
+        assert sum(chunks) == 40
+        assert max(chunks) <= 8
+        monkeypatch.setattr(past, "MAX_MESSAGES_READ", 16)
+        part = await found_in(account, "S", "S.s", limit=1_000)
+        assert not part.is_complete, "what cannot be read in full is said"
+        assert [part.oldest_read] == [fire.stored_at for fire in part.fires[-1:]]
+        assert (await found_in(account, "S", "S.s", limit=4)).is_complete
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_11])
+async def test_the_target_of_a_schedule_is_searched_if_it_is_known(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        sequences = await fill(account, 3, 0)
+        for target in ("elsewhere", "S.none"):
+            found = await found_in(account, "S", "S.s", target=target)
+            assert (found.fires, found.is_complete) == ([], True)
+        gone = await found_in(account, "S", "S.gone")
+        assert (gone.searched, gone.fires, gone.is_complete) == (">", [], True)
+        await account.publish("S.s", {"Nats-Schedule-X-Paused": "@every 1s", "Nats-Schedule-Target": "S.out"})
+        # On 2.10 `last_by_subj` finds nothing after the last message of the subject was deleted by its sequence.
+        for _ in range(2):
+            found = await found_in(account, "S", "S.s")
+            assert (found.searched, [fire.sequence for fire in found.fires]) == ("S.out", sequences[::-1])
+            assert await account.api.delete_message("S", await account.publish("S.s"))
+
+
+async def test_a_fire_in_another_stream_may_have_a_lower_sequence_than_its_schedule(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("S", allow_msg_schedules=None)
+        await account.create("JOBS", allow_msg_schedules=None)
+        for _ in range(3):
+            await account.publish("S.other")
+        into = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-X-Target": "JOBS.run"}
+        sequence = await account.publish("S.s", into)
+        message = await account.api.message("S", seq=sequence)
+        assert message is not None
+        due = round_to_second(message.stored_at) + SECOND
+        fired = await account.publish("JOBS.run", fire_of("S.s", sequence, due))
+        found = await found_in(account, "S", "S.s")
+        assert fired < sequence
+        assert [(fire.sequence, fire.fire_time) for fire in found.fires] == [(fired, due)]
+
+
+async def test_a_native_fire_that_ended_its_schedule_is_found_on_its_target(start_server: StartServer) -> None:
+    server = await start_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create("S")
+        await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(1)}", "Nats-Schedule-Target": "S.out"})
+        await account.wait_for("S", "S.out")
+        for target in (None, "S.out"):
+            [fire] = (await found_in(account, "S", "S.s", target=target)).fires
+            assert (fire.fire_time, fire.next_fire, fire.by_server) == (None, None, True)
+
+
+# -- the author of a change can be read as long as the stream of failures keeps it, and a change is no failure --------
+
+AT = 1_790_000_000 * SECOND
+
+
+def change(subject: str, stream: str = "S", after: int = 2) -> Change:
+    return Change(Kind.EDITED, stream, subject, 1, after, Author("jane", "why"), AT, (), ("note",))
+
+
+@pytest.mark.parametrize("version", [V2_10, V2_15])
+async def test_changes_are_found_newest_first_and_are_no_failures(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with account_on(server.url) as account:
+        config = {"name": "K", "subjects": ["nats_scheduler.advisory.>"], "storage": "memory"}
+        await account.api.call("STREAM.CREATE.K", config)
+        made = [change("S.a"), change("S.b"), change("T.a", "T"), change("S.a", after=3)]
+        for one in made:
+            subject, body, block = change_advisory(one)
+            await account.publish_block(subject, block, body)
+        failure = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": "x"}
+        await account.publish("nats_scheduler.advisory.cannot_serve.S", body=json.dumps(failure).encode())
+        wrong = {"type": "io.nats_scheduler.advisory.v1.schedule_changed", "stream": "S", "schedule": "S.a"}
+        await account.publish("nats_scheduler.advisory.schedule_changed.S.S.a", body=json.dumps(wrong).encode())
+        kept_in = StreamState.from_info(await account.api.stream("K"))
+
+        async def found(query: AdvisoryQuery) -> list[Change | None]:
+            answer = await find_changes(account.connection, account.api, kept_in, query)
+            assert answer["complete"]
+            return [read_change(one["advisory"]) for one in answer["failures"]]
+
+        assert await found(AdvisoryQuery()) == made[::-1]
+        assert await found(AdvisoryQuery(stream="S")) == [made[3], made[1], made[0]]
+        assert await found(AdvisoryQuery(stream="S", schedule="S.a")) == [made[3], made[0]]
+        assert await found(AdvisoryQuery(schedule="*.a", limit=1)) == [made[3]]
+        failures = await find_failures(account.connection, account.api, kept_in, AdvisoryQuery())
+        assert [one["kind"] for one in failures["failures"]] == ["cannot_serve"]

@@ -1,11 +1,11 @@
-"""Answers of other instances are added to ours as far as they can be ours, whatever they are."""
+"""Answers of other instances are added to ours as far as they can be, and each of the last fires is listed once."""
 
 import json
+from itertools import product
 from random import Random
 from typing import Any
 
-import pytest
-
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.observe.activity import Minute, nothing_in, total_of
 from nats_scheduler.observe.documents import RecentFireDocument
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
@@ -13,12 +13,15 @@ from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.service.now import (
     ActivityAnswer,
     RecentFiresAnswer,
+    RecentFiresRequest,
     merged,
     minute_document,
+    newest,
     read_activity,
 )
 from nats_scheduler.service.schemas import read_answer
 from nats_scheduler.testing.clock import START
+from tests.harness.seeds import generator, seeds
 
 NOON = START - START % MINUTE
 BUCKETS = len(LATENESS_BUCKETS_SECONDS) + 1
@@ -55,9 +58,8 @@ def minutes_of(answer: dict[str, Any]) -> dict[int, Minute] | None:
     return None if read is None else {one.start: one for one in read_activity(read).minutes}
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int) -> None:
-    random = Random(seed)
+def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order() -> None:
+    random = generator("minutes of others")
     parts = [[drawn(random, NOON + n * MINUTE) for n in range(5)] for _ in range(3)]
     for part in parts:
         assert minutes_of(answer_of(part)) == {one.start: one for one in part}
@@ -68,37 +70,57 @@ def test_minutes_are_read_as_they_were_written_and_add_up_in_any_order(seed: int
         assert total.lateness == tuple(map(sum, zip(one.lateness, two.lateness, three.lateness, strict=True)))
 
 
-@pytest.mark.parametrize("bounds", [[], None, [0.1], list(LATENESS_BUCKETS_SECONDS[:-1]), {}, "x"])
-def test_counts_with_other_bounds_cannot_be_added(bounds: Any) -> None:
-    assert minutes_of({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None
+def test_counts_with_other_bounds_cannot_be_added() -> None:
+    wrong: list[Any] = [[], None, [0.1], list(LATENESS_BUCKETS_SECONDS[:-1]), {}, "x"]
+    for bounds in wrong:
+        assert minutes_of({**answer_of([nothing_in(NOON)]), "bounds_seconds": bounds}) is None, bounds
     assert minutes_of({"bounds_seconds": list(LATENESS_BUCKETS_SECONDS)}) is None
 
 
-@pytest.mark.parametrize("value", STRANGE)
-def test_values_of_another_kind_count_nothing(value: Any) -> None:
-    written = minute_document(drawn(Random(1), NOON))
-    for key in written:
+def test_values_of_another_kind_count_nothing() -> None:
+    written = minute_document(drawn(generator("a minute"), NOON))
+    for value, key in product(STRANGE, written):
         found = minutes_of({**answer_of([]), "minutes": [{**written, key: value}]})
         for minute in (found or {}).values():
             assert min(minute.fires, minute.duplicates, minute.overdue, minute.refused, *minute.lateness) >= 0
-            assert total_of([minute, nothing_in(minute.start)]) == minute
+            assert total_of([minute, nothing_in(minute.start)]) == minute, (key, value)
 
 
-@pytest.mark.parametrize("value", STRANGE)
-def test_fires_of_another_kind_are_none_of_ours(value: Any) -> None:
-    assert fires_of(value) in (None, [])
-    for key in FIRE:
-        for found in fires_of([FIRE, {**FIRE, key: value}]) or ():
-            assert json.loads(json.dumps(found)).keys() == FIRE.keys()
-            assert merged([[found, FIRE], [FIRE]])
-    assert fires_of([{**FIRE, "unknown": value}]) == [FIRE]
-
-
-def test_an_answer_with_a_fire_without_a_time_counts_as_none() -> None:
-    assert fires_of([{**FIRE, "stored": "now"}, FIRE]) is None
+def test_fires_of_another_kind_are_none_of_ours() -> None:
+    for value in STRANGE:
+        assert fires_of(value) in (None, [])
+        for key in FIRE:
+            for found in fires_of([FIRE, {**FIRE, key: value}]) or ():
+                assert json.loads(json.dumps(found)).keys() == FIRE.keys()
+                assert merged([[found, FIRE], [FIRE]])
+        assert fires_of([{**FIRE, "unknown": value}]) == [FIRE]
+    assert fires_of([{**FIRE, "stored": "now"}, FIRE]) is None, "a fire without a time"
 
 
 def fires_of(fires: Any) -> list[RecentFireDocument] | None:
     """Return what is listed of the fires of another instance; None if its answer counts as none."""
     read = read_answer(RecentFiresAnswer, {**HEAD, "fires": fires})
     return None if read is None else read["fires"]
+
+
+FIRES = 40
+
+
+def read_back(number: int) -> tuple[str, FireReadBack]:
+    """Return a fire of one of two streams; two of each are stored at the same time."""
+    stored_at = START + number // 4 * MINUTE
+    fire = FireReadBack(f"s.{number}", "t", stored_at, stored_at, stored_at, stored_sequence=1 + number // 2)
+    return "AB"[number % 2], fire
+
+
+def test_the_last_fires_of_instances_are_listed_once_and_newest_first_in_whatever_order_they_were_read_back() -> None:
+    for seed in seeds(5):
+        fires = [read_back(number) for number in range(FIRES)]
+        generator(f"order of fires {seed}").shuffle(fires)
+        some = newest(fires, RecentFiresRequest(stream="B", limit=5))
+        assert [one["schedule"] for one in some] == ["s.39", "s.37", "s.35", "s.33", "s.31"]
+        request = RecentFiresRequest(limit=FIRES)
+        listed = merged([newest(fires[: FIRES // 2 + 3], request), newest(fires[FIRES // 2 - 3 :], request)])
+        assert sorted(one["schedule"] for one in listed) == sorted(fire.schedule for _stream, fire in fires)
+        stored = [(one["stored"], one["sequence"]) for one in listed]
+        assert stored == sorted(stored, reverse=True)

@@ -1,0 +1,187 @@
+"""What the endpoints take and answer, in memory: models, printed schemas, pages, lists of items, and their limits."""
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nats_scheduler.engine.views.pages import Sliced
+from nats_scheduler.message.timetable import Timetable
+from nats_scheduler.schedule.bounds import Bounded, Bounds
+from nats_scheduler.schedule.calendars import Days
+from nats_scheduler.schedule.instants import DAY, HOUR
+from nats_scheduler.schedule.patterns import Every
+from nats_scheduler.service.endpoint import encode_items, with_items
+from nats_scheduler.service.endpoints import ALL_ENDPOINTS, ENDPOINTS, service_schema
+from nats_scheduler.service.micro import NAME
+from nats_scheduler.service.now import ActivityAnswer
+from nats_scheduler.service.patterns import excepted_among
+from nats_scheduler.service.schemas import HealthAnswer, SchedulesAnswer, StreamsAnswer, read_answer
+from tests.service.asking import fault_of
+from tests.service.reference import PAGES, REFERENCE, derived_part, page_with
+
+
+def test_the_reference_page_says_what_the_models_say() -> None:
+    for page, endpoints in PAGES.items():
+        expected = page_with(page, derived_part(endpoints))
+        assert page.read_text(encoding="utf-8") == expected, "python -m tests.service.reference"
+
+
+def test_the_answer_on_the_page_about_changes_is_an_answer() -> None:
+    (example,) = re.findall(r"^```json\n(.*?)^```", (REFERENCE / "control.md").read_text("utf-8"), re.M | re.S)
+    assert fault_of("schedules.pause", json.loads(example)) == ""
+
+
+def test_each_endpoint_has_a_name_a_request_and_an_answer_whose_parts_are_all_defined() -> None:
+    schema = service_schema()
+    names = [one.name for one in ALL_ENDPOINTS]
+    assert list(schema["endpoints"]) == names
+    assert len(set(names)) == len(names)
+    assert all(NAME.fullmatch(name.replace(".", "-")) for name in names), "words that a micro service may have"
+    referred = {part.partition('"')[0] for part in json.dumps(schema).split('"#/$defs/')[1:]}
+    assert referred <= set(schema["$defs"])
+
+
+def test_each_key_of_a_request_is_described_and_no_other_is_taken() -> None:
+    for one in ALL_ENDPOINTS:
+        schema = one.request.model_json_schema()
+        assert schema["additionalProperties"] is False
+        assert all(said.get("description") for said in schema.get("properties", {}).values()), one.name
+
+
+AT = "2026-03-01T12:00:00Z"
+FIRE = {"utc": AT, "local": "", "nanoseconds": 1, "sent": None}
+TEXTS = ("stream", "subject", "pattern", "kind", "target", "dialect", "mode", "state", "fired_by")
+SCHEDULE: dict[str, Any] = {
+    **dict.fromkeys(TEXTS, "x"),
+    **dict.fromkeys(("time_zone", "source", "ttl", "rollup", "failing", "ends")),
+    "sequence": 1,
+    "stored": AT,
+    "next_fire": FIRE,
+    "policies": {"X-Start": "x"},
+}
+STREAM: dict[str, Any] = {
+    **dict.fromkeys(("failing", "rejected", "misnamed"), 0),
+    "stream": "O",
+    "mode": "emulated",
+    "ready": True,
+    "unread": None,
+    "schedules": {"total": 1, "states": {"waiting": 1}, "kinds": {"at": 1}},
+    "next": SCHEDULE,
+    "holders": ["one"],
+}
+HEAD: dict[str, Any] = {"at": AT, "instance": "one", "unanswered": [], "cursor": None}
+ANSWER: dict[str, Any] = {**HEAD, "streams": [STREAM]}
+
+
+def without(answer: dict[str, Any], *path: str | int) -> dict[str, Any]:
+    """Return a copy of an answer without a key."""
+    copy: dict[str, Any] = json.loads(json.dumps(answer))
+    *parents, key = path
+    inner: Any = copy
+    for parent in parents:
+        inner = inner[parent]
+    del inner[key]
+    return copy
+
+
+def test_what_is_read_is_what_was_written_without_keys_that_are_not_in_the_model() -> None:
+    assert read_answer(StreamsAnswer, {**ANSWER, "more": 1, "streams": [{**STREAM, "shortened": True}]}) == ANSWER
+    health = {"at": HEAD["at"], "instance": "one", "ready": True, "reasons": []}
+    assert read_answer(HealthAnswer, health) == health, "a sidecar of the last version has no notes"
+
+
+def test_an_answer_with_another_value_or_without_a_key_is_none() -> None:
+    for instant in ("", "x", "2026-13-01T00:00:00Z", None, 1):
+        answer = {**ANSWER, "streams": [{**STREAM, "next": {**SCHEDULE, "stored": instant}}]}
+        assert read_answer(StreamsAnswer, answer) is None, instant
+    paths = [("mode",), ("schedules", "total"), ("next", "subject"), ("next", "next_fire", "utc")]
+    for path in paths:
+        assert read_answer(StreamsAnswer, without(ANSWER, "streams", 0, *path)) is None, path
+    others: list[Any] = [None, True, 1, "x", [], {}, [[]], {"streams": 7}]
+    for value in others:
+        assert [one.name for one in ENDPOINTS if read_answer(one.answer, value) is not None] == [], value
+
+
+@pytest.mark.parametrize("row", ["1", '{"schedules":{}}'])
+def test_a_long_list_of_something_else_is_refused_soon(row: str) -> None:
+    """Each fault of each row was collected: half a megabyte took half a minute, and gigabytes of memory."""
+    rows = json.loads(f"[{','.join([row] * 50_000)}]")
+    given = {**HEAD, "stream": "O", "mode": "emulated", "read_through": 0, "bounds_seconds": rows}
+    given |= {"streams": rows, "schedules": rows, "minutes": rows, "unanswered": rows}
+    forms: tuple[Any, ...] = (StreamsAnswer, SchedulesAnswer, ActivityAnswer)
+    began = time.process_time()
+    assert [read_answer(form, given) for form in forms] == [None] * 3
+    assert time.process_time() - began < 0.5
+
+
+def encoded(rows: list[dict[str, object]], room: int) -> list[bytes]:
+    return Sliced(encode_items(rows, lambda row: row, room)).finish()
+
+
+def test_a_list_ends_where_the_next_item_would_not_fit() -> None:
+    rows: list[dict[str, object]] = [{"a": number} for number in range(1_000)]
+    items = encoded(rows, 1_000)
+    assert 0 < len(items) < 1_000
+    assert [json.loads(item) for item in items] == rows[: len(items)]
+    assert sum(map(len, items)) <= 1_000
+    assert len(encoded(rows, 1_000_000)) == 1_000
+
+
+def test_an_item_that_does_not_fit_alone_is_shortened() -> None:
+    large: dict[str, object] = {
+        "text": "x" * 10_000,
+        "list": list(range(5_000)),
+        "inner": {"text": "y" * 10_000},
+        "n": 7,
+    }
+    (item,) = encoded([large, large], 1_200)
+    read = json.loads(item)
+    assert (len(item) <= 1_200, read["n"], read["text"][-1]) == (True, 7, "…")
+    assert read["shortened"] is True
+
+
+def test_items_are_put_into_an_object_that_may_have_other_keys() -> None:
+    assert json.loads(with_items({}, "a", [])) == {"a": []}
+    assert json.loads(with_items({"x": 1, "y": None}, "a", [b"1", b'"}"'])) == {"x": 1, "y": None, "a": [1, "}"]}
+
+
+# -- the days that are left out, in an answer with the next fires, as far as there is room ----------------------------
+
+EVERY_SECOND_DAY = tuple(Days(day, day) for day in range(1, 100, 2))
+TIMETABLE = Timetable(Bounded(Every("@every 6h", 6 * HOUR), Bounds(excepted=EVERY_SECOND_DAY)), 0)
+FIRES = TIMETABLE.fires(40)
+
+
+def excepted(after: int, fires: Sequence[int], most: int) -> tuple[list[tuple[int, int]], Sequence[int]]:
+    return Sliced(excepted_among(TIMETABLE, after, fires, most)).finish()
+
+
+def row(day: int) -> tuple[int, int]:
+    """Return the first and the last fire time of a day that is left out."""
+    return day * DAY, day * DAY + 18 * HOUR
+
+
+def test_the_rows_before_the_last_fire_are_found() -> None:
+    rows, left = excepted(0, FIRES, 1_000)
+    assert rows == [row(day) for day in range(1, FIRES[-1] // DAY, 2)]
+    assert left == FIRES
+    assert rows == list(TIMETABLE.excepted_fires(0, FIRES[-1]))
+    overdue = [fire for fire in FIRES if fire < DAY][-1:]
+    assert excepted(2 * DAY, [*overdue, 4 * DAY], 1_000)[0] == [row(3)], "nothing is said of days that have passed"
+    assert excepted(0, [], 1_000) == ([], [])
+
+
+def test_what_has_no_room_is_left_out_with_the_fires_behind_it() -> None:
+    for most in (0, 1, 2, 3):
+        rows, left = excepted(0, FIRES, most)
+        assert rows == [row(day) for day in range(1, 2 * most, 2)]
+        assert left == [fire for fire in FIRES if fire < row(2 * most + 1)[0]]
+
+
+def test_the_first_fire_is_shown_whatever_is_before_it() -> None:
+    first = next(fire for fire in FIRES if fire > 6 * DAY)
+    assert excepted(0, [first, first + 6 * HOUR], 1) == ([row(1), row(3), row(5)], [first])
