@@ -32,10 +32,9 @@ from tests.judge.forgotten import Losses, is_forgotten
 from tests.judge.health import Readiness
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
 from tests.judge.identities import Identities
-from tests.judge.matching import matched
 from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
 from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
-from tests.judge.versions import REPLACING, Version, versions_of
+from tests.judge.versions import REPLACING, Version, matched, versions_of
 
 ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""

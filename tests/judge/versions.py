@@ -8,10 +8,11 @@ A version whose TTL has run out is over. Where the server sees to it (2.11) that
 sidecar does (2.10), what was due before is made up first.
 """
 
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, Headers, History, Operation, ScheduleSeen, Verb
-from tests.judge.matching import matched
 from tests.judge.patterns import Pattern
 
 REPLACING = (Verb.STORE, Verb.OVERWRITE, Verb.PAUSE)
@@ -180,3 +181,31 @@ def _uncovered_from(version: Version, operations: list[Operation], expiring: lis
     paused = (o for o in operations if o.verb is Verb.PAUSE and o.schedule == version.schedule and o.ttl < NEVER)
     expired = (o.invoked_at + o.ttl for o in paused if o.sequence is None or o.sequence > version.sequence)
     return min([NEVER, *deleted, *expired, *(v.expires for v in later)])
+
+
+# One to one: each of some things gets one of its candidates, so that as many as possible get one.
+#
+# The rule: augmenting paths (Kuhn), in the order given, so that the same history has the same verdict.
+# Cost: the product of things and candidates at worst; histories that know their outcomes have one candidate each.
+
+Thing = TypeVar("Thing", bound=Hashable)
+Candidate = TypeVar("Candidate", bound=Hashable)
+
+
+def matched(candidates: Mapping[Thing, Sequence[Candidate]]) -> dict[Thing, Candidate]:
+    """Match things to candidates, each used once; a thing without a candidate is left out."""
+    taken: dict[Candidate, Thing] = {}
+
+    def place(thing: Thing, tried: set[Candidate]) -> bool:
+        for candidate in candidates[thing]:
+            if candidate in tried:
+                continue
+            tried.add(candidate)
+            if candidate not in taken or place(taken[candidate], tried):
+                taken[candidate] = thing
+                return True
+        return False
+
+    for thing in candidates:
+        place(thing, set())
+    return {thing: candidate for candidate, thing in taken.items()}

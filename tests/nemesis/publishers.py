@@ -13,9 +13,8 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from tests.harness.account import Account
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import time_reached
-from tests.judge.history import SECOND, Operation, Verb
+from tests.judge.history import SECOND, Operation, Verb, headers_of
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
-from tests.judge.requests import headers_of
 from tests.nemesis.calendars import NAMES
 from tests.nemesis.ground import ELSEWHERE, STREAM, WORKED, Ground, worker_of
 from tests.nemesis.record import Record, now

@@ -20,9 +20,8 @@ from nats_scheduler.message.headers import with_headers
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
-from tests.judge.history import EVERYTHING, SECOND, FireKey, IdentityTaken, Operation, Verb
+from tests.judge.history import EVERYTHING, SECOND, FireKey, IdentityTaken, Operation, Verb, headers_of
 from tests.judge.patterns import NO_POLICIES, Pattern, Policies
-from tests.judge.requests import headers_of
 from tests.simulation.calendars import NAMES
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.server import ELSEWHERE, FORGED, SOURCES, Server
