@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,10 +13,9 @@ from click.testing import Result
 
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
+from tests.cli.prompt import FLAGGED, Cli
 from tests.harness.account import Account, Running, account_on, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
-
-Cli = Callable[..., Result]
 
 PORTABLE = "portable"
 SITES = (V2_10, V2_11, V2_12, V2_14, V2_15, PORTABLE)
@@ -26,7 +25,6 @@ READING = frozenset({"history", "ls", "info"})
 """Commands that change nothing."""
 
 NOT_OF_THE_SCHEDULE = ("Nats-Rollup", "Nats-Expected-")
-FAR = "2200-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
@@ -41,9 +39,9 @@ class Site:
     env: dict[str, str] = field(default_factory=dict)
 
     @property
-    def prefix(self) -> str:
-        """The prefix of the headers of its new schedules, before `Nats-`."""
-        return "X-" if self.kind == PORTABLE else ""
+    def x(self) -> str:
+        """The name of the header with the pattern of its new schedules, which begins the names of the others."""
+        return "X-Nats-Schedule" if self.kind == PORTABLE else "Nats-Schedule"
 
     @property
     def is_native(self) -> bool:
@@ -55,9 +53,10 @@ class Site:
         return f"{self.stream}.{rest}"
 
     async def run(self, command: str, *words: str) -> Result:
-        """Run a command about the stream, in a thread with a loop of its own."""
+        """Run a command about the stream, in a thread with a loop of its own; `.` begins a subject of the stream."""
         by = () if command in READING else ("--by", "ops")
-        return await asyncio.to_thread(self.cli, command, self.stream, *words, "--server", self.url, *by, env=self.env)
+        whole = [self.subject(word[1:]) if word.startswith(".") else word for word in words]
+        return await asyncio.to_thread(self.cli, command, self.stream, *whole, "--server", self.url, *by, env=self.env)
 
     async def done(self, command: str, *words: str) -> dict[str, Any]:
         """Run a command that must succeed; return its document."""
@@ -66,23 +65,36 @@ class Site:
         document: dict[str, Any] = json.loads(said.stdout)
         return document
 
+    async def refuses(self, code: int, error: str, command: str, *words: str) -> str:
+        """Run a command that must end with an exit code and an error; return all that it printed as errors."""
+        said = await self.run(command, *words)
+        assert (said.exit_code, error in said.stderr) == (code, True), said.stderr
+        return said.stderr
+
     async def publish(self, rest: str, pattern: str, **more: str) -> int:
         """Store a schedule; more headers are named without `Nats-Schedule-`, with `_` for `-`."""
-        name = f"{self.prefix}Nats-Schedule"
-        headers = {name: pattern, f"{name}-Target": self.subject("out")}
-        headers |= {f"{name}-{key.replace('_', '-')}": value for key, value in more.items()}
+        headers = {self.x: pattern, f"{self.x}-Target": self.subject("out")}
+        headers |= {f"{self.x}-{key.replace('_', '-')}": value for key, value in more.items()}
         return await self.account.publish(self.subject(rest), headers)
 
     async def last(self, rest: str) -> StoredMessage | None:
         """Return the last message on a subject."""
         return await self.account.api.message(self.stream, last_by_subj=self.subject(rest))
 
-    async def headers(self, rest: str) -> dict[str, str]:
-        """Return the headers of the last message on a subject, without those of its publish and of the server."""
+    async def stored(self, rest: str) -> StoredMessage:
+        """Return the last message on a subject, which must be there."""
         message = await self.last(rest)
         assert message is not None
-        found = {decoded(name): decoded(value) for name, value in header_items(message.block)}
+        return message
+
+    async def headers(self, rest: str) -> dict[str, str]:
+        """Return the headers of the last message on a subject, without those of its publish and of the server."""
+        found = {decoded(name): decoded(value) for name, value in header_items((await self.stored(rest)).block)}
         return {name: value for name, value in found.items() if not name.startswith(NOT_OF_THE_SCHEDULE)}
+
+    async def fires(self, rest: str = "out") -> list[StoredMessage]:
+        """Return what is stored on a target."""
+        return await self.account.messages(self.stream, self.subject(rest))
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[Running]:
@@ -99,14 +111,9 @@ class Site:
 async def site_on(cli: Cli, url: str, kind: str, stream: str) -> AsyncIterator[Site]:
     """Create a stream of a kind, and remove it at the end; no sidecar runs."""
     async with account_on(url) as account:
-        marked = {"nats-scheduler.allow_msg_schedules": "true"}
         is_portable = kind == PORTABLE
-        await account.create(
-            stream,
-            allow_msg_schedules=not is_portable,
-            allow_msg_ttl=True,
-            metadata={} if is_portable else marked,
-        )
+        metadata = {} if is_portable else FLAGGED
+        await account.create(stream, allow_msg_schedules=not is_portable, allow_msg_ttl=True, metadata=metadata)
         env = {"NATS_SCHEDULER_PORTABLE_STREAMS": stream} if is_portable else {}
         try:
             yield Site(cli, url, account, stream, kind, env)

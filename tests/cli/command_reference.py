@@ -1,8 +1,9 @@
-"""`docs/reference/commands.md` as data: the exit codes and the JSON keys that it promises of each command."""
+"""Pages about commands as data: the exit codes and JSON keys that the reference promises, and who may run them."""
 
 import re
 from functools import cache
 
+from tests.harness.permissions import DOCUMENT, Permission, allowing
 from tests.house.sources import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "commands.md"
@@ -46,3 +47,37 @@ def _rows(text: str, head: str) -> list[str]:
     """Return the first cells of the table that begins with a head."""
     table = re.search(rf"^\| {re.escape(head)} \|.*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
     return [line.split("|")[1] for line in table[1].splitlines()] if table else []
+
+
+def users_of(section: str, columns: int) -> dict[str, tuple[int, list[Permission]]]:
+    """Return users by the table of a section of the page about security, with the number of their column.
+
+    Of each column `whole-C` has the permissions that it needs, and each `part-C-N` lacks another one of them.
+    """
+    _before, heading, text = DOCUMENT.read_text("utf-8").partition(f"\n### {section}\n")
+    assert heading, f"there is no section about {section}"
+    row = rf"^\| (publish|subscribe) \| `([^`]+)` \|((?: [^|]+ \|){{{columns}}})"
+    rows = [
+        (Permission(act, subject, ()), [need.strip() for need in needs.split("|")])
+        for act, subject, needs in re.findall(row, text.partition("\n### ")[0], re.M)
+    ]
+    found = {}
+    for column in range(columns):
+        granted = [permission for permission, needs in rows if needs[column] == "yes"]
+        assert granted, f"{section} needs nothing in column {column}"
+        found[f"whole-{column}"] = (column, granted)
+        for number, missing in enumerate(granted):
+            found[f"part-{column}-{number}"] = (column, [one for one in granted if one is not missing])
+    return found
+
+
+def held_to(users: dict[str, tuple[int, list[Permission]]], *more: str) -> str:
+    """Write the configuration of a server with these users, and the user `all`; each has the password `secret`."""
+    lines = [f"{{ user: {name}, password: secret, permissions: {allowing(of)} }}" for name, (_, of) in users.items()]
+    everybody = "\n  ".join(["{ user: all, password: secret }", *more, *lines])
+    return f"accounts {{ A {{ jetstream: enabled, users: [\n  {everybody}] }} }}\n"
+
+
+def as_user(url: str, user: str) -> str:
+    """Return the address of a server with one of these users."""
+    return url.replace("nats://", f"nats://{user}:secret@")

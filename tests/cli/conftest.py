@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from nats_scheduler.cli.main import main
-from tests.cli.changing_site import PORTABLE, SITES, Cli, Site, site_on
-from tests.conftest import SharedServer
-from tests.harness.servers import V2_15
+from tests.cli.changing_site import PORTABLE, SITES, Site, site_on
+from tests.cli.prompt import Cli, Prompt, prompt_on
+from tests.conftest import SharedServer, StartServer
+from tests.harness.servers import V2_11, V2_15
 
-__all__ = ["Cli"]
+
+class TerminalRunner(CliRunner):
+    """Runs commands that take their standard output for a terminal; `COLUMNS` is its width."""
+
+    @contextmanager
+    def isolation(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        """Do what every runner does."""
+        with super().isolation(*arguments, **options) as streams:
+            sys.stdout.isatty = lambda: True  # type: ignore[method-assign]
+            yield streams
 
 
 @pytest.fixture
 def cli(tmp_path: Path) -> Cli:
-    """Run one command in this process: `cli("next", "@daily", env={…})`."""
+    """Run one command in this process: `cli("next", "@daily", env={…})`; on a terminal if `columns` are given."""
     theirs: dict[str, str | None] = {name: None for name in os.environ if name.startswith("NATS")}
 
-    def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
+    def run(*arguments: str, env: dict[str, str] | None = None, columns: int = 0) -> Result:
         environ = theirs | {"XDG_CONFIG_HOME": str(tmp_path)} | (env or {})
-        return CliRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
+        if not columns:
+            return CliRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
+        environ["COLUMNS"] = str(columns)
+        return TerminalRunner().invoke(main, list(arguments), env=environ, catch_exceptions=False)
 
     return run
+
+
+@pytest.fixture
+async def prompt(cli: Cli, start_server: StartServer) -> AsyncIterator[Prompt]:
+    """The command line against a server of the test's own, on which sidecars fire; none runs yet."""
+    server = await start_server(V2_11)
+    async with prompt_on(cli, server.url) as one:
+        yield one
 
 
 @pytest.fixture(params=SITES)
@@ -37,4 +61,12 @@ async def site(
     version = V2_15 if request.param == PORTABLE else request.param
     server = await shared_server(version)
     async with site_on(cli, server.url, request.param, stream_name) as one:
+        yield one
+
+
+@pytest.fixture
+async def orders(cli: Cli, shared_server: SharedServer, stream_name: str) -> AsyncIterator[Site]:
+    """The same, of one kind: for what does not depend on who fires."""
+    server = await shared_server(V2_11)
+    async with site_on(cli, server.url, V2_11, stream_name) as one:
         yield one

@@ -5,31 +5,23 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
 
 from nats_scheduler.cli.session import NONE_RUNNING
-from tests.cli.command_reference import sections
-from tests.cli.conftest import Cli
+from tests.cli.command_reference import as_user, held_to, users_of
+from tests.cli.prompt import NEVER, Cli, prompt_on
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
-from tests.harness.log_lines import capture_logs
-from tests.harness.permissions import DOCUMENT, Permission, allowing
+from tests.harness.permissions import Permission
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
-FAR = "@at 2200-01-01T00:00:00Z"
-
-USERS = """
-accounts {{ A {{ jetstream: enabled, users: [
-  {{ user: all, password: secret }}
-  {{ user: mute, password: secret, permissions: {{ publish: {{ deny: ["nats_scheduler.v1.>"] }} }} }}
-{users}] }} }}
-"""
-"""Two users: one that may ask, and one that may do everything else; and those that a test adds."""
+MUTE = '{ user: mute, password: secret, permissions: { publish: { deny: ["nats_scheduler.v1.>"] } } }'
+"""A user that may do everything but ask."""
 
 SCHEDULES = frozenset({"schedules.list", "rejected.list", "misnamed.list"})
 """The endpoints that are asked for schedules; on a native stream the stream is read instead."""
@@ -45,22 +37,14 @@ COMMANDS: dict[str, frozenset[str]] = {
     "next S S.s": SCHEDULES,
     "next S S.cron --count 3": SCHEDULES,
     "ls S": SCHEDULES,
+    "ls S --wide": SCHEDULES,
     "info S S.s": SCHEDULES | {"fires.list"},
 }
 """Commands, and the endpoints that each of them asks."""
-
-FORMS = ((), ("--wide",), ("--json",))
+NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})
 
 VARYING = frozenset({"at", "after", "age_nanoseconds", "last_heartbeat"})
 """The keys whose values are of the moment."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Keep the log of the sidecar out of the output of the command, which runs in the same process."""
-    with capture_logs():
-        yield
-
 
 Said = tuple[int, str, str]
 """Exit code, output, errors."""
@@ -73,12 +57,9 @@ class Scene(NamedTuple):
     url: str
     account: Account
 
-    def url_of(self, user: str) -> str:
-        return self.url.replace("nats://", f"nats://{user}:secret@")
-
     async def says(self, user: str, *words: str) -> Said:
         """Run a command in a thread, as a user; return exit code, output and errors, without what is of the moment."""
-        said = await asyncio.to_thread(self.cli, *words, "--server", self.url_of(user))
+        said = await asyncio.to_thread(self.cli, *words, "--server", as_user(self.url, user))
         output = json.dumps(lasting(json.loads(said.stdout)), indent=2) if "--json" in words else said.stdout
         return said.exit_code, re.sub(r"[\w.]+( s)? ago", "… ago", output), said.stderr
 
@@ -87,28 +68,24 @@ class Scene(NamedTuple):
         answer = await self.account.connection.request_json("$SRV.STATS.nats-scheduler", {}, WAIT_SECONDS)
         return {one["subject"].removeprefix("nats_scheduler.v1."): one["num_requests"] for one in answer["endpoints"]}
 
-    async def same(self, words: tuple[str, ...]) -> tuple[Said, Said, set[str], set[str]]:
-        """Do what `says_asked_and_not` does, until both outputs are the same.
+    async def same(self, words: tuple[str, ...]) -> tuple[Said, set[str], set[str]]:
+        """Return what a command prints for a user who may ask and one who may not, and what it asked for each.
 
-        Times to come are shown to the second, which may pass between two commands.
+        Times to come are shown to the second, which may pass between two commands: it is run until both are the same.
         """
         seen: list[tuple[Said, Said, set[str], set[str]]] = []
 
         async def are_equal() -> bool:
-            seen[:] = [await self.says_asked_and_not(words)]
-            return seen[0][0] == seen[0][1]
+            before = await self.asked()
+            with_asking = await self.says("all", *words)
+            between = await self.asked()
+            without = await self.says("mute", *words)
+            after = await self.asked()
+            seen[:] = [(with_asking, without, grown(before, between), grown(between, after))]
+            return with_asking == without
 
         await eventually(are_equal, within_seconds=WAIT_SECONDS, describe=lambda: f"{words}: {seen}")
-        return seen[0]
-
-    async def says_asked_and_not(self, words: tuple[str, ...]) -> tuple[Said, Said, set[str], set[str]]:
-        """Return what a command prints for both users, and which endpoints it asked each time."""
-        before = await self.asked()
-        with_asking = await self.says("all", *words)
-        between = await self.asked()
-        without = await self.says("mute", *words)
-        after = await self.asked()
-        return with_asking, without, grown(before, between), grown(between, after)
+        return seen[0][1:]
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> set[str]:
@@ -123,36 +100,30 @@ def lasting(value: Any) -> Any:
 
 
 @asynccontextmanager
-async def scene(cli: Cli, start_server: StartServer, version: str, users: str = "") -> AsyncIterator[Scene]:
+async def scene(
+    cli: Cli, start_server: StartServer, version: str, users: dict[str, tuple[int, list[Permission]]] | None = None
+) -> AsyncIterator[Scene]:
     """Start a server with a sidecar; schedules have fired, are stored, and are invalid."""
-    server = await start_server(version, config=USERS.format(users=users))
-    one = Scene(cli, server.url, None)  # type: ignore[arg-type]  # the account needs the address of the user
-    async with account_on(one.url_of("all")) as account, sidecar_on(one.url_of("all")) as running:
-        x = "X-" if version == V2_15 else ""
+    server = await start_server(version, config=held_to(users or {}, MUTE))
+    url, x = as_user(server.url, "all"), "X-" if version == V2_15 else ""
+    async with prompt_on(cli, url) as prompt, sidecar_on(url) as running:
+        account = prompt.account
         await account.create("S")
         await account.create("T", subjects=["T.*"])
         for name in ("S", "T"):
             await running.ready(name)
-        for pattern in ("@every 1s", FAR):  # it has fired, and it fires no more while the outputs are compared
-            headers = {f"{x}Nats-Schedule": pattern, f"{x}Nats-Schedule-Target": "S.out"}
-            await account.publish("S.s", headers)
+        for pattern in ("@every 1s", NEVER):  # it has fired, and it fires no more while the outputs are compared
+            await prompt.schedule("S.s", pattern, x=x)
             await account.wait_for("S", "S.out", 2)
-        zone = {f"{x}Nats-Schedule-Time-Zone": "Europe/Berlin"}
-        cron = {f"{x}Nats-Schedule": "0 30 9 1 1 *", f"{x}Nats-Schedule-Target": "S.out"}
-        await account.publish("S.cron", cron | zone)
-        await account.publish("S.bad", {f"{x}Nats-Schedule": "@every soon", f"{x}Nats-Schedule-Target": "S.out"})
-        await kept(account)
-        yield one._replace(account=account)
+        await prompt.schedule("S.cron", "0 30 9 1 1 *", x=x, Time_Zone="Europe/Berlin")
+        await prompt.schedule("S.bad", "@every soon", x=x)
 
+        async def is_kept() -> bool:
+            info = await account.api.stream("nats_scheduler_failures")
+            return info is not None and info["state"]["messages"] > 0
 
-async def kept(account: Account) -> None:
-    """Wait until the invalid schedule is among the failures."""
-
-    async def one() -> bool:
-        info = await account.api.stream("nats_scheduler_failures")
-        return info is not None and info["state"]["messages"] > 0
-
-    await eventually(one, within_seconds=WAIT_SECONDS, describe="the failure is kept")
+        await eventually(is_kept, within_seconds=WAIT_SECONDS, describe="the failure is kept")
+        yield Scene(cli, server.url, account)
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
@@ -161,100 +132,49 @@ async def test_the_output_is_the_same_whether_a_sidecar_is_asked_or_not(
 ) -> None:
     async with scene(cli, start_server, version) as one:
         for command, endpoints in COMMANDS.items():
-            for form in FORMS:
+            for form in ((), ("--json",)):
                 words = (*command.split(), *form)
-                with_asking, without, asked, asked_without = await one.same(words)
-                assert (with_asking, with_asking[0], with_asking[2]) == (without, 0, ""), words
-                assert (asked, asked_without) == ({*endpoints}, set()), words
-
-
-async def test_with_no_sidecar_running_the_commands_read_what_is_stored(cli: Cli, start_server: StartServer) -> None:
-    async with scene(cli, start_server, V2_11) as one:
-        commands = [command for command in COMMANDS if command.split()[0] in NOT_ABOUT_SIDECARS]
-        before = [await one.says("all", *command.split(), "--json") for command in commands]
-    async with account_on(one.url_of("all")):
-        assert [await one.says("all", *command.split(), "--json") for command in commands] == before
-        code, output, _errors = await one.says("all", "stream", "ls")
-        assert (code, NONE_RUNNING in output) == (0, True)
-        assert "no sidecar lives" in (await one.says("all", "instances"))[1]
+                (code, _output, errors), asked, asked_without = await one.same(words)
+                assert (code, errors, asked, asked_without) == (0, "", {*endpoints}, set()), words
+        commands = [command.split() for command in COMMANDS if command.split()[0] in NOT_ABOUT_SIDECARS]
+        before = [await one.says("all", *command, "--json") for command in commands]
+    assert [await one.says("all", *command, "--json") for command in commands] == before, "no sidecar is running"
+    code, output, _errors = await one.says("all", "stream", "ls")
+    assert (code, NONE_RUNNING in output) == (0, version != V2_15), "a native server fires by itself"
+    assert "no sidecar lives" in (await one.says("all", "instances"))[1]
 
 
 async def test_a_sidecar_of_another_bucket_is_asked_and_its_answer_is_not_used(
     cli: Cli, start_server: StartServer
 ) -> None:
-    server = await start_server(V2_11, config=USERS.format(users=""))
-    one = Scene(cli, server.url, None)  # type: ignore[arg-type]  # the account needs the address of the user
-    async with account_on(one.url_of("all")) as account, sidecar_on(one.url_of("all"), registry_bucket="other"):
-        one = one._replace(account=account)
+    server = await start_server(V2_11, config=held_to({}))
+    url = as_user(server.url, "all")
+    async with account_on(url) as account, sidecar_on(url, registry_bucket="other"):
+        one = Scene(cli, server.url, account)
         before = await one.asked()
         assert "no sidecar lives" in (await one.says("all", "instances"))[1]
         assert grown(before, await one.asked()) == {"instances.list"}
 
 
-NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})
-
-
-@pytest.mark.parametrize("command", ["ls", "info", "next", "history", "failures", "instances", "stream ls"])
-def test_help_and_reference_say_of_each_command_that_it_asks(cli: Cli, command: str) -> None:
-    assert "A running sidecar is asked" in " ".join(
-        cli(*command.split(), "--help").stdout.replace(": a", ". A").split()
-    )
-    assert "](#asked-or-read)" in sections()[command]
-
-
-# -- permissions -----------------------------------------------------------------------------------------------
-
-_ROW = re.compile(r"^\| (publish|subscribe) \| `([^`]+)` \| (\S+) \| (\S+) \| (\S+) \| [^|]+ \|$", re.M)
-
-PAST, SERVED, READING = range(3)
-"""The columns of the table about the users of the commands."""
-
-WORDS: dict[int, tuple[tuple[str, ...], ...]] = {
-    PAST: (("history", "S", "S.s"), ("failures",), ("instances",)),
-    SERVED: (("ls", "S"), ("info", "S", "S.s"), ("next", "S", "S.s"), ("stream", "ls")),
-    READING: (("history", "S", "S.s"), ("failures",), ("instances",), ("ls",), ("info", "S", "S.s"), ("stream", "ls")),
-}
-
-ASKED: dict[int, set[str]] = {
-    PAST: {"fires", "failures", "instances"},
-    SERVED: {"schedules", "streams"},
-    READING: set(),
-}
+WORDS: tuple[tuple[str, ...], ...] = (
+    ("history S S.s", "failures", "instances"),
+    ("ls S", "info S S.s", "next S S.s", "stream ls"),
+    ("history S S.s", "failures", "instances", "ls", "info S S.s", "stream ls"),
+)
+"""The commands of each column of the table of permissions: about the past, what is served, and without asking."""
+ASKED: tuple[set[str], ...] = ({"fires", "failures", "instances"}, {"schedules", "streams"}, set())
 """The first parts of the names of their endpoints."""
-
-
-def permissions(column: int, need: str = "yes") -> list[Permission]:
-    """Return the permissions of one column."""
-    _before, _heading, section = DOCUMENT.read_text("utf-8").partition("\n### Users of the commands\n")
-    rows = [(act, subject, needs) for act, subject, *needs in _ROW.findall(section.partition("\n### ")[0])]
-    return [Permission(act, subject, ()) for act, subject, needs in rows if needs[column] == need]
-
-
-def users() -> dict[str, tuple[int, list[Permission]]]:
-    """Return users: of each column one with its permissions, and one without each of them."""
-    found = {}
-    for column in WORDS:
-        granted = permissions(column)
-        found[f"whole-{column}"] = (column, granted)
-        for number, missing in enumerate(granted):
-            found[f"part-{column}-{number}"] = (column, [one for one in granted if one is not missing])
-    return found
 
 
 async def test_the_permissions_to_ask_and_to_read_are_those_that_are_documented(
     cli: Cli, start_server: StartServer
 ) -> None:
-    limited = users()
-    assert len(limited) > 12, "the table is read"
-    config = "".join(
-        f"  {{ user: {name}, password: secret, permissions: {allowing(granted)} }}\n"
-        for name, (_column, granted) in limited.items()
-    )
-    async with scene(cli, start_server, V2_11, users=config) as one:
-        expected = {words: await one.says("all", *words, "--json") for column in WORDS.values() for words in column}
+    limited = users_of("Users of the commands", len(WORDS))
+    async with scene(cli, start_server, V2_11, limited) as one:
+        expected = {line: await one.says("all", *line.split(), "--json") for column in WORDS for line in column}
         for user, (column, _granted) in limited.items():
             before, same = await one.asked(), True
-            for words in WORDS[column]:
-                same = same and await one.says(user, *words, "--json") == expected[words]
+            for line in WORDS[column]:
+                same = same and await one.says(user, *line.split(), "--json") == expected[line]
             asked = {name.partition(".")[0] for name in grown(before, await one.asked())}
             assert (same and ASKED[column] <= asked) is user.startswith("whole"), (user, same, asked)

@@ -1,126 +1,210 @@
-"""A real bash completes commands, options and names of streams, and offers nothing where no server answers."""
+"""Commands, options and names are completed at the prompts of real shells, and nothing where no server answers."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shlex
 import shutil
-import subprocess
-import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from nats_scheduler.cli.completion import COMPLETE_VARIABLE, SHELLS
 from nats_scheduler.cli.main import COMMANDS
-from tests.cli.changing_site import FAR, site_on
-from tests.cli.conftest import Cli
-from tests.cli.test_main import DEAR
+from tests.cli.prompt import NEVER, Cli, Prompt
 from tests.conftest import SharedServer
 from tests.harness.account import WAIT_SECONDS, account_on
 from tests.harness.processes import clean_environment, sidecar_command
 from tests.harness.servers import V2_11
+from tests.harness.terminal import TERMINAL_SECONDS, start_on_terminal
 from tests.harness.waiting import eventually
 
-ASK = """
-eval "$(nats-scheduler completion bash)"
-COMP_WORDS=({words}) COMP_CWORD={position}
-_nats_scheduler_completion nats-scheduler
-printf '%s\\n' "${{COMPREPLY[@]}}"
-"""
-BASH = shutil.which("bash")
 NOWHERE = "nats://127.0.0.1:1"
 
 
-async def completed(folder: Path, *words: str) -> list[str]:
-    """Return what bash offers for the last word."""
-    assert BASH is not None
-    quoted = " ".join(f"'{word}'" for word in ("nats-scheduler", *words))
-    path = f"{Path(sidecar_command()[0]).parent}:{os.environ['PATH']}"
+def completed(cli: Cli, line: str) -> list[str]:
+    """Return what is offered for the last word of a line."""
+    words = ["nats-scheduler", *line.split(" ")]
+    # click derives the name of the variable from that of the program, which is the function here
+    asking = {"_MAIN_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(words), "COMP_CWORD": str(len(words) - 1)}
+    return [offered.partition(",")[2] for offered in cli(env=asking).stdout.split()]
+
+
+def test_commands_options_and_values_are_completed(cli: Cli) -> None:
+    offered = {
+        "": [*COMMANDS],
+        "ex": ["export", "explain"],
+        "stream ": ["add", "ls"],
+        "explain --cou": ["--count"],
+        "completion ": [*SHELLS],
+        f"ls -s {NOWHERE} ": [],
+    }
+    assert {line: completed(cli, line) for line in offered} == offered
+
+
+async def test_names_of_streams_and_subjects_of_schedules_are_completed(prompt: Prompt) -> None:
+    for name in ("A,B", "A", "OTHER_A"):
+        await prompt.create(name, subjects=[f"{name}.>"])
+    for rest in ("a.one", "a.two", "b"):
+        await prompt.schedule(f"A.{rest}", NEVER)
+    await prompt.account.publish("A.a.three", body=b"no schedule")
+    await prompt.shows("pause A A.a.two")
+    for line, offered in (
+        ("ls {} A", ["A", "A,B"]),
+        ("pause {} A ", ["A.a.one", "A.a.two", "A.b"]),
+        ("pause {} A A.a.o", ["A.a.one"]),
+        ("rm {} A A.a.one A.a.", ["A.a.two"]),
+        ("edit {} A A.a.", ["A.a.one", "A.a.two"]),
+        ("info {} A A.b", ["A.b"]),
+        ("pause {} NONE_SUCH ", []),
+    ):
+
+        async def are_offered(asked: str = line.format(f"-s {prompt.url}"), offered: list[str] = offered) -> bool:
+            # A machine that is busy may not read them within the deadline.
+            return await asyncio.to_thread(completed, prompt.cli, asked) == offered
+
+        await eventually(are_offered, within_seconds=WAIT_SECONDS, describe=f"{offered} for {line}")
+
+
+def test_each_shell_has_a_script_that_asks_this_program(cli: Cli) -> None:
+    for shell in SHELLS:
+        shown = cli("completion", shell)
+        assert (shown.exit_code, "nats-scheduler" in shown.stdout) == (0, True)
+        assert f"{COMPLETE_VARIABLE}={shell}_complete" in shown.stdout
+
+
+# -- shells ----------------------------------------------------------------------------------------------------
+
+ASK_BASH = """
+eval "$(nats-scheduler completion bash)"
+COMP_WORDS=({line}) COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 ))
+_nats_scheduler_completion nats-scheduler
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+ZSHRC = """
+PS1='' RPS1=''
+autoload -Uz compinit && compinit -u -D
+eval "$(nats-scheduler completion zsh)"
+show() { print -r -- "<<$BUFFER>>" }
+zle -N show
+bindkey '^X' show
+print "<<loaded: $?>>"
+"""
+SHOW, ERASE = "\x18", "\x15"
+"""The keys that show what the line holds, and erase it."""
+SHOWN = re.compile(r"<<(.*?)>>")
+ASK_FISH = "nats-scheduler completion fish | source"
+STREAMS = ("SHELL_ALPHA", "SHELL_B,C", "OTHER_SHELL")
+
+Complete = Callable[[str], Awaitable[list[str]]]
+"""Returns what the line is completed to, or what is offered for it."""
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return an environment in which the program is found."""
+    return {**clean_environment(folder), "PATH": f"{Path(sidecar_command()[0]).parent}:{os.environ['PATH']}"}
+
+
+async def said_by(folder: Path, *command: str) -> str:
+    """Run a shell, and return what it prints; on standard error it has to print nothing."""
     process = await asyncio.create_subprocess_exec(
-        *(BASH, "--norc", "-c", ASK.format(words=quoted, position=len(words))),
-        env={**clean_environment(folder), "PATH": path},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        *command, env=environment(folder), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     said, errors = await process.communicate()
     assert errors.decode() == ""
-    return said.decode().split()
+    return said.decode()
 
 
-@pytest.mark.server
-@pytest.mark.skipif(BASH is None, reason="there is no bash on this machine")
+def with_the_line(line: str, offered: str) -> list[str]:
+    """Return the line as it would be with each of the words that are offered."""
+    return [f"{line[: line.rfind(' ') + 1]}{one.partition(chr(9))[0]}" for one in offered.splitlines()]
+
+
+@asynccontextmanager
+async def bash(folder: Path) -> AsyncIterator[Complete]:
+    """Let bash complete lines, by the function of the script."""
+
+    async def complete(line: str) -> list[str]:
+        return with_the_line(line, await said_by(folder, "bash", "--norc", "-c", ASK_BASH.format(line=line)))
+
+    yield complete
+
+
+@asynccontextmanager
+async def zsh(folder: Path) -> AsyncIterator[Complete]:
+    """Run zsh at a terminal; what is completed is the line after the key was pressed."""
+    (folder / ".zshrc").write_text(ZSHRC)
+    env = {**environment(folder), "ZDOTDIR": str(folder)}
+    terminal = await start_on_terminal(["zsh", "-d", "-i"], folder=folder, env=env)
+
+    async def complete(line: str) -> list[str]:
+        before = len(SHOWN.findall(terminal.text))
+        terminal.press(f"{ERASE}{line}\t{SHOW}")
+        await eventually(
+            lambda: len(SHOWN.findall(terminal.text)) > before,
+            within_seconds=TERMINAL_SECONDS,
+            describe=lambda: f"the line is shown in {terminal.text!r}",
+        )
+        return [SHOWN.findall(terminal.text)[-1].strip()]
+
+    try:
+        await terminal.wait_for(">>")
+        assert terminal.text.startswith("<<loaded: 0>>"), terminal.text
+        yield complete
+    finally:
+        await terminal.close()
+
+
+@asynccontextmanager
+async def fish(folder: Path) -> AsyncIterator[Complete]:
+    """Let fish complete lines, by its own command for that; click would cut each text at its first comma."""
+    assert await said_by(folder, "fish", "--no-config", "-c", ASK_FISH) == ""
+
+    async def complete(line: str) -> list[str]:
+        return with_the_line(line, await fish_offers(folder, line))
+
+    assert "file with the client's certificate; needs tls_key" in (await fish_offers(folder, CERTIFICATE)).lower()
+    yield complete
+
+
+CERTIFICATE = "nats-scheduler ls --tlscert"
+
+
+async def fish_offers(folder: Path, line: str) -> str:
+    return await said_by(folder, "fish", "--no-config", "-c", f"{ASK_FISH}; complete -C '{line}'")
+
+
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    "shell",
     [
-        (("",), [*COMMANDS]),
-        (("ex",), ["export", "explain"]),
-        (("stream", ""), ["add", "ls"]),
-        (("explain", "--cou"), ["--count"]),
-        (("completion", ""), [*SHELLS]),
-        (("ls", "-s", NOWHERE, ""), []),
+        pytest.param(bash, marks=pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")),
+        pytest.param(
+            zsh, marks=[pytest.mark.deep, pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh here")]
+        ),
+        pytest.param(
+            fish, marks=[pytest.mark.deep, pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish here")]
+        ),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-async def test_bash_completes_what_there_is(tmp_path: Path, words: tuple[str, ...], offered: list[str]) -> None:
-    assert await completed(tmp_path, *words) == offered
-
-
-@pytest.mark.skipif(BASH is None, reason="there is no bash on this machine")
-async def test_bash_completes_names_of_streams(shared_server: SharedServer, tmp_path: Path) -> None:
-    server = await shared_server(V2_11)
-    async with account_on(server.url) as account:
-        for name in ("COMPLETE_B", "COMPLETE_A", "OTHER_COMPLETE"):
-            await account.create(name)
-        assert await completed(tmp_path, "ls", "-s", server.url, "COMP") == ["COMPLETE_A", "COMPLETE_B"]
-        for name in ("COMPLETE_B", "COMPLETE_A", "OTHER_COMPLETE"):
-            await account.api.call(f"STREAM.DELETE.{name}")
-
-
-@pytest.mark.skipif(BASH is None, reason="there is no bash on this machine")
-async def test_bash_completes_subjects_of_schedules_and_of_nothing_else(
-    cli: Cli, shared_server: SharedServer, stream_name: str, tmp_path: Path
+async def test_a_shell_completes_commands_and_names_of_streams(
+    shared_server: SharedServer, tmp_path: Path, shell: Callable[[Path], AbstractAsyncContextManager[Complete]]
 ) -> None:
     server = await shared_server(V2_11)
-    async with site_on(cli, server.url, V2_11, stream_name) as site:
-        for rest in ("a.one", "a.two", "b"):
-            await site.publish(rest, f"@at {FAR}")
-        await site.account.publish(site.subject("a.three"), body=b"no schedule")
-        await site.done("pause", site.subject("a.two"))
-        one, two, three = (site.subject(rest) for rest in ("a.one", "a.two", "b"))
-        for words, offered in (
-            (("pause", site.stream, ""), [one, two, three]),
-            (("pause", site.stream, f"{site.stream}.a.o"), [one]),
-            (("rm", site.stream, one, f"{site.stream}.a."), [two]),
-            (("edit", site.stream, f"{site.stream}.a."), [one, two]),
-            (("info", site.stream, f"{site.stream}.b"), [three]),
-            (("pause", "NONE_SUCH", ""), []),
-        ):
-            asked = (words[0], "-s", server.url, *words[1:])
+    async with account_on(server.url) as account, shell(tmp_path) as complete:
+        for name in STREAMS:
+            await account.create(name)
+        assert await complete("nats-scheduler stream a") == ["nats-scheduler stream add"]
+        ask = f"nats-scheduler ls -s {server.url}"
+        for typed_so_far, name in (("SHELL_A", "SHELL_ALPHA"), ("SHELL_B", "SHELL_B,C")):
 
-            async def are_offered(asked: tuple[str, ...] = asked, offered: list[str] = offered) -> bool:
-                # A machine that is busy may not read them within the deadline.
-                return await completed(tmp_path, *asked) == offered
+            async def is_completed(part: str = typed_so_far, whole: str = name) -> bool:
+                found = await complete(f"{ask} {part}")  # a server that is slower than a second offers none
+                return [one.replace("\\", "") for one in found] == [f"{ask} {whole}"]
 
-            await eventually(are_offered, within_seconds=WAIT_SECONDS, describe=f"{offered} for {words}")
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_has_a_script_that_asks_this_program(cli: Cli, shell: str) -> None:
-    shown = cli("completion", shell)
-    assert shown.exit_code == 0
-    assert f"{COMPLETE_VARIABLE}={shell}_complete" in shown.stdout
-    assert "nats-scheduler" in shown.stdout
-
-
-@pytest.mark.server
-def test_the_list_of_commands_is_completed_without_importing_them() -> None:
-    program = (
-        "import sys\n"
-        "import click\n"
-        "from nats_scheduler.cli.main import main\n"
-        "offered = main.shell_complete(click.Context(main), '')\n"
-        f"print(len(offered), [name for name in {DEAR!r} if name in sys.modules and name != 'asyncio'])\n"
-    )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert shown.stdout.split()[1:] == ["[]"]
+            await eventually(is_completed, within_seconds=WAIT_SECONDS, describe=f"{name} is completed")
+        for name in STREAMS:
+            await account.api.call(f"STREAM.DELETE.{name}")

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.demo import Screen, Tally
+from nats_scheduler.cli.demo import Tally
 from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from tests.cli.conftest import Cli
+from tests.cli.prompt import Cli
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
@@ -77,6 +77,7 @@ async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(t
     assert dev.stderr == ""
 
 
+@pytest.mark.deep
 async def test_the_demo_works_on_native_servers_and_says_who_fires(tmp_path: Path) -> None:
     async def demo_on(version: str) -> str:
         flags = ("--demo", "--server-path", str(server_binary(version)))
@@ -108,6 +109,7 @@ async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.deep
 async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
@@ -116,10 +118,13 @@ async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
     assert list(servers_on(data)) == []
 
 
-async def test_kept_data_goes_on_with_the_next_start(tmp_path: Path) -> None:
+async def test_kept_data_goes_on_with_the_next_start_and_no_two_share_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with sidecar("dev", "--demo", "--data", str(data), folder=tmp_path, name="first") as first:
         await first.wait_for_line(r" interval +demo\.")
+        with sidecar("dev", "--data", str(data), folder=tmp_path, name="other") as other:
+            assert await other.wait_for_exit() == 2
+        assert "in use by another process" in other.stderr
         assert await first.terminate() == 0
     with sidecar("dev", "--data", str(data), folder=tmp_path, name="second") as second:
         await second.wait_for_line(r"^stream DEMO is emulated")
@@ -128,16 +133,6 @@ async def test_kept_data_goes_on_with_the_next_start(tmp_path: Path) -> None:
         assert await second.terminate() == 0
     assert (data / "jetstream").is_dir()
     assert "The demo published" not in second.stdout
-
-
-async def test_two_cannot_share_their_data(tmp_path: Path) -> None:
-    data = str(tmp_path / "data")
-    with sidecar("dev", "--data", data, folder=tmp_path, name="first") as first:
-        await first.wait_for_line("nats-server .* at ")
-        with sidecar("dev", "--data", data, folder=tmp_path, name="second") as second:
-            assert await second.wait_for_exit() == 2
-        assert "in use by another process" in second.stderr
-        assert await first.terminate() == 0
 
 
 async def test_the_printed_nats_lines_work_as_pasted(tmp_path: Path, nats_cli: NatsCli) -> None:
@@ -196,20 +191,6 @@ async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
     assert "pip install 'nats-scheduler[server]'" in dev.stderr
 
 
-def test_wrong_use_ends_with_2(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    for arguments, message in (
-        (("--for", "20"), "expected a duration above zero, such as 20s"),
-        (("--for", "0s"), "expected a duration above zero"),
-        (("--server-version", V2_10, "--server-path", "x"), "either --server-version or --server-path"),
-        (("--server-path", "no-such-file"), "no-such-file"),
-        (("--window", "0"), "window"),
-        (("--data", str(tmp_path / "file")), "expected a folder to write to"),
-    ):
-        result = cli("dev", *arguments)
-        assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
-
-
 def test_where_others_connect_does_not_matter(cli: Cli) -> None:
     # A wrong flag ends the command before a server starts; the variables are ignored before that.
     result = cli("dev", "--window", "0", env={"NATS_CREDS": "/no/such.creds", "NATS_CONTEXT": "none", "NATS_URL": ":"})
@@ -217,19 +198,16 @@ def test_where_others_connect_does_not_matter(cli: Cli) -> None:
     assert "context" not in result.stderr
 
 
-def fire(
-    lateness: int, *, due: int = 100 * SECOND, since: int = 0, kind: ScheduleKind = ScheduleKind.CRON
-) -> StoredFire:
-    return StoredFire("S", "s.a", "s.b", kind, due, due + lateness, since)
-
-
 def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
+    def fire(lateness: int, due: int = 100 * SECOND, since: int = 0, kind: ScheduleKind = ScheduleKind.CRON) -> None:
+        tally.fire(StoredFire("S", "s.a", "s.b", kind, due, due + lateness, since))
+
     tally = Tally(50 * SECOND)
     assert tally.lines()[:2] == ["fires     0", "lateness  none measured"]
     for lateness in range(1, 101):
-        tally.fire(fire(lateness * MILLISECOND))
-    tally.fire(fire(60 * SECOND, due=10 * SECOND))
-    tally.fire(fire(60 * SECOND, since=130 * SECOND, kind=ScheduleKind.DELAYED))
+        fire(lateness * MILLISECOND)
+    fire(60 * SECOND, due=10 * SECOND)
+    fire(60 * SECOND, since=130 * SECOND, kind=ScheduleKind.DELAYED)
     assert tally.lines() == [
         "fires     102: 1 delayed, 101 cron",
         "lateness  p50 51.0 ms, p99 100.0 ms, max 100.0 ms (2 overdue at the start left out)",
@@ -241,11 +219,6 @@ def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
 def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:
     hostile = StoredFire("S", "s.\x1b[2J", "s.b", ScheduleKind.CRON, 0, MILLISECOND, 0)
     assert r"s.\x1b[2J -> s.b" in fire_line(hostile, overdue=False)
-
-
-def test_a_screen_that_failed_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    Screen(gone=lambda: None).lines("one", "two")
-    assert capsys.readouterr().out == "one\ntwo\n"
 
 
 async def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from click.testing import Result
-
 from nats_scheduler.cli.doctor import COLUMNS
 from nats_scheduler.cli.process import ERASE_LINE, progress_text
 from nats_scheduler.doctor.finding import MAX_LISTED, Code
-from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
-from tests.cli.conftest import Cli
+from tests.cli.prompt import Cli, Prompt
 from tests.conftest import StartServer
 from tests.doctor.examined import FLAG
 from tests.doctor.scenes import emulated, schedule, unflagged
@@ -29,22 +25,15 @@ from tests.harness.waiting import eventually
 INTERRUPTED = 130
 
 
-async def run(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
-    """Run the command against a server, in a thread with an event loop of its own."""
-    return await asyncio.to_thread(cli, "doctor", *arguments, "--server", server.url)
-
-
-async def test_the_worst_is_printed_first_and_decides_the_exit_code(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        healthy = await run(cli, server)
-        assert (healthy.exit_code, healthy.stdout) == (0, "nothing is wrong; 0 of 0 streams carry schedules\n")
-        await unflagged(account, "PLAIN")
-        warned = await run(cli, server)
-        assert warned.exit_code == 3
-        await emulated(account, "ORDERS")
-        failed = await run(cli, server)
-        only = await run(cli, server, "PLAIN", "--json")
+async def test_the_worst_is_printed_first_and_decides_the_exit_code(prompt: Prompt) -> None:
+    none = await prompt.says("doctor ORDERS")
+    assert (none.exit_code, none.stderr) == (1, "nats-scheduler: error: stream ORDERS does not exist\n")
+    assert await prompt.shows("doctor") == "nothing is wrong; 0 of 0 streams carry schedules\n"
+    await unflagged(prompt.account, "PLAIN")
+    assert (await prompt.says("doctor")).exit_code == 3
+    await emulated(prompt.account, "ORDERS")
+    failed = await prompt.says("doctor")
+    only = await prompt.says("doctor PLAIN --json")
     lines = failed.stdout.splitlines()
     assert failed.exit_code == 1
     assert re.split(r"  +", lines[0]) == list(COLUMNS)
@@ -58,14 +47,12 @@ async def test_the_worst_is_printed_first_and_decides_the_exit_code(cli: Cli, st
     assert {finding["stream"] for finding in json.loads(only.stdout)["findings"]} == {"PLAIN"}
 
 
-async def test_a_thousand_findings_of_one_kind_are_ten_rows_and_a_number(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
+async def test_many_findings_of_one_kind_are_ten_rows_and_a_number(prompt: Prompt) -> None:
     count = MAX_LISTED + 7
-    async with account_on(server.url) as account:
-        await emulated(account, "ORDERS")
-        for number in range(count):
-            await account.publish(f"ORDERS.{number}", schedule("ORDERS", "@often"))
-        shown, document = await run(cli, server), json.loads((await run(cli, server, "--json")).stdout)
+    await emulated(prompt.account, "ORDERS")
+    for number in range(count):
+        await prompt.account.publish(f"ORDERS.{number}", schedule("ORDERS", "@often"))
+    shown, document = await prompt.says("doctor"), json.loads((await prompt.says("doctor --json")).stdout)
     rows = [line for line in shown.stdout.splitlines() if Code.SCHEDULE_INVALID in line]
     assert len(rows) == MAX_LISTED + 1
     assert rows[-1].split("  ")[-1] == "and 7 more"
@@ -73,31 +60,11 @@ async def test_a_thousand_findings_of_one_kind_are_ten_rows_and_a_number(cli: Cl
     assert document["counts"]["error"] == count + 1
 
 
-def test_a_server_that_is_not_reached_is_a_finding_and_its_password_is_not_printed(cli: Cli) -> None:
-    said = cli("doctor", "--json", "--server", f"nats://bob:hunter2@127.0.0.1:{free_port()}")
+def test_a_server_that_is_not_reached_is_a_finding(cli: Cli) -> None:
+    said = cli("doctor", "--json", "--server", "nats://127.0.0.1:1")
     document = json.loads(said.stdout)
-    assert said.exit_code == 1
-    assert "hunter2" not in said.stdout
-    assert (document["worst"], document["server"]) == ("error", None)
+    assert (said.exit_code, document["worst"], document["server"]) == (1, "error", None)
     assert [finding["code"] for finding in document["findings"]] == ["no_server"]
-
-
-async def test_a_stream_that_does_not_exist_is_named(cli: Cli, start_server: StartServer) -> None:
-    said = await run(cli, await start_server(V2_11), "ORDERS")
-    assert (said.exit_code, said.stderr) == (1, "nats-scheduler: error: stream ORDERS does not exist\n")
-
-
-async def test_progress_is_shown_on_a_terminal_and_removed(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    terminal = await on_terminal("doctor", "--server", server.url, folder=tmp_path)
-    try:
-        assert await terminal.end() == 0
-        await terminal.wait_for("nothing is wrong")
-        before, _, after = terminal.text.rpartition(ERASE_LINE)
-        assert progress_text("connecting", 0, 1) in before
-        assert after.startswith("nothing is wrong")
-    finally:
-        await terminal.close()
 
 
 SCHEDULES = 1_000
@@ -127,8 +94,11 @@ async def reading_slowly(start_server: StartServer, folder: Path) -> AsyncIterat
             await terminal.close()
 
 
-async def test_the_progress_within_one_stream_is_shown(start_server: StartServer, tmp_path: Path) -> None:
+async def test_the_progress_is_shown_until_ctrl_c_ends_it_without_a_traceback(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     async with reading_slowly(start_server, tmp_path) as terminal:
+        await terminal.wait_for(progress_text("connecting", 0, 1))
         for what in ("schedules", "graduation"):
             shown = re.compile(rf"{what} of ORDERS  \[[#.]{{20}}\]  \d+ %  [\d,]+ of 1,000\r")
             await eventually(
@@ -136,15 +106,21 @@ async def test_the_progress_within_one_stream_is_shown(start_server: StartServer
                 within_seconds=TERMINAL_SECONDS,
                 describe=lambda: terminal.text,
             )
-
-
-async def test_ctrl_c_while_a_stream_is_read_ends_it_without_a_traceback(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    async with reading_slowly(start_server, tmp_path) as terminal:
-        await terminal.wait_for("schedules of ORDERS")
         terminal.press_ctrl_c()
         assert await terminal.end() == INTERRUPTED
         await terminal.wait_for("^C")
         assert "Traceback" not in terminal.text
         assert terminal.text.rpartition(ERASE_LINE)[2].strip() == ""
+
+
+async def test_progress_is_removed_at_the_end(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_11)
+    terminal = await on_terminal("doctor", "--server", server.url, folder=tmp_path)
+    try:
+        assert await terminal.end() == 0
+        await terminal.wait_for("nothing is wrong")
+        before, _, after = terminal.text.rpartition(ERASE_LINE)
+        assert progress_text("connecting", 0, 1) in before
+        assert after.startswith("nothing is wrong")
+    finally:
+        await terminal.close()

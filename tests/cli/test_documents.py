@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,17 +10,14 @@ from typing import Any
 import pytest
 
 from nats_scheduler.doctor.finding import MAX_LISTED
-from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.cli.command_reference import described_objects, promised_keys
-from tests.cli.conftest import Cli
+from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
-from tests.harness.log_lines import capture_logs
+from tests.harness.account import in_seconds, sidecar_on
 from tests.harness.servers import V2_11, V2_12, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
-NEVER = "@at 2200-01-01T00:00:00Z"
 Document = dict[str, Any]
 
 
@@ -42,180 +38,136 @@ def compare(command: str, key: str, objects: Any) -> None:
     assert seen == always | sometimes, f"{command}: {key or 'the document'} never has {always | sometimes - seen}"
 
 
-def without_server(cli: Cli, *arguments: str) -> Document:
-    document: Document = json.loads(cli(*arguments, "--json").stdout)
+async def printed(prompt: Prompt, line: str, *words: str) -> Document:
+    """Return the document that a command prints, whatever its exit code is."""
+    document: Document = json.loads((await prompt.says(line, *words, "--json")).stdout)
     return document
 
 
-async def test_calendar_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    edited = await on(cli, server, "calendar", "set", "work", "2026-12-25")
-    check("calendar", edited, await on(cli, server, "calendar", "show", "work"))
-    check("calendar ls", await on(cli, server, "calendar", "ls"))
+def test_what_needs_no_server_has_the_keys_that_are_promised(cli: Cli) -> None:
+    def document(*arguments: str) -> Document:
+        found: Document = json.loads(cli(*arguments, "--json").stdout)
+        return found
+
+    night = ("explain", "0 30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T12:00:00Z")
+    check("explain", document(*night), document("explain", "@often"))
+
+    whole = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "a", "Nats-Schedule-Source": "b"}
+    whole |= {"Nats-Schedule-TTL": "5m", "Nats-Schedule-Rollup": "sub"}
+    cancel = {"Nats-Scheduler": "s", "Nats-Schedule-Next": "purge"}
+    fire = {"Nats-Msg-Id": "nats-scheduler:7:1795392000000000000:s", "Nats-Scheduler": "s"}
+    fire |= {"Nats-Schedule-Next": "2026-11-24T00:00:00Z"}
+    given = [whole, cancel, fire, {"Nats-Schedule": "@often"}, {"Some": "header"}]
+    found = [document("check", *(f"-H{name}: {value}" for name, value in one.items())) for one in given]
+    assert {one["message"] for one in found} == {"schedule", "cancel", "generated", "invalid", "ordinary"}
+    check("check", *found)
+
+    shown = document("settings", "show")
+    check("settings", shown)
+    assert all(set(one) == {"value", "source"} for one in shown["settings"].values())
+
+
+async def test_what_is_written_has_the_keys_that_are_promised(prompt: Prompt, tmp_path: Path) -> None:
+    edited = await printed(prompt, "calendar set work 2026-12-25")
+    check("calendar", edited, await printed(prompt, "calendar show work"))
+    check("calendar ls", await printed(prompt, "calendar ls"))
+
+    flagged = {"subjects": ["a.>"], "storage": "memory", "allow_msg_schedules": True}
+    (tmp_path / "good.json").write_text(json.dumps({"name": "GOOD", **flagged}))
+    (tmp_path / "bad.json").write_text(json.dumps({"name": "BAD", **flagged, "sources": [{"name": "GOOD"}]}))
+    files = [str(tmp_path / f"{name}.json") for name in ("good", "bad", "none")]
+    check("stream add", await printed(prompt, "stream add", *files))
+
+    await prompt.create()
+    kept_in = {"subjects": ["nats_scheduler.advisory.>"], "allow_msg_schedules": None}
+    await prompt.account.create("nats_scheduler_failures", **kept_in)
+    about = "ORDERS ORDERS.s"
+    check("add", await printed(prompt, f"add {about} --every 5m --target ORDERS.out"))
+    check("edit", await printed(prompt, f"edit {about} body"))
+    check("fire", await printed(prompt, f"fire {about}"))
+    span = f"--from {in_seconds(-3600)} --to {in_seconds(-1800)}"
+    check("backfill", await printed(prompt, f"backfill {about} {span}"))
+    for command in ("pause", "resume", "rm"):
+        check(command, await printed(prompt, f"{command} {about} ORDERS.gone"))
+
+    async def kept() -> Document | None:
+        found = await printed(prompt, "changes")
+        return found if found["changes"] else None
+
+    check("changes", await eventually(kept, within_seconds=30, describe="changes are kept"))
+    for number in range(MAX_LISTED + 1):
+        await prompt.account.publish(f"ORDERS.{number}", WRONG)
+    check("doctor", await printed(prompt, "doctor"))
 
 
 async def test_diff_and_apply_have_the_keys_that_are_promised(
     cli: Cli, start_server: StartServer, tmp_path: Path
 ) -> None:
     server = await start_server(V2_12)
-    async with account_on(server.url) as account:
+    async with prompt_on(cli, server.url) as prompt:
+        await prompt.account.create("ORDERS")
+        file = tmp_path / "schedules.yaml"
+        # This server has schedules, and knows only `@at`: it refuses the second one.
+        entry = "  - {subject: ORDERS.%s, %s, target: ORDERS.out}\n"
+        two = entry % ("a", "at: 2200-01-01T00:00:00Z") + entry % ("b", "every: 9000h")
+        file.write_text(f"stream: ORDERS\nschedules:\n{two}")
+        check("diff", await printed(prompt, "diff", str(file)))
+        applied = await printed(prompt, "apply --yes", str(file))
+        check("apply", applied)
+        assert [one["err_code"] for one in applied["errors"]] == [10189]
+
+
+async def test_the_lists_have_the_keys_that_are_promised(prompt: Prompt) -> None:
+    """A sidecar serves a valid, an invalid and a misnamed schedule."""
+    account = prompt.account
+    async with sidecar_on(prompt.url) as running:
         await account.create("ORDERS")
-    file = tmp_path / "schedules.yaml"
-    # This server has schedules, and knows only `@at`: it refuses the second one.
-    entry = "  - {subject: ORDERS.%s, %s, target: ORDERS.out}\n"
-    two = entry % ("a", "at: 2200-01-01T00:00:00Z") + entry % ("b", "every: 9000h")
-    file.write_text(f"stream: ORDERS\nschedules:\n{two}")
-    check("diff", await on(cli, server, "diff", str(file)))
-    applied = await on(cli, server, "apply", str(file), "--yes")
-    check("apply", applied)
-    assert [one["err_code"] for one in applied["errors"]] == [10189]
-
-
-async def on(cli: Cli, server: EmbeddedServer, *arguments: str) -> Document:
-    """Run a command against a server, in a thread with an event loop of its own."""
-    said = await asyncio.to_thread(cli, *arguments, "--json", "--server", server.url)
-    document: Document = json.loads(said.stdout)
-    return document
-
-
-def test_explain_has_the_keys_that_are_promised(cli: Cli) -> None:
-    night = ("explain", "0 30 2 * * *", "--tz", "Europe/Berlin", "--after", "2026-03-28T12:00:00Z")
-    check("explain", without_server(cli, *night), without_server(cli, "explain", "@often"))
-
-
-def test_check_has_the_keys_that_are_promised(cli: Cli) -> None:
-    whole = {"Nats-Schedule": "@every 5m", "Nats-Schedule-Target": "a", "Nats-Schedule-Source": "b"}
-    whole |= {"Nats-Schedule-TTL": "5m", "Nats-Schedule-Rollup": "sub"}
-    cancel = {"Nats-Scheduler": "s", "Nats-Schedule-Next": "purge"}
-    fire = {
-        "Nats-Msg-Id": "nats-scheduler:7:1795392000000000000:s",
-        "Nats-Scheduler": "s",
-        "Nats-Schedule-Next": "2026-11-24T00:00:00Z",
-    }
-    given = [whole, cancel, fire, {"Nats-Schedule": "@often"}, {"Some": "header"}]
-    headers = [[f"-H{name}: {value}" for name, value in one.items()] for one in given]
-    found = [without_server(cli, "check", *words) for words in headers]
-    assert {one["message"] for one in found} == {"schedule", "cancel", "generated", "invalid", "ordinary"}
-    check("check", *found)
-
-
-def test_settings_show_has_the_keys_that_are_promised(cli: Cli) -> None:
-    shown = without_server(cli, "settings", "show")
-    check("settings", shown)
-    assert all(set(one) == {"value", "source"} for one in shown["settings"].values())
-
-
-async def test_the_lists_have_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    with capture_logs():  # else the log of this process is mixed with the output of the command
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            await compare_lists(cli, server, account, running)
-
-
-async def compare_lists(cli: Cli, server: EmbeddedServer, account: Account, running: Running) -> None:
-    """Run each list while a sidecar serves a valid, an invalid and a misnamed schedule."""
-    await account.create("ORDERS")
-    await running.ready("ORDERS")
-    await account.publish("ORDERS.s", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out"})
-    await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
-    await account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
-    check("ls", await on(cli, server, "ls"))
-    told = [await on(cli, server, "info", "ORDERS", f"ORDERS.{name}") for name in ("s", "wrong", "near")]
-    check("info", *told)
-    assert [(one["schedule"] is None, one["rejected"] is None, one["misnamed"] is None) for one in told] == [
-        (False, True, True),
-        (True, False, True),
-        (True, True, False),
-    ]
-    patterns = [without_server(cli, "next", "@daily"), without_server(cli, "next", "@often")]
-    tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
-    headers = {"Nats-Schedule": "0 0 9 * * *", "Nats-Schedule-Target": "ORDERS.out"}
-    await account.publish("ORDERS.excepted", {**headers, "Nats-Schedule-X-Except": tomorrow})
-    check("next", *patterns, await on(cli, server, "next", "ORDERS", "ORDERS.excepted"))
-    check("stream ls", await on(cli, server, "stream", "ls"))
-    await account.publish("ORDERS.soon", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"})
-    await account.wait_for("ORDERS", "ORDERS.out")
-
-    async def kept() -> Document | None:
-        found = await on(cli, server, "failures")
-        return found if len(found.get("failures", ())) >= 2 else None
-
-    check("failures", await eventually(kept, within_seconds=30, describe="two advisories are kept"))
-    check("history", await on(cli, server, "history", "ORDERS", "ORDERS.soon"))
-
-    async def known() -> Document | None:
-        found = await on(cli, server, "top", "--once")
-        tables = ("streams", "soonest", "fires", "failures", "instances")
-        return found if all(found[name] for name in tables) else None
-
-    check("top", await eventually(known, within_seconds=30, describe="all tables of top have rows"))
-
-    async def held() -> Document | None:
-        found = await on(cli, server, "instances")
-        return found if found["instances"] and found["instances"][0]["holds"] else None
-
-    check("instances", await eventually(held, within_seconds=30, describe="shards are held"))
-
-
-async def test_stream_add_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
-    flagged = {"subjects": ["a.>"], "storage": "memory", "allow_msg_schedules": True}
-    good.write_text(json.dumps({"name": "GOOD", **flagged}))
-    bad.write_text(json.dumps({"name": "BAD", **flagged, "sources": [{"name": "GOOD"}]}))
-    check("stream add", await on(cli, server, "stream", "add", str(good), str(bad), str(tmp_path / "none.json")))
-
-
-async def test_the_commands_that_change_schedules_have_the_keys_that_are_promised(
-    cli: Cli, start_server: StartServer
-) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        await account.create(
-            "nats_scheduler_failures", subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None
-        )
-        about = ("ORDERS", "ORDERS.s")
-        check("add", await on(cli, server, "add", *about, "--every", "5m", "--target", "ORDERS.out"))
-        check("edit", await on(cli, server, "edit", *about, "new body"))
-        check("fire", await on(cli, server, "fire", *about))
-        since, until = in_seconds(-3600), in_seconds(-1800)
-        check("backfill", await on(cli, server, "backfill", *about, "--from", since, "--to", until))
-        for command in ("pause", "resume", "rm"):
-            check(command, await on(cli, server, command, *about, "ORDERS.gone"))
+        await running.ready("ORDERS")
+        await prompt.schedule("ORDERS.s", NEVER)
+        await account.publish("ORDERS.wrong", WRONG)
+        await account.publish("ORDERS.near", {"Nats-Schedul": "@daily"})
+        check("ls", await printed(prompt, "ls"))
+        told = [await printed(prompt, f"info ORDERS ORDERS.{name}") for name in ("s", "wrong", "near")]
+        check("info", *told)
+        parts = ("schedule", "rejected", "misnamed")
+        assert [[part for part in parts if one[part] is not None] for one in told] == [[part] for part in parts]
+        tomorrow = (datetime.now(UTC) + timedelta(days=1)).date().isoformat()
+        await prompt.schedule("ORDERS.excepted", "0 0 9 * * *", X_Except=tomorrow)
+        patterns = [json.loads(prompt.cli("next", pattern, "--json").stdout) for pattern in ("@daily", "@often")]
+        check("next", *patterns, await printed(prompt, "next ORDERS ORDERS.excepted"))
+        check("stream ls", await printed(prompt, "stream ls"))
+        await prompt.schedule("ORDERS.soon", "@every 1s")
+        await account.wait_for("ORDERS", "ORDERS.out")
+        check("history", await printed(prompt, "history ORDERS ORDERS.soon"))
 
         async def kept() -> Document | None:
-            found = await on(cli, server, "changes")
-            return found if found["changes"] else None
+            found = await printed(prompt, "failures")
+            return found if len(found.get("failures", ())) >= 2 else None
 
-        check("changes", await eventually(kept, within_seconds=30, describe="changes are kept"))
+        check("failures", await eventually(kept, within_seconds=30, describe="two advisories are kept"))
 
+        async def known() -> Document | None:
+            found = await printed(prompt, "top --once")
+            tables = ("streams", "soonest", "fires", "failures", "instances")
+            return found if all(found[name] for name in tables) else None
 
-async def test_doctor_has_the_keys_that_are_promised(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        for number in range(MAX_LISTED + 1):
-            headers = {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"}
-            await account.publish(f"ORDERS.{number}", headers)
-    check("doctor", await on(cli, server, "doctor"))
+        check("top", await eventually(known, within_seconds=30, describe="all tables of top have rows"))
+
+        async def held() -> Document | None:
+            found = await printed(prompt, "instances")
+            return found if found["instances"] and found["instances"][0]["holds"] else None
+
+        check("instances", await eventually(held, within_seconds=30, describe="shards are held"))
 
 
 @pytest.mark.server
 async def test_graduate_has_the_keys_that_are_promised(cli: Cli, tmp_path: Path) -> None:
     async with machine_in(tmp_path) as machine:
-        async with account_on(await machine.install(V2_11)) as account:
-            marked = {"nats-scheduler.allow_msg_schedules": "true"}
-            await account.create("ORDERS", allow_msg_schedules=False, metadata=marked, storage="file")
-            await account.publish("ORDERS.s", {"Nats-Schedule": NEVER, "Nats-Schedule-Target": "ORDERS.out"})
-            await account.publish("ORDERS.wrong", {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"})
+        async with prompt_on(cli, await machine.install(V2_11)) as prompt:
+            await prompt.create(allow_msg_schedules=False, storage="file")
+            await prompt.schedule("ORDERS.s", NEVER)
+            await prompt.account.publish("ORDERS.wrong", WRONG)
         await machine.install(V2_14)
         assert machine.server is not None
-        check("graduate", await on(cli, machine.server, "graduate", "ORDERS", "--dry-run"))
-
-
-def test_a_command_that_fails_says_why_and_with_which_exit_code(cli: Cli) -> None:
-    for command in (("ls",), ("stream", "ls"), ("instances",), ("graduate", "ORDERS")):
-        said = cli(*command, "--json", "--server", "nats://127.0.0.1:1")
-        assert json.loads(said.stdout).keys() == {"error"}
-        assert json.loads(said.stdout)["error"].keys() == {"message", "exit_code"}
+        async with prompt_on(cli, machine.server.url) as prompt:
+            check("graduate", await printed(prompt, "graduate ORDERS --dry-run"))

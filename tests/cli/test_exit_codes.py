@@ -1,349 +1,286 @@
-"""Each exit code that the reference promises of a command, by a run that ends with it."""
+"""Each exit code that the reference promises of a command, by a run that ends with it, and the document of an error."""
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Awaitable, Callable, Mapping
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from nats_scheduler.cli.main import COMMANDS, main
-from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import SECOND
+from tests.cli import test_dev, test_doctor, test_process, test_top, test_watch, test_web
 from tests.cli.command_reference import promised_exit_codes
-from tests.cli.test_dev import servers_on
-from tests.conftest import SharedServer, StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds
-from tests.harness.processes import sidecar
-from tests.harness.servers import V2_11, V2_14, server_binary
-from tests.harness.waiting import eventually
+from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
+from tests.conftest import SharedServer
+from tests.harness.servers import V2_10, V2_15
 
-pytestmark = pytest.mark.deep
-
-NOWHERE = ("--server", "nats://127.0.0.1:1")
-RANGE = ("--from", "2026-01-01T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
-FIRES, FIRES_APART_SECONDS = 100, 0.02
+DAY = "--from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z"
 STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": true}'
 FILES: Mapping[str, str] = {
-    "orders.json": STREAM_FILE,
-    "none.json": '{"stream": "ORDERS", "schedules": []}',
-    "schedules.json": '{"stream": "ORDERS",'
-    ' "schedules": [{"subject": "ORDERS.a", "every": "1h", "target": "ORDERS.b"}]}',
+    "stream.json": STREAM_FILE,
+    "one.json": '{"stream": "ORDERS", "schedules": [{"subject": "orders.a", "every": "1h", "target": "orders.b"}]}',
+    "none.yaml": "stream: S\nschedules: []\n",
+    "wrong.yaml": "stream: S\nschedules: 5\n",
+    "broken.yaml": "stream: [",
+    "list.json": "[]",
+    "brace.json": "{",
 }
-WITHOUT_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
-    ("run", 2): ("run", "--window", "0"),
-    ("dev", 2): ("dev", "--server-path", "/nonexistent"),
-    ("stream add", 1): ("stream", "add", "orders.json", *NOWHERE),
-    ("stream add", 2): ("stream", "add", "missing.json", *NOWHERE),
-    ("stream ls", 1): ("stream", "ls", *NOWHERE),
-    ("stream ls", 2): ("stream", "ls", "--window", "0"),
-    ("export", 1): ("export", "ORDERS", *NOWHERE),
-    ("export", 2): ("export", "a.b"),
-    ("diff", 2): ("diff", "missing.yaml"),
-    ("apply", 1): ("apply", "schedules.json", "--yes", *NOWHERE),
-    ("apply", 2): ("apply", "schedules.json"),
-    ("files", 0): ("files", "schema"),
-    ("files", 2): ("files", "schema", "--window", "0"),
-    ("calendar", 1): ("calendar", "show", "work", *NOWHERE),
-    ("calendar", 2): ("calendar", "set", "work", "tomorrow", *NOWHERE),
-    ("calendar ls", 1): ("calendar", "ls", *NOWHERE),
-    ("calendar ls", 2): ("calendar", "ls", "--window", "0"),
-    ("graduate", 1): ("graduate", "ORDERS", *NOWHERE),
-    ("graduate", 2): ("graduate",),
-    ("ls", 1): ("ls", *NOWHERE),
-    ("ls", 2): ("ls", "--count", "0"),
-    ("doctor", 1): ("doctor", *NOWHERE),
-    ("doctor", 2): ("doctor", "a.b"),
-    ("info", 1): ("info", "ORDERS", "orders.daily", *NOWHERE),
-    ("info", 2): ("info", "ORDERS", "orders.*", *NOWHERE),
-    ("add", 1): ("add", "S", "S.s", "--every", "5m", "--target", "S.out", *NOWHERE),
-    ("add", 2): ("add", "S", "S.s", "--every", "5m", *NOWHERE),
-    ("edit", 1): ("edit", "S", "S.s", "--every", "5m", *NOWHERE),
-    ("edit", 2): ("edit", "S", "S.s", *NOWHERE),
-    ("pause", 1): ("pause", "S", "S.s", *NOWHERE),
-    ("pause", 2): ("pause", "S", "S.>", *NOWHERE),
-    ("resume", 1): ("resume", "S", "S.s", *NOWHERE),
-    ("resume", 2): ("resume", "S", *NOWHERE),
-    ("rm", 1): ("rm", "S", "S.s", *NOWHERE),
-    ("rm", 2): ("rm", "S", "S..s", *NOWHERE),
-    ("fire", 1): ("fire", "S", "S.s", *NOWHERE),
-    ("fire", 2): ("fire", "S", "S.*", *NOWHERE),
-    ("backfill", 1): ("backfill", "S", "S.s", *RANGE, *NOWHERE),
-    ("backfill", 2): ("backfill", "S", "S.s", *NOWHERE),
-    ("changes", 1): ("changes", *NOWHERE),
-    ("changes", 2): ("changes", "S.S", *NOWHERE),
-    ("watch", 1): ("watch", *NOWHERE),
-    ("watch", 2): ("watch", "--filter", "a..b", *NOWHERE),
-    ("top", 1): ("top", *NOWHERE),
-    ("top", 2): ("top", "--interval", "soon", *NOWHERE),
-    ("failures", 1): ("failures", *NOWHERE),
-    ("failures", 2): ("failures", "S.S", *NOWHERE),
-    ("history", 1): ("history", "S", "S.s", *NOWHERE),
-    ("history", 2): ("history", "S", "S.*", *NOWHERE),
-    ("instances", 1): ("instances", *NOWHERE),
-    ("instances", 2): ("instances", "--creds", "/nonexistent", *NOWHERE),
-    ("web", 2): ("web", "--web-address", "::"),
-    ("next", 0): ("next", "@daily"),
-    ("next", 1): ("next", "@often"),
-    ("next", 2): ("next", "@daily", "--count", "0"),
-    ("explain", 0): ("explain", "@daily"),
-    ("explain", 1): ("explain", "@often"),
-    ("explain", 2): ("explain", "@daily", "--count", "0"),
-    ("check", 0): ("check", "@daily"),
-    ("check", 1): ("check", "-H", "Some: header"),
-    ("check", 2): ("check",),
-    ("settings", 0): ("settings", "show"),
-    ("settings", 2): ("settings", "show", "--window", "0"),
-    ("completion", 0): ("completion", "bash"),
-    ("completion", 2): ("completion", "tcsh"),
-    ("service", 0): ("service", "schema"),
-    ("service", 2): ("service", "schema", "--window", "0"),
-    ("advisories", 0): ("advisories", "schema"),
-    ("advisories", 2): ("advisories", "schema", "--window", "0"),
+"""Files in the folder in which the commands are run; there is an empty folder `empty` too."""
+
+WRONG_USE: Mapping[str, str] = {
+    "fly": "No such command 'fly'",
+    "run --window 0": "window of 0 (--window): expected a whole number from 1 to 8192",
+    "dev --window 0": "window",
+    "dev --for 20": "expected a duration above zero, such as 20s",
+    "dev --for 0s": "expected a duration above zero",
+    f"dev --server-version {V2_10} --server-path x": "either --server-version or --server-path",
+    "dev --server-path no-such-file": "no-such-file",
+    "dev --data list.json": "expected a folder to write to",
+    "stream add": "Missing argument",
+    "stream add missing.json": "missing.json",
+    "stream ls --window 0": "No such option",
+    "graduate": "Missing argument",
+    "export a.b": "the name of a stream",
+    "diff missing.yaml": "missing.yaml",
+    "diff wrong.yaml": "wrong.yaml:2: schedules of 5: expected a list of schedules",
+    "diff none.yaml --prune": "expected owner, or owner in each document",
+    "diff none.yaml --owner ' '": "--owner of ' ': expected a text",
+    "diff empty": "expected files that end in .yaml, .yml, .json",
+    "apply broken.yaml --yes": ": is no YAML",
+    "apply none.yaml": "--yes is needed where nobody can be asked",
+    "files schema --window 0": "No such option",
+    "calendar set work": "expected days, or --file",
+    "calendar set a.b 2026-12-25": "'a.b': expected the name of a calendar",
+    "calendar set work tomorrow": "DAY contains 'tomorrow': expected days",
+    "calendar add work --file /nonexistent": "/nonexistent: No such file",
+    "calendar show ''": "'': expected the name of a calendar",
+    "calendar ls --window 0": "No such option",
+    "ls A.B": "the name of a stream",
+    "ls 'a b'": "the name of a stream",
+    "ls ''": "the name of a stream",
+    "ls --count 0": "--count",
+    "ls --invalid --count 3": "--invalid",
+    "ls --state odd": "--state",
+    "ls --kind odd": "--kind",
+    "ls --filter a..b": "a subject such as",
+    "ls --target ''": "a subject such as",
+    "info ORDERS": "Missing argument",
+    "info ORDERS a.*": "a subject without wildcards",
+    "info A.B a": "the name of a stream",
+    "info ORDERS a --count 0": "--count",
+    "add S S.s --target S.out": "expected one of --at, --after, --every or --cron",
+    "add S S.s --every 5m": "expected --target",
+    f"add S S.s --every 5m --at {FAR} --target a": "expected only one of --at",
+    "add S S.s --at 2200-01-01T00:00:00 --target a": "--at of '2200-01-01T00:00:00': expected a",
+    "add S S.s --after soon --target a": "--after of 'soon': expected a duration above zero",
+    "add S S.s --after 0s --target a": "--after of '0s': expected a duration above zero",
+    "add S S.* --every 5m --target a": "'S.*': expected the subject of a schedule",
+    "add S.S S.s --every 5m --target a": "'S.S': expected the name of a stream",
+    "add S S.s b --body-file f --every 5m --target a": "a BODY or --body-file, not both",
+    "add S S.s --body-file /nonexistent --every 5m --target a": "/nonexistent: No such file",
+    "add S S.s --every 5m --target a --policy jiter=1s": "--policy of 'jiter=1s': expected",
+    "add S S.s --every 5m --target a --policy jitter": "expected NAME=VALUE",
+    "add S S.s --every 5m --target a -H 'no colon'": "expected 'Name: value'",
+    "add S S.s --every 5m --target a -H 'Nats-Schedule-TTL: 5m'": "the other options",
+    f"add S S.s --every 5m --target a --reason {'x' * 257}": "--reason has 257 characters",
+    "add S S.s --every '5m\n' --target a": "expected text without line breaks",
+    "edit S S.s": "nothing is to be changed",
+    "edit S S.* --ttl 5m": "expected the subject of a schedule",
+    "edit S S.s --ttl 5m --expect 0": "--expect",
+    "edit S S.s --every 5m --after 5m": "expected only one of",
+    "pause S": "expected SUBJECT…, or --from-file",
+    "pause S S.s --from-file /nonexistent": "expected SUBJECT…, or --from-file",
+    "pause S --from-file /nonexistent": "/nonexistent: No such file",
+    "pause S.S S.s": "'S.S': expected the name of a stream",
+    "pause S S..s": "'S..s': expected a subject such as",
+    f"pause S S.s --by {'x' * 257}": "--by has 257 characters: expected at most 256",
+    "pause S S.>": "--yes is needed",
+    "resume S": "expected SUBJECT…, or --from-file",
+    "resume S S.>": "--yes is needed",
+    "rm S S..s": "'S..s': expected a subject such as",
+    "rm S S.>": "--yes is needed",
+    "fire S S.*": "'S.*': expected the subject of a schedule",
+    "fire S.S S.s": "'S.S': expected the name of a stream",
+    "backfill S S.s --from 2026-01-01T00:00:00Z": "Missing option '--to'",
+    f"backfill S S.s --from yesterday --to {FAR}": "--from of 'yesterday': expected a time",
+    f"backfill S S.s --from 2026-01-01 --to {FAR}": "--from of '2026-01-01': expected a time",
+    f"backfill S S.s --from {FAR} --to 2026-01-01T00:00:00Z": f"--from of '{FAR}' is later than",
+    f"backfill S S.* --from {FAR} --to {FAR}": "'S.*': expected the subject of a schedule",
+    f"backfill S S.s --from {FAR} --to {FAR} --limit 1001": "--limit",
+    "changes S.S": "'S.S': expected the name of a stream",
+    "changes S S..s": "'S..s': expected a subject such as",
+    "changes S --since soon": "--since of 'soon': expected a duration",
+    "changes S --limit 0": "--limit",
+    "watch A.B": "the name of a stream",
+    "watch --filter 'a b'": "a subject such as",
+    "watch A B": "unexpected extra argument",
+    "top --interval soon": "--interval",
+    "history S.S S.s": "the name of a stream",
+    "history S S.*": "the subject of a schedule",
+    "history S S.s --since soon": "a duration such as 2h",
+    "history S S.s --since -2h": "a duration such as 2h",
+    "history S S.s --limit 1001": "1<=x<=1000",
+    "history S S.s --target a..b": "a subject such as",
+    "failures S.S": "the name of a stream",
+    "failures S a..b": "a subject such as",
+    "failures --since soon": "a duration such as 2h",
+    "failures --limit 0": "1<=x<=1000",
+    "instances --creds /nonexistent": "/nonexistent",
+    "doctor a.b": "the name of a stream",
+    "web --web-address ::": "web_address of :: is not loopback: expected web_token or web_token_file to be set too",
+    "web --web-token hunter2": "expected a string",
+    "next": "Missing argument",
+    "next @daily --after soon": "--after",
+    "next @daily --count 0": "--count",
+    "next @daily --count x": "--count",
+    "next 'a\r\nb'": "line breaks",
+    "next @every 5m": "'@every 5m' in quotes",
+    "next S.S S.s": "the name of a stream",
+    "next S S.*": "the subject of a schedule",
+    "next S S.s --tz UTC": "go with a PATTERN",
+    "next S S.s --after 2026-01-01T00:00:00Z": "go with a PATTERN",
+    "next @daily --server nats://n1": "go with STREAM and SUBJECT",
+    "next S S.s S.t": "unexpected extra argument",
+    "explain": "Missing argument",
+    "explain @daily --after soon": "--after",
+    "explain @daily --count 0": "--count",
+    "explain 'a\r\nb'": "line breaks",
+    "check": "PATTERN",
+    "check @daily -H 'Nats-Schedule: @daily'": "PATTERN",
+    "check @daily --subject a": "--subject",
+    "check @daily --syntax cron": "--syntax",
+    "check -H 'Nats-Schedule: @daily' --tz UTC": "--tz",
+    "check -H 'X-Nats-Schedule: @daily' --syntax quartz": "--syntax",
+    "check -H 'no colon'": "expected 'Name: value'",
+    "check -H ': no name'": "expected 'Name: value'",
+    "check -H 'A: b\r\nNats-Schedule: @daily'": "line breaks",
+    "check -H 'Nats-Schedule: @daily' --stream-config /no/such/file": "/no/such/file",
+    "check -H 'Nats-Schedule: @daily' --stream-config list.json": "list.json",
+    "check -H 'Nats-Schedule: @daily' --stream-config brace.json": "brace.json",
+    "check -H 'Nats-Schedule: @daily' --stream-config bytes.json": "bytes.json",
+    "settings show --window 0": "window of 0 (--window): expected a whole number from 1 to 8192",
+    "completion tcsh": "tcsh",
+    "service schema --window 0": "No such option",
+    "advisories schema --window 0": "No such option",
 }
-ON_A_SERVER: Mapping[tuple[str, int], tuple[str, ...]] = {
-    ("stream add", 0): ("stream", "add", "orders.json"),
-    ("stream ls", 0): ("stream", "ls"),
-    ("calendar", 0): ("calendar", "set", "work", "2026-12-25"),
-    ("calendar ls", 0): ("calendar", "ls"),
-    ("ls", 0): ("ls",),
-    ("instances", 0): ("instances",),
+"""Command lines, and what is printed of them."""
+
+NOT_REACHED = (
+    *("stream add stream.json", "stream ls", "graduate ORDERS", "export ORDERS", "apply one.json --yes"),
+    *("calendar show work", "calendar ls", "ls", "doctor", "info S S.s", "instances", "history S S.s", "failures"),
+    *("add S S.s --every 5m --target S.out", "edit S S.s --every 5m", "pause S S.s", "resume S S.s", "rm S S.s"),
+    *("fire S S.s", f"backfill S S.s {DAY}", "changes", "watch", "top"),
+)
+NEGATIVE = ("next @often", "explain @often", "check -H 'Some: header'")
+"""Command lines that end with 1 without a server."""
+
+ON_A_SERVER = (
+    *("stream add stream.json", "stream ls", "add ORDERS orders.s --every 5m --target orders.out"),
+    *("edit ORDERS orders.s body", "pause ORDERS orders.s", "resume ORDERS orders.s", "fire ORDERS orders.s"),
+    *(f"backfill ORDERS orders.s {DAY}", "info ORDERS orders.s", "history ORDERS orders.s", "ls", "export ORDERS"),
+    *("apply one.json --yes", "diff one.json", "rm ORDERS orders.s", "instances", "changes", "failures"),
+    *("calendar set work 2026-12-25", "calendar ls"),
+)
+"""Command lines that end with 0, one after the other on one server."""
+POSITIVE = (
+    *("files schema", "next @daily", "explain @daily", "check @daily", "settings show", "completion bash"),
+    *("service schema", "advisories schema"),
+)
+
+SHOWN_ELSEWHERE: Mapping[tuple[str, int], Callable[..., object]] = {
+    ("run", 0): test_process.test_a_closed_terminal_drains_as_sigterm_does,
+    ("run", 1): test_process.test_a_fire_that_is_left_in_flight_is_exit_code_1,
+    ("dev", 0): test_dev.test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary,
+    ("dev", 1): test_dev.test_a_server_that_dies_is_told_with_the_end_of_its_log,
+    ("doctor", 0): test_doctor.test_the_worst_is_printed_first_and_decides_the_exit_code,
+    ("doctor", 3): test_doctor.test_the_worst_is_printed_first_and_decides_the_exit_code,
+    ("watch", 0): test_watch.test_fires_and_faults_are_lines_for_people,
+    ("top", 0): test_top.test_once_prints_plain_text,
+    ("web", 0): test_web.test_ctrl_c_ends_it,
 }
+AS_SCENES = {("graduate", 0), ("diff", 1)}
+"""Shown by a test of its own below."""
 
 
-Story = Callable[[Path, StartServer], Awaitable[int]]
+def of(code: int, lines: Iterable[str]) -> set[tuple[str, int]]:
+    """Return the commands of lines, with an exit code."""
+    commands = {command for command, _code in promised_exit_codes()}
+    words = [line.split() for line in lines]
+    return {(two if (two := " ".join(each[:2])) in commands else each[0], code) for each in words} - {("fly", 2)}
 
 
-async def run_ends_clean(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    with sidecar("run", "--server", server.url, folder=folder) as process:
-        await process.wait_for_line("instances_alive")
-        return await process.terminate()
-
-
-async def run_leaves_a_fire_in_flight(folder: Path, start_server: StartServer) -> int:
-    """The server is paused while fires come due, and the sidecar gets SIGTERM before it gives up the connection."""
-    server = await start_server(V2_11)
-    assert server.pid is not None
-    with sidecar("run", "--server", server.url, "--drain-timeout", "100ms", folder=folder) as process:
-        await process.wait_for_line("instances_alive")
-        async with account_on(server.url) as account:
-            await account.create("S")
-            await process.wait_for_line("shards_changed")
-            for number in range(FIRES):
-                at = in_seconds(1.5 + number * FIRES_APART_SECONDS)
-                await account.publish(f"S.s.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})
-            await account.wait_for("S", "S.out")
-            os.kill(server.pid, signal.SIGSTOP)
-            stopped_at = CLOCK.now()
-            try:
-                await eventually(lambda: CLOCK.now() > stopped_at + SECOND // 2, within_seconds=WAIT_SECONDS)
-                return await process.terminate()
-            finally:
-                os.kill(server.pid, signal.SIGCONT)
-
-
-async def dev_ends_by_itself(folder: Path, _start_server: StartServer) -> int:
-    with sidecar("dev", "--server-path", str(server_binary(V2_11)), "--for", "1s", folder=folder) as process:
-        return await process.wait_for_exit()
-
-
-async def dev_loses_its_server(folder: Path, _start_server: StartServer) -> int:
-    flags = ("--server-path", str(server_binary(V2_11)), "--data", str(folder / "data"))
-    with sidecar("dev", *flags, folder=folder) as process:
-        await process.wait_for_line("nats://")
-        pids = await eventually(lambda: list(servers_on(folder / "data")), within_seconds=WAIT_SECONDS)
-        os.kill(pids[0], signal.SIGKILL)
-        return await process.wait_for_exit()
-
-
-def with_a_schedule(*words: str, is_paused: bool = False) -> Story:
-    """Return the story of a command about the schedule ORDERS.s, which is stored."""
-
-    async def story(folder: Path, start_server: StartServer) -> int:
-        server = await start_server(V2_11)
-        async with account_on(server.url) as account:
-            await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-            name = "Nats-Schedule-X-Paused" if is_paused else "Nats-Schedule"
-            await account.publish("ORDERS.s", {name: "@daily", "Nats-Schedule-Target": "ORDERS.out"})
-        with sidecar(words[0], "ORDERS", "ORDERS.s", *words[1:], "--server", server.url, folder=folder) as process:
-            return await process.wait_for_exit()
-
-    return story
-
-
-async def watch_is_interrupted(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    with sidecar("watch", "--server", server.url, folder=folder) as process:
-        await process.wait_for_line("no stream carries schedules yet")
-        return await process.interrupt()
-
-
-async def graduate_finds_it_native(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_14)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS")
-    with sidecar("graduate", "ORDERS", "--server", server.url, folder=folder) as process:
-        return await process.wait_for_exit()
-
-
-async def doctor_ends(folder: Path, server: EmbeddedServer) -> int:
-    with sidecar("doctor", "--server", server.url, folder=folder) as process:
-        return await process.wait_for_exit()
-
-
-async def doctor_finds_nothing(folder: Path, start_server: StartServer) -> int:
-    return await doctor_ends(folder, await start_server(V2_11))
-
-
-async def doctor_finds_a_warning(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", allow_msg_schedules=False)
-        await account.publish("ORDERS.s", {"Nats-Schedule": "@hourly", "Nats-Schedule-Target": "ORDERS.out"})
-    return await doctor_ends(folder, server)
-
-
-async def history_of_a_schedule_that_never_fired(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS")
-    with sidecar("history", "ORDERS", "ORDERS.s", "--server", server.url, folder=folder) as process:
-        return await process.wait_for_exit()
-
-
-async def top_is_interrupted(folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    with sidecar("top", "--json", "--server", server.url, folder=folder) as process:
-        await process.wait_for_line('"answered": false')
-        return await process.interrupt()
-
-
-def when_nothing_is_kept(command: str) -> Story:
-    """Return the story of a command about advisories, of which there are none."""
-
-    async def story(folder: Path, start_server: StartServer) -> int:
-        return await nothing_is_kept(command, folder, start_server)
-
-    return story
-
-
-async def nothing_is_kept(command: str, folder: Path, start_server: StartServer) -> int:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create(
-            "nats_scheduler_failures", subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None
-        )
-    with sidecar(command, "--server", server.url, folder=folder) as process:
-        return await process.wait_for_exit()
-
-
-async def web_is_interrupted(folder: Path, _start_server: StartServer) -> int:
-    with sidecar("web", "--web-port", "0", *NOWHERE, folder=folder) as process:
-        await process.wait_for_line("connect_failed")
-        return await process.interrupt()
-
-
-async def on_a_stream(folder: Path, start_server: StartServer, *arguments: str) -> int:
-    """Run a command about schedules on a stream with one of them."""
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        await account.publish("ORDERS.s", {"Nats-Schedule": "@daily", "Nats-Schedule-Target": "ORDERS.out"})
-    return await ends_with(folder, *arguments, "--server", server.url)
-
-
-async def export_ends(folder: Path, start_server: StartServer) -> int:
-    return await on_a_stream(folder, start_server, "export", "ORDERS")
-
-
-async def apply_adds_a_schedule(folder: Path, start_server: StartServer) -> int:
-    return await on_a_stream(folder, start_server, "apply", "schedules.json", "--yes")
-
-
-async def diff_finds_nothing(folder: Path, start_server: StartServer) -> int:
-    return await on_a_stream(folder, start_server, "diff", "none.json")
-
-
-async def diff_finds_a_difference(folder: Path, start_server: StartServer) -> int:
-    return await on_a_stream(folder, start_server, "diff", "schedules.json")
-
-
-STORIES: Mapping[tuple[str, int], Story] = {
-    ("run", 0): run_ends_clean,
-    ("run", 1): run_leaves_a_fire_in_flight,
-    ("dev", 0): dev_ends_by_itself,
-    ("dev", 1): dev_loses_its_server,
-    ("graduate", 0): graduate_finds_it_native,
-    ("export", 0): export_ends,
-    ("diff", 0): diff_finds_nothing,
-    ("diff", 1): diff_finds_a_difference,
-    ("apply", 0): apply_adds_a_schedule,
-    ("doctor", 0): doctor_finds_nothing,
-    ("doctor", 3): doctor_finds_a_warning,
-    ("info", 0): with_a_schedule("info"),
-    ("add", 0): with_a_schedule("add", "--every", "5m", "--target", "ORDERS.out", "--replace"),
-    ("edit", 0): with_a_schedule("edit", "--every", "5m"),
-    ("pause", 0): with_a_schedule("pause"),
-    ("resume", 0): with_a_schedule("resume", is_paused=True),
-    ("rm", 0): with_a_schedule("rm"),
-    ("fire", 0): with_a_schedule("fire"),
-    ("backfill", 0): with_a_schedule("backfill", *RANGE),
-    ("changes", 0): when_nothing_is_kept("changes"),
-    ("watch", 0): watch_is_interrupted,
-    ("top", 0): top_is_interrupted,
-    ("web", 0): web_is_interrupted,
-    ("failures", 0): when_nothing_is_kept("failures"),
-    ("history", 0): history_of_a_schedule_that_never_fired,
-}
-
-
-def name_of(case: Any) -> str:
-    return "-".join(map(str, case)).replace(" ", "-") if isinstance(case, tuple) else ""
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder with the files that the lines name."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "bytes.json").write_bytes(b"\xff")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
 
 
 def test_every_exit_code_that_the_reference_promises_is_shown_here_and_no_other() -> None:
-    shown = [*WITHOUT_A_SERVER, *ON_A_SERVER, *STORIES]
-    assert sorted(shown) == sorted(promised_exit_codes())
+    shown = of(2, WRONG_USE) | of(1, NOT_REACHED) | of(1, NEGATIVE) | of(0, ON_A_SERVER) | of(0, POSITIVE)
+    assert shown | SHOWN_ELSEWHERE.keys() | AS_SCENES == promised_exit_codes()
 
 
 def test_the_reference_promises_exit_codes_of_every_command() -> None:
-    promised = {command.split()[0] for command, _code in promised_exit_codes()}
-    assert promised == set(COMMANDS)
+    promised = {command for command, _code in promised_exit_codes()}
+    assert {command.split()[0] for command in promised} == set(COMMANDS)
     group = main.get_command(click.Context(main), "stream")
     assert isinstance(group, click.Group)
-    assert {f"stream {name}" for name in group.commands} <= {command for command, _code in promised_exit_codes()}
+    assert {f"stream {name}" for name in group.commands} <= promised
 
 
-async def ends_with(folder: Path, *arguments: str) -> int:
-    """Run a command in a process of its own, with files in its folder, and return its exit code."""
-    for name, text in FILES.items():
-        (folder / name).write_text(text)
-    words = [str(folder / word) if word in FILES else word for word in arguments]
-    with sidecar(*words, folder=folder) as process:
-        return await process.wait_for_exit()
+def test_wrong_use_ends_with_2_and_says_what_was_expected_before_a_server_is_asked(cli: Cli) -> None:
+    nowhere = {"NATS_URL": "nats://127.0.0.1:1"}
+    for line, complaint in WRONG_USE.items():
+        said = cli(*shlex.split(line), env=nowhere)
+        error = said.stderr.rpartition("\n\n")[2]  # after the usage
+        assert (said.exit_code, said.stdout, complaint in error) == (2, "", True), (line, said.stderr)
+    for line in {line.split()[0]: line for line in WRONG_USE}.values():
+        said = cli(*shlex.split(line), "--json", env=nowhere)
+        assert (said.exit_code, json.loads(said.stdout)["error"]["exit_code"]) == (2, 2), line
 
 
-@pytest.mark.server
-@pytest.mark.parametrize("case", WITHOUT_A_SERVER, ids=name_of)
-async def test_a_command_ends_with_the_code_that_is_promised(tmp_path: Path, case: tuple[str, int]) -> None:
-    assert await ends_with(tmp_path, *WITHOUT_A_SERVER[case]) == case[1]
+def test_what_is_negative_ends_with_1_and_what_is_not_with_0(cli: Cli) -> None:
+    assert {line: cli(*shlex.split(line)).exit_code for line in NEGATIVE} == dict.fromkeys(NEGATIVE, 1)
+    assert {line: cli(*shlex.split(line)).exit_code for line in POSITIVE} == dict.fromkeys(POSITIVE, 0)
 
 
-@pytest.mark.parametrize("case", ON_A_SERVER, ids=name_of)
-async def test_a_command_on_a_server_ends_with_the_code_that_is_promised(
-    tmp_path: Path, shared_server: SharedServer, case: tuple[str, int]
+def test_a_server_that_is_not_reached_ends_with_1_and_no_password_is_shown(cli: Cli) -> None:
+    env = {"NATS_URL": "nats://bob:hunter2@127.0.0.1:1"}
+    for line in NOT_REACHED:
+        said = cli(*line.split(), env=env)
+        assert said.exit_code == 1, (line, said.output)
+        assert "nats://bob:***@127.0.0.1:1" in said.output, (line, said.output)
+        assert "hunter2" not in said.output, line
+        if line == "doctor":  # it is a finding
+            continue
+        assert said.stdout == "", line
+        assert said.stderr.startswith("nats-scheduler: error: nats://bob:***@127.0.0.1"), (line, said.stderr)
+    for line in ("ls", "stream ls", "stream add stream.json", "instances", "graduate ORDERS"):
+        failure = json.loads(cli(*line.split(), "--json", env=env).stdout)
+        assert (failure.keys(), failure["error"].keys()) == ({"error"}, {"message", "exit_code"}), line
+        assert (failure["error"]["exit_code"], failure["error"]["message"] != "") == (1, True), line
+
+
+async def test_a_command_that_succeeds_on_a_server_ends_with_0(prompt: Prompt) -> None:
+    kept = {"subjects": ["nats_scheduler.advisory.>"], "allow_msg_schedules": None}
+    await prompt.account.create("nats_scheduler_failures", **kept)
+    for line in ON_A_SERVER:
+        assert (await prompt.says(line)).exit_code == 0, line
+    await prompt.shows("rm ORDERS orders.a")
+    assert (await prompt.says("diff one.json")).exit_code == 1, "there is a difference"
+
+
+async def test_a_stream_that_is_native_already_is_graduated(
+    cli: Cli, shared_server: SharedServer, stream_name: str
 ) -> None:
-    server: EmbeddedServer = await shared_server(V2_11)
-    assert await ends_with(tmp_path, *ON_A_SERVER[case], "--server", server.url) == case[1]
-
-
-@pytest.mark.parametrize("case", STORIES, ids=name_of)
-async def test_a_process_ends_with_the_code_that_is_promised(
-    tmp_path: Path, start_server: StartServer, case: tuple[str, int]
-) -> None:
-    assert await STORIES[case](tmp_path, start_server) == case[1]
+    async with prompt_on(cli, (await shared_server(V2_15)).url) as prompt:
+        await prompt.create(stream_name)
+        await prompt.shows(f"graduate {stream_name}")
+        await prompt.account.api.call(f"STREAM.DELETE.{stream_name}")

@@ -1,21 +1,19 @@
-"""`nats-scheduler failures` shows what went wrong: of all streams, of one, or of some schedules, newest first."""
+"""`nats-scheduler failures` and `changes`: what went wrong and who changed what, as it is kept, newest first."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from nats_scheduler.observe.texts import what_happened
-from tests.cli.conftest import Cli
-from tests.cli.test_tables import on_a_terminal
+from tests.cli.changing_site import Site, site_on
+from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
-from tests.harness.log_lines import capture_logs
+from tests.harness.account import WAIT_SECONDS, Account, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -23,25 +21,9 @@ STREAM = "nats_scheduler_failures"
 LONG = "S." + "x" * 1_100
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Keep the log of the sidecar out of the output of the command, which runs in the same process."""
-    with capture_logs():
-        yield
-
-
-async def shown(cli: Cli, url: str, *arguments: str) -> list[dict[str, Any]]:
-    """Run `nats-scheduler failures --json` in a thread, in which it has an event loop of its own."""
-    said = await asyncio.to_thread(cli, "failures", *arguments, "--json", "--server", url)
-    document = json.loads(said.stdout)
-    assert said.exit_code == 0, document
-    assert (document["kept_in"], document["complete"]) == (STREAM, True)
-    failures: list[dict[str, Any]] = document["failures"]
-    return failures
-
-
-def schedules(failures: list[dict[str, Any]]) -> list[str | None]:
-    return [one["schedule"] for one in failures]
+async def create_what_keeps(account: Account) -> None:
+    """Create the stream in which a sidecar keeps advisories."""
+    await account.create(STREAM, subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None)
 
 
 async def kept(account: Account, count: int) -> None:
@@ -55,74 +37,118 @@ async def kept(account: Account, count: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
-async def test_what_went_wrong_is_shown_newest_first(
-    cli: Cli, start_server: StartServer, version: str, x: str, tmp_path: Path
-) -> None:
+async def test_what_went_wrong_is_shown_newest_first(cli: Cli, start_server: StartServer, version: str, x: str) -> None:
     server = await start_server(version)
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+    async with prompt_on(cli, server.url) as prompt, sidecar_on(server.url) as running:
         for name in ("S", "T"):
-            await account.create(name)
+            await prompt.account.create(name)
             await running.ready(name)
-        wrong = {f"{x}Nats-Schedule": "@every soon"}
         for number, subject in enumerate(("S.a", "S.b", LONG, "T.a"), start=1):
-            await account.publish(subject, {**wrong, f"{x}Nats-Schedule-Target": f"{subject[0]}.out"})
-            await kept(account, number)
-        assert schedules(await shown(cli, server.url)) == ["T.a", LONG, "S.b", "S.a"]
-        assert schedules(await shown(cli, server.url, "--limit", "2")) == ["T.a", LONG]
-        assert schedules(await shown(cli, server.url, "S")) == [LONG, "S.b", "S.a"]
-        assert schedules(await shown(cli, server.url, "S", "S.a")) == ["S.a"]
-        assert schedules(await shown(cli, server.url, "S", "S.*")) == [LONG, "S.b", "S.a"]
-        assert schedules(await shown(cli, server.url, "S", LONG)) == [LONG]
-        [last] = await shown(cli, server.url, "T")
+            await prompt.schedule(subject, "@every soon", x=x)
+            await kept(prompt.account, number)
+        [last] = (await prompt.document("failures T"))["failures"]
         assert (last["kind"], last["advisory"]["code"]) == ("schedule_rejected", 10189)
-        assert schedules(await shown(cli, server.url, "--since", last["stored"])) == ["T.a"]
-        assert schedules(await shown(cli, server.url, "--since", "1h", "T")) == ["T.a"]
-        text = await on_a_terminal(80, "failures", "T", "--server", server.url, home=tmp_path)
+        for words, schedules in {
+            "": ["T.a", LONG, "S.b", "S.a"],
+            "--limit 2": ["T.a", LONG],
+            "S": [LONG, "S.b", "S.a"],
+            "S S.a": ["S.a"],
+            "S S.*": [LONG, "S.b", "S.a"],
+            f"S {LONG}": [LONG],
+            f"--since {last['stored']}": ["T.a"],
+            "--since 1h T": ["T.a"],
+        }.items():
+            document = await prompt.document(f"failures {words}")
+            assert (document["kept_in"], document["complete"]) == (STREAM, True)
+            assert [one["schedule"] for one in document["failures"]] == schedules, words
+        text = await prompt.shows("failures T", columns=80)
         assert max(map(len, text.splitlines())) <= 80
         assert "schedule_rejected" in text
         assert "1 failure, newest first" in text
 
 
-async def test_what_is_no_advisory_is_passed_over(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create(STREAM, subjects=["nats_scheduler.advisory.>"], allow_msg_schedules=None)
-        prefix = "io.nats_scheduler.advisory.v1"
-        good = {"type": f"{prefix}.cannot_serve", "stream": "S", "reason": "x"}
-        for body in (b"no JSON", b"[]", b'{"stream": 7}', json.dumps({**good, "schedule": 7}).encode()):
-            await account.publish("nats_scheduler.advisory.cannot_serve.S", body=body)
-        await account.publish("nats_scheduler.advisory.cannot_serve.T", body=json.dumps(good).encode())
-        sequence = await account.publish("nats_scheduler.advisory.cannot_serve.S", body=json.dumps(good).encode())
-        for arguments in ((), ("S",)):
-            [one] = await shown(cli, server.url, *arguments)
-            assert (one["sequence"], one["schedule"], one["kind"]) == (sequence, None, "cannot_serve")
-        assert await shown(cli, server.url, "S", "S.>") == []
-
-
-async def test_without_the_stream_the_command_says_how_it_comes(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    said = await asyncio.to_thread(cli, "failures", "--server", server.url)
-    assert said.exit_code == 1
-    assert f"stream {STREAM} does not exist: a sidecar creates it" in said.stderr
-
-
-@pytest.mark.parametrize(
-    ("wrong", "complaint"),
-    [
-        (("S.S",), "the name of a stream"),
-        (("S", "a..b"), "a subject such as"),
-        (("--since", "soon"), "a duration such as 2h"),
-        (("--limit", "0"), "1<=x<=1000"),
-    ],
-)
-def test_wrong_use_is_refused_with_what_was_expected(cli: Cli, wrong: tuple[str, ...], complaint: str) -> None:
-    said = cli("failures", *wrong)
-    assert said.exit_code == 2
-    assert complaint in said.stderr
+async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there_is_named(prompt: Prompt) -> None:
+    said = await prompt.says("failures")
+    assert (said.exit_code, f"stream {STREAM} does not exist: a sidecar creates it" in said.stderr) == (1, True)
+    said = await prompt.says("changes", env={"NATS_SCHEDULER_FAILURES_STREAM": "none_such"})
+    assert (said.exit_code, "stream none_such does not exist" in said.stderr) == (1, True)
+    account = prompt.account
+    await create_what_keeps(account)
+    good = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": "x"}
+    for body in (b"no JSON", b"[]", b'{"stream": 7}', json.dumps({**good, "schedule": 7}).encode()):
+        await account.publish("nats_scheduler.advisory.cannot_serve.S", body=body)
+    await account.publish("nats_scheduler.advisory.cannot_serve.T", body=json.dumps(good).encode())
+    sequence = await account.publish("nats_scheduler.advisory.cannot_serve.S", body=json.dumps(good).encode())
+    for words in ("", "S"):
+        [one] = (await prompt.document(f"failures {words}"))["failures"]
+        assert (one["sequence"], one["schedule"], one["kind"]) == (sequence, None, "cannot_serve")
+    assert (await prompt.document("failures S S.>"))["failures"] == []
 
 
 def test_a_row_says_what_happened_in_a_few_words() -> None:
-    assert what_happened({"code": 10054, "reason": "too large", "due": "2026-01-01T00:00:00Z", "seq": 7}) == (
-        "code 10054; too large; due 2026-01-01T00:00:00Z"
-    )
+    refused = {"code": 10054, "reason": "too large", "due": "2026-01-01T00:00:00Z", "seq": 7}
+    assert what_happened(refused) == "code 10054; too large; due 2026-01-01T00:00:00Z"
     assert what_happened({"lateness": "1m30s"}) == "late by 1m30s"
+
+
+# -- who changed what ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[V2_10, V2_15])
+async def keeping(cli: Cli, request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Site]:
+    """A stream on a server that keeps advisories."""
+    server = await start_server(request.param)
+    async with site_on(cli, server.url, request.param, "S") as site:
+        await create_what_keeps(site.account)
+        yield site
+
+
+async def changes_now(site: Site, *words: str) -> list[dict[str, Any]]:
+    said = await asyncio.to_thread(site.cli, "changes", *words, "--json", "--server", site.url)
+    found: list[dict[str, Any]] = json.loads(said.stdout)["changes"]
+    return found
+
+
+async def changes(site: Site, *words: str, count: int) -> list[dict[str, Any]]:
+    """Wait until `count` changes are shown, and return them."""
+
+    async def shown() -> list[dict[str, Any]] | None:
+        found = await changes_now(site, *words)
+        return found if len(found) == count else None
+
+    return await eventually(shown, within_seconds=WAIT_SECONDS, describe=f"{count} changes of {words}")
+
+
+async def test_each_change_is_kept_with_its_author_and_its_reason(keeping: Site) -> None:
+    add = ("add", "S.a", "--at", FAR, "--target", "S.out")
+    await asyncio.to_thread(keeping.cli, add[0], "S", *add[1:], "--server", keeping.url)
+    [change] = await changes(keeping, count=1)
+    user, at, host = change["author"].partition("@")
+    assert (user != "", at, host != "") == (True, "@", True), "the user of this machine unless another one is named"
+    await keeping.done("add", "S.b", *add[2:], "--reason", "the start")
+    await keeping.done(*add, "--reason", "nothing is changed")
+    await keeping.done("edit", "S.a", "new body", "--reason", "a better body")
+    await keeping.done("pause", "S.a", "--reason", "maintenance")
+    await keeping.done("resume", "S.a", "--dry-run")
+    await keeping.done("resume", "S.a")
+    await keeping.done("rm", "S.*", "--yes", "--reason", "the end")
+    found = await changes(keeping, count=7)
+    about = [(one["subject"], one["change"], one["reason"]) for one in found]
+    assert sorted(about[:2]) == [("S.a", "removed", "the end"), ("S.b", "removed", "the end")]
+    assert about[2:] == [
+        ("S.a", "resumed", ""),
+        ("S.a", "paused", "maintenance"),
+        ("S.a", "edited", "a better body"),
+        ("S.b", "added", "the start"),
+        ("S.a", "added", ""),
+    ]
+    assert {one["author"] for one in found[:-1]} == {"ops"}
+    assert await changes(keeping, "S", "S.b", count=2)
+    assert await changes(keeping, "S", "--limit", "3", count=3)
+    assert await changes_now(keeping, "T") == []
+    table = await asyncio.to_thread(keeping.cli, "changes", "S", "S.b", "--server", keeping.url)
+    first = table.stdout.splitlines()[-2].split()
+    assert first[1:] == ["S", "S.b", "added", "ops", "the", "start", "2"]
+    assert table.stdout.splitlines()[-1] == "2 changes, newest first"
+    failures = await asyncio.to_thread(keeping.cli, "failures", "--json", "--server", keeping.url)
+    assert json.loads(failures.stdout)["failures"] == []

@@ -1,35 +1,27 @@
-"""`nats-scheduler instances`: the instances of the account, and what each of them holds."""
+"""The running sidecars as commands report them: who is alive, what each holds, and the settings that it uses."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
-from click.testing import Result
-
+from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from tests.cli.conftest import Cli
-from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Running, account_on, sidecar_on
-from tests.harness.servers import V2_11
+from nats_scheduler.settings.sidecar import SidecarSettings
+from tests.cli.prompt import NEVER, Prompt
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, sidecar_on
 from tests.harness.waiting import eventually
 
-
-async def listed(cli: Cli, server: EmbeddedServer, *arguments: str) -> Result:
-    """Run the command in a thread, in which it has an event loop of its own."""
-    said = await asyncio.to_thread(cli, "instances", *arguments, "--server", server.url)
-    assert (said.exit_code, said.stderr) == (0, ""), said.output
-    return said
+KEY = f"$KV.nats_scheduler.{SETTINGS}"
 
 
-async def document(cli: Cli, server: EmbeddedServer) -> dict[str, Any]:
-    """Return the printed JSON by the ids of the instances."""
-    value = json.loads((await listed(cli, server, "--json")).stdout)
+async def listed(prompt: Prompt) -> dict[str, Any]:
+    """Return the instances by their ids."""
+    value = await prompt.document("instances")
     assert isinstance(parse_rfc3339(value["at"]), int)
     return {one["id"]: one for one in value["instances"]}
 
@@ -39,77 +31,166 @@ def shards_of(running: Running, stream: str) -> list[int]:
     return sorted(running.sidecar.served[stream].shards)
 
 
-async def test_each_is_listed_with_what_it_holds(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
+async def test_each_is_listed_with_what_it_holds(prompt: Prompt) -> None:
     began = CLOCK.now()
-    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-        await account.create("ORDERS")
+    async with sidecar_on(prompt.url) as one, sidecar_on(prompt.url) as other:
+        await prompt.account.create("ORDERS")
         await one.ready("ORDERS")
         await other.ready("ORDERS")
-        await eventually(
-            lambda: (
-                {*shards_of(one, "ORDERS"), *shards_of(other, "ORDERS")} == set(range(SHARDS))
-                and 0 < len(shards_of(one, "ORDERS")) < SHARDS
-                and len(shards_of(one, "ORDERS")) + len(shards_of(other, "ORDERS")) == SHARDS
-            ),
-            within_seconds=15,
-            describe="the shards are divided",
-        )
-        found = await document(cli, server)
+
+        def are_divided() -> bool:
+            mine, theirs = shards_of(one, "ORDERS"), shards_of(other, "ORDERS")
+            return sorted(mine + theirs) == [*range(SHARDS)] and 0 < len(mine) < SHARDS
+
+        await eventually(are_divided, within_seconds=WAIT_SECONDS, describe="the shards are divided")
         held = [
             [{"stream": "ORDERS", "mode": "emulated", "shards": shards_of(each, "ORDERS")}] for each in (one, other)
         ]
+
+        async def are_listed() -> dict[str, Any] | None:
+            found = await listed(prompt)
+            return found if {each["state"] for each in found.values()} == {"alive"} else None
+
+        found = await eventually(are_listed, within_seconds=WAIT_SECONDS, describe="both are alive")
         assert sorted((each["holds"] for each in found.values()), key=str) == sorted(held, key=str)
         for each in found.values():
-            assert (each["state"], each["serves"]) == ("alive", ["emulated.ORDERS"])
+            assert each["serves"] == ["emulated.ORDERS"]
             assert 0 <= each["age_nanoseconds"] < LEASE_DURATION_NS
             since, heartbeat_at = parse_rfc3339(each["since"]), parse_rfc3339(each["last_heartbeat"])
             assert isinstance(since, int)
             assert isinstance(heartbeat_at, int)
             assert began - MINUTE < since <= heartbeat_at
-        table = (await listed(cli, server)).stdout.splitlines()
+        table = (await prompt.shows("instances")).splitlines()
         assert table[0].split() == ["instance", "state", "heartbeat", "stream", "mode", "shards"]
         assert sorted(line.split()[0] for line in table[1:-1]) == sorted(found)
         assert all("alive" in line and "ORDERS" in line and f"of {SHARDS}" in line for line in table[1:-1])
         assert table[-1] == "2 in all: 2 alive"
-        wide = (await listed(cli, server, "--wide")).stdout.splitlines()
+        wide = (await prompt.shows("instances --wide")).splitlines()
         assert "since (UTC)" in wide[0]
         assert "." not in wide[1].split()[2], "seconds"
 
 
-async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    assert "no sidecar lives on this account" in (await listed(cli, server)).stdout
-    async with account_on(server.url) as account:
-        async with sidecar_on(server.url):
-            pass
-        assert "no sidecar lives on this account" in (await listed(cli, server)).stdout, "it left"
-        await account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": null, "since": "soon"}')
-        await account.publish("$KV.nats_scheduler.lease.native.JOBS", body=b'{"holders": {"xyz": [0, 7]}}')
+async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Prompt) -> None:
+    assert "no sidecar lives on this account" in await prompt.shows("instances")
+    async with sidecar_on(prompt.url):
+        pass
+    assert "no sidecar lives on this account" in await prompt.shows("instances"), "it left"
+    account = prompt.account
+    await account.publish("$KV.nats_scheduler.instance.abc", body=b'{"serves": null, "since": "soon"}')
+    await account.publish("$KV.nats_scheduler.lease.native.JOBS", body=b'{"holders": {"xyz": [0, 7]}}')
 
-        async def is_silent() -> dict[str, Any] | None:
-            found = await document(cli, server)
-            return found if found["abc"]["state"] == "silent" else None
+    async def is_silent() -> dict[str, Any] | None:
+        found = await listed(prompt)
+        return found if found["abc"]["state"] == "silent" else None
 
-        found = await eventually(is_silent, within_seconds=15, describe="who says nothing more is silent")
+    found = await eventually(is_silent, within_seconds=WAIT_SECONDS, describe="who says nothing more is silent")
     assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
-    gone = {
-        "id": "xyz",
-        "state": "gone",
-        "since": None,
-        "last_heartbeat": None,
-        "age_nanoseconds": None,
-        "serves": None,
-    }
-    assert found["xyz"] == {**gone, "unable": [], "holds": [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]}
+    unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
+    holds = [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]
+    assert found["xyz"] == {"id": "xyz", "state": "gone", **unknown, "unable": [], "holds": holds}
 
 
-async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(cli: Cli, start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url):
+async def test_what_an_instance_cannot_serve_is_shown_with_the_reason(prompt: Prompt) -> None:
+    async with sidecar_on(prompt.url):
         value = {"serves": ["emulated.JOBS"], "unable": {"emulated.JOBS": "may not\x1b[2J publish"}}
-        await account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
-        found = await document(cli, server)
+        await prompt.account.publish("$KV.nats_scheduler.instance.abc", body=json.dumps(value).encode())
+        found = await listed(prompt)
         assert found["abc"]["unable"] == [{"stream": "JOBS", "reason": "may not\x1b[2J publish"}]
-        said = (await listed(cli, server)).stdout
-    assert "abc cannot serve JOBS: may not\\x1b[2J publish" in said
+        assert "abc cannot serve JOBS: may not\\x1b[2J publish" in await prompt.shows("instances")
+
+
+# -- other commands --------------------------------------------------------------------------------------------
+
+
+async def settings_published(account: Account, count: int) -> list[str]:
+    """Wait until `count` sidecars have published their settings, and return their ids."""
+
+    async def enough() -> list[str] | None:
+        message = await account.api.message("KV_nats_scheduler", last_by_subj=KEY)
+        found = sorted(json.loads(message.body or b"{}")) if message is not None else []
+        return [*found, ""] if len(found) == count else None
+
+    found: list[str] = await eventually(
+        enough, within_seconds=WAIT_SECONDS, describe=f"{count} sidecars publish their settings"
+    )
+    return found[:-1]
+
+
+async def test_lists_say_whether_anything_fires_what_they_list(prompt: Prompt) -> None:
+    async with sidecar_on(prompt.url) as running:
+        await prompt.account.create("ORDERS")
+        await running.ready("ORDERS")
+        await prompt.schedule("ORDERS.s", NEVER)
+
+        async def is_served() -> bool:
+            return bool((await prompt.document("ls"))["streams"][0]["sidecars"] == 1)
+
+        await eventually(is_served, within_seconds=WAIT_SECONDS, describe="the sidecar says that it serves ORDERS")
+        for line in ("ls", "stream ls"):
+            document = await prompt.document(line)
+            assert (len(document["sidecars"]), document["streams"][0]["problem"]) == (1, None)
+            assert NONE_RUNNING not in await prompt.shows(line)
+    for line in ("ls", "stream ls"):
+        document = await prompt.document(line)
+        assert document["sidecars"] == []
+        assert {stream["problem"] for stream in document["streams"]} == {NONE_RUNNING}
+        assert NONE_RUNNING in await prompt.shows(line)
+
+
+async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(prompt: Prompt) -> None:
+    async with sidecar_on(prompt.url):
+        await prompt.account.create("NAMED", allow_msg_schedules=False)
+        await settings_published(prompt.account, 1)
+        env = {"NATS_SCHEDULER_PORTABLE_STREAMS": "NAMED"}
+        document = await prompt.document("ls NAMED", env=env)
+        assert (document["streams"][0]["sidecars"], document["streams"][0]["problem"]) == (0, NOT_SERVED_YET)
+        warning = "portable_streams is set for this command, and the running sidecars have another value"
+        assert document["warnings"] == [warning]
+        assert f"nats-scheduler: warning: {warning}" in (await prompt.says("ls NAMED", env=env)).stderr
+
+
+async def test_lists_go_by_the_settings_of_the_sidecar_that_runs(prompt: Prompt) -> None:
+    restricted = {"allowed_targets": ("ORDERS=ORDERS.out",), "portable_streams": ("NAMED",)}
+    async with sidecar_on(prompt.url, max_schedules=("*=9",), **restricted) as running:
+        await prompt.account.create("ORDERS")
+        await prompt.account.create("NAMED", allow_msg_schedules=False)
+        await running.ready("ORDERS")
+        await settings_published(prompt.account, 1)
+        for name in ("out", "secret"):
+            await prompt.schedule(f"ORDERS.s.{name}", NEVER, f"ORDERS.{name}")
+        document = await prompt.document("ls")
+        assert [one["stream"] for one in document["streams"]] == ["NAMED", "ORDERS"]
+        assert [one["subject"] for one in document["schedules"]] == ["ORDERS.s.out"]
+        assert [one["subject"] for one in document["invalid"]] == ["ORDERS.s.secret"]
+        assert document["warnings"] == []
+        assert [one["stream"] for one in (await prompt.document("stream ls"))["streams"]] == ["NAMED", "ORDERS"]
+        async with sidecar_on(prompt.url, max_schedules=("*=2",), **restricted):
+            await settings_published(prompt.account, 2)
+            (warning,) = (await prompt.document("ls"))["warnings"]
+            assert warning.startswith("the sidecars disagree about max_schedules: ")
+            assert ("*=9" in warning, "*=2" in warning) == (True, True)
+
+
+async def test_what_a_stranger_or_a_killed_sidecar_wrote_as_settings_is_told_or_removed(prompt: Prompt) -> None:
+    account = prompt.account
+    async with sidecar_on(prompt.url):
+        await account.create("ORDERS")
+        (name,) = await settings_published(account, 1)
+        for value in ({"max_schedules": ["*=-5"]}, {"max_schedules": 7}, {"too_large": True}, 7):
+            await account.publish(KEY, body=json.dumps({name: value}).encode())
+            (warning,) = (await prompt.document("ls"))["warnings"]
+            assert "publishes its settings in a form that this version cannot read" in warning
+    await settings_published(account, 0)
+    await account.publish(KEY, body=b'{"killed": {}}')
+    async with sidecar_on(prompt.url):
+
+        async def was_replaced() -> bool:
+            return await settings_published(account, 1) != ["killed"]
+
+        await eventually(was_replaced, within_seconds=WAIT_SECONDS, describe="those of a killed sidecar are gone")
+
+
+def test_no_secret_and_nothing_too_large_is_told() -> None:
+    assert set(shared_settings(SidecarSettings())) == set(SHARED_SETTINGS)
+    many = tuple(f"STREAM{number}=subject.{number}" for number in range(5_000))
+    assert shared_settings(SidecarSettings.model_validate({"allowed_targets": many})) == {"too_large": True}

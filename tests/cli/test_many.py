@@ -1,8 +1,10 @@
-"""One change to many schedules: some at a time, each once, and none stopped by another's failure."""
+"""`pause`, `resume`, `rm`, `fire` and `backfill`: on one schedule, on what a wildcard matches, and on many."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +14,197 @@ from nats_scheduler.cli.changing import error_about
 from nats_scheduler.control.changes import Change, Kind
 from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, change_each
 from nats_scheduler.control.edits import pause
-from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError, ScheduleError
+from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError
 from nats_scheduler.control.store import ScheduleStore
-from tests.cli.changing_site import FAR, Cli, Site, site_on
-from tests.conftest import SharedServer
+from nats_scheduler.message.reading import read_generated
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from tests.cli.changing_site import Site
+from tests.cli.prompt import FAR, NEVER
 from tests.control.memory_schedules import Fault, MemorySchedules
-from tests.harness.servers import V2_11
+from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.terminal import on_terminal
+from tests.harness.waiting import eventually
+
+PAST = "2020-01-01T00:00:00Z"
+
+
+async def test_a_schedule_is_paused_and_resumed_byte_for_byte(site: Site) -> None:
+    before = await site.publish("s", NEVER, X_Note="a note")
+    original = await site.headers("s")
+    paused = await site.run("pause", ".s", "--reason", "maintenance")
+    done = f"{site.subject('s')} paused: sequence {before + 1} in place of {before}\n"
+    assert (paused.exit_code, paused.stdout) == (0, done)
+    assert f"{site.x}-X-Paused" in await site.headers("s")
+    await site.refuses(1, "is paused already", "pause", ".s")
+    await site.done("fire", ".s")
+    assert len(await site.fires()) == 1, "a paused schedule can be fired"
+    resumed = await site.done("resume", ".s")
+    assert [one["change"] for one in resumed["changes"]] == ["resumed"]
+    assert await site.headers("s") == original
+    await site.refuses(1, "is not paused", "resume", ".s")
+
+
+async def test_a_time_that_has_passed_fires_at_once_or_is_dropped(site: Site) -> None:
+    for rest in ("s", "t"):
+        headers = {f"{site.x}-X-Paused": f"@at {PAST}", f"{site.x}-Target": site.subject("out")}
+        await site.account.publish(site.subject(rest), headers)
+    dropped = await site.done("resume", ".t", "--drop")
+    assert (dropped["changes"][0]["change"], dropped["changes"][0]["sequence"]) == ("removed", None)
+    assert await site.last("t") is None
+    async with nullcontext() if site.is_native else site.served():
+        would = await site.done("resume", ".s", "--dry-run")
+        assert "fires at once" in would["changes"][0]["notes"][0]
+        assert await site.last("out") is None
+        await site.done("resume", ".s")
+        assert len(await site.account.wait_for(site.stream, site.subject("out"))) == 1
+
+
+async def test_what_a_wildcard_matches_is_paused_resumed_and_removed(site: Site) -> None:
+    for rest in ("a.1", "a.2", "b.1"):
+        await site.publish(rest, NEVER)
+    await site.account.publish(site.subject("a.3"), body=b"no schedule")
+    for command in ("pause", "resume", "rm"):
+        await site.refuses(2, "--yes is needed", command, ".>")
+    await site.done("pause", ".a.1")
+    would = await site.done("pause", ".a.*", "--dry-run")
+    assert [each["subject"] for each in would["changes"]] == [site.subject("a.2")]
+    paused = await site.run("pause", ".a.*", "--yes")
+    assert paused.stdout.splitlines() == [f"{site.subject('a.2')} paused: sequence 6 in place of 2"]
+    await site.refuses(1, "2 match, and each is paused already", "pause", ".a.*", "--yes")
+    resumed = await site.run("resume", ".>", "--yes")
+    assert resumed.stdout.splitlines()[-1] == f"stream {site.stream}: 2 resumed"
+    removed = await site.done("rm", ".>", "--yes")
+    assert [each["subject"] for each in removed["changes"]] == [site.subject(rest) for rest in ("a.1", "a.2", "b.1")]
+    assert await site.last("a.1") is None
+    assert await site.last("a.3") is not None
+    await site.refuses(1, "none matches", "rm", ".>", "--yes")
+
+
+async def test_a_failure_of_one_does_not_stop_the_others(orders: Site, tmp_path: Path) -> None:
+    for rest in ("a", "b", "c"):
+        await orders.publish(rest, NEVER)
+    await orders.account.publish(orders.subject("b"), body=b"no schedule")
+    file = tmp_path / "subjects"
+    file.write_text("".join(f"{orders.subject(rest)}\n" for rest in ("a", "b", "gone", "c", "a")) + "\n")
+    paused = await orders.run("pause", "--from-file", str(file), "--json")
+    document = json.loads(paused.stdout)
+    assert paused.exit_code == 1
+    assert [one["subject"] for one in document["changes"]] == [orders.subject("a"), orders.subject("c")]
+    errors = {one["subject"]: one["err_code"] for one in document["errors"]}
+    assert errors == {orders.subject("b"): 10037, orders.subject("gone"): 10037}
+    again = await orders.refuses(1, "", "pause", ".a", ".c")
+    assert [line for line in again.splitlines() if "warning" not in line] == [
+        f"nats-scheduler: error: {orders.subject(rest)} is paused already" for rest in ("a", "c")
+    ]
+    said = await orders.run("rm", "--from-file", str(file))
+    assert said.exit_code == 1
+    assert said.stdout.splitlines()[-1] == f"stream {orders.stream}: 2 removed, 2 failed"
+    named = [line.split()[2] for line in said.stderr.splitlines()]
+    assert named == [f"{orders.subject('b')}:", f"{orders.subject('gone')}:"]
+
+
+@pytest.mark.parametrize(("answer", "code", "name"), [("y", 0, "-X-Paused"), ("n", 1, "")])
+async def test_a_wildcard_is_counted_and_confirmed_on_a_terminal(
+    orders: Site, tmp_path: Path, answer: str, code: int, name: str
+) -> None:
+    for rest in ("s.0", "s.1", "s.2", "other"):
+        await orders.publish(rest, NEVER)
+    command = ("pause", orders.stream, orders.subject("s.*"), "--server", orders.url)
+    terminal = await on_terminal(*command, folder=tmp_path)
+    try:
+        await terminal.wait_for(f"pause 3 schedules of stream {orders.stream}? [y/N]")
+        terminal.press(f"{answer}\n")
+        assert await terminal.end() == code
+    finally:
+        await terminal.close()
+    assert f"{orders.x}{name}" in await orders.headers("s.0")
+    assert orders.x in await orders.headers("other")
+
+
+async def test_a_sidecar_fires_what_is_active_and_not_what_is_paused(orders: Site) -> None:
+    async with orders.served():
+        out, every_second = orders.subject("out"), ("add", ".s", "--every", "1s", "--target", orders.subject("out"))
+
+        async def is_served() -> bool:
+            return not (await orders.done(*every_second, "--dry-run"))["warnings"]
+
+        await eventually(is_served, within_seconds=WAIT_SECONDS, describe="the sidecar is known to serve the stream")
+        await orders.done(*every_second)
+        await orders.account.wait_for(orders.stream, out)
+        await orders.done("pause", ".s")
+        fired = len(await orders.fires())
+        await orders.done("add", ".t", "--after", "2s", "--target", orders.subject("later"))
+        await orders.account.wait_for(orders.stream, orders.subject("later"))
+        # One fire may have been in flight when the schedule was paused.
+        assert len(await orders.fires()) <= fired + 1
+        await orders.done("resume", ".s")
+        await orders.account.wait_for(orders.stream, out, fired + 3)
+        fires = [read_generated(one.block) for one in await orders.fires()]
+        assert len({fire.fire_time % SECOND for fire in fires if fire is not None}) == 1, "the phase is kept"
+
+
+# -- fire and backfill -----------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_fires_once_and_is_not_changed(site: Site) -> None:
+    sequence = await site.publish("s", NEVER)
+    would = await site.done("fire", ".s", "--dry-run")
+    assert (would["change"], await site.last("out")) == ("fired", None)
+    fired = await site.done("fire", ".s", "--reason", "the consumer lost it")
+    assert (fired["change"], fired["sequence"], len(fired["fires"])) == ("fired", sequence, 1)
+    [fire] = await site.fires()
+    assert fire.body == b"body"
+    said = await site.run("fire", ".s")
+    assert said.stdout.splitlines()[0].startswith(f"{site.subject('s')} fired once, beside its schedule, with the fire")
+    assert len(await site.fires()) == 2
+    assert (await site.stored("s")).sequence == sequence
+    await site.refuses(1, "server code 10037", "fire", ".gone")
+
+
+async def test_missing_fires_are_stored_once(site: Site) -> None:
+    grid = ("--every", "1h", "--policy", "anchor=2026-01-01T00:00:00Z")
+    await site.done("add", ".s", "a body", *grid, "--target", site.subject("out"))
+    hour = CLOCK.now() // HOUR * HOUR
+    times = [format_rfc3339(hour - ago * HOUR) for ago in (5, 4, 3)]
+    past = (".s", "--from", times[0], "--to", times[2])
+    await site.refuses(1, "3 fires are missing", "backfill", *past, "--limit", "2")
+    would = await site.done("backfill", *past, "--dry-run")
+    assert (would["change"], would["fires"], await site.last("out")) == ("backfilled", times, None)
+    said = (await site.run("backfill", *past, "--reason", "the outage")).stdout.splitlines()
+    assert said[:4] == [f"{site.subject('s')} backfilled: 3 fires", *(f"  {time}" for time in times)]
+    assert [message.body for message in await site.fires()] == [b"a body"] * 3
+    again = await site.done("backfill", *past)
+    assert (again["change"], again["fires"], "no fire is missing" in again["notes"]) == ("unchanged", [], True)
+    assert len(await site.fires()) == 3
+
+
+async def test_what_was_missed_in_an_outage_is_stored_beside_the_make_up_fire(orders: Site) -> None:
+    out = orders.subject("out")
+    async with orders.served():
+        await orders.done("add", ".s", "--every", "1s", "--target", out)
+        await orders.account.wait_for(orders.stream, out, 2)
+    until = CLOCK.now() + 3 * SECOND
+    await eventually(lambda: CLOCK.now() > until, within_seconds=WAIT_SECONDS, describe="the outage lasts")
+    async with orders.served():
+        number = len(await orders.fires())
+        await orders.account.wait_for(orders.stream, out, number + 2)
+        times = await fire_times(orders)
+        past = ("--from", format_rfc3339(times[0]), "--to", format_rfc3339(times[-1]))
+        backfilled = await orders.done("backfill", ".s", *past)
+        assert len(backfilled["fires"]) >= 1
+        filled = [time for time in await fire_times(orders) if time <= times[-1]]
+    assert filled == [*range(times[0], times[-1] + 1, SECOND)], "each fire time once"
+
+
+async def fire_times(site: Site) -> list[int]:
+    """Return the fire times (ns) of the fires that are stored, in their order."""
+    found = (await site.done("history", ".s", "--limit", "1000"))["fires"]
+    times = [parse_rfc3339(one["fire_time"]) for one in found]
+    return sorted(time for time in times if isinstance(time, int))
+
+
+# -- some at a time --------------------------------------------------------------------------------------------
 
 NOW = 1_800_000_000_000_000_000
 SUBJECTS = [f"S.{number:03}" for number in range(100)]
@@ -52,19 +238,15 @@ async def test_each_is_changed_once_in_the_order_that_was_given(store: MemorySch
             all_begun.set()
         await all_begun.wait()
         at_once -= 1
-        return await pause(store, "S", subject)
+        return await paused(store, subject)
 
-    done = await change_each(SUBJECTS[::-1], operation, seen.append)
+    wanted = [*SUBJECTS[:3], "S.gone", *SUBJECTS[3:]][::-1]
+    done = await change_each(wanted, operation, seen.append)
     assert list(done.changes) == SUBJECTS[::-1]
     assert {change.kind for change in done.changes.values()} == {Kind.PAUSED}
-    assert (done.failures, most, seen) == ({}, MAX_AT_ONCE, [*range(1, 101)])
-
-
-async def test_what_fails_does_not_stop_the_others(store: MemorySchedules) -> None:
-    wanted = [*SUBJECTS[:3], "S.gone", *SUBJECTS[3:]]
-    done = await change_each(wanted, partial(paused, store))
-    assert list(done.changes) == SUBJECTS
     assert [(subject, type(error)) for subject, error in done.failures.items()] == [("S.gone", NotFoundError)]
+    assert (most, seen) == (MAX_AT_ONCE, [*range(1, 102)])
+    assert (await change_each([], operation)).changes == {}
 
 
 @pytest.mark.parametrize("fault", [Fault.NO_ANSWER, Fault.UNKNOWN_NOT_DONE])
@@ -76,43 +258,11 @@ async def test_what_is_left_is_not_tried_if_the_server_does_not_answer(store: Me
     assert len(SUBJECTS) - len(untried) < MAX_UNANSWERED + MAX_AT_ONCE
 
 
-async def test_nothing_to_change_is_nothing(store: MemorySchedules) -> None:
-    assert (await change_each([], partial(paused, store))).changes == {}
-
-
-@pytest.mark.parametrize(
-    ("error", "line"),
-    [
+def test_an_error_names_its_subject_once_at_the_beginning() -> None:
+    for error, line in (
         (ConflictError("S.a: another client changed it"), "S.a: another client changed it (server code 10071)"),
         (NotPossibleError("S.a is paused already"), "S.a is paused already"),
         (NotPossibleError("S.a.b is paused already"), "S.a: S.a.b is paused already"),
         (NotFoundError("no schedule is stored on S.a"), "S.a: no schedule is stored on S.a (server code 10037)"),
-    ],
-)
-def test_an_error_names_its_subject_once_at_the_beginning(error: ScheduleError, line: str) -> None:
-    assert error_about("S.a", error) == line
-
-
-@pytest.mark.parametrize(("answer", "code", "names"), [("y", 0, "X-Paused"), ("n", 1, "Nats-Schedule")])
-async def test_a_wildcard_is_counted_and_confirmed_on_a_terminal(
-    cli: Cli, shared_server: SharedServer, stream_name: str, tmp_path: Path, answer: str, code: int, names: str
-) -> None:
-    server = await shared_server(V2_11)
-    async with site_on(cli, server.url, V2_11, stream_name) as site:
-        for number in range(3):
-            await site.publish(f"s.{number}", f"@at {FAR}")
-        await site.publish("other", f"@at {FAR}")
-        command = ("pause", site.stream, site.subject("s.*"), "--server", server.url)
-        terminal = await on_terminal(*command, folder=tmp_path)
-        try:
-            await terminal.wait_for(f"pause 3 schedules of stream {site.stream}? [y/N]")
-            terminal.press(f"{answer}\n")
-            assert await terminal.end() == code
-        finally:
-            await terminal.close()
-        await expect_header(site, "s.0", names)
-        await expect_header(site, "other", "Nats-Schedule")
-
-
-async def expect_header(site: Site, rest: str, name: str) -> None:
-    assert any(one.endswith(name) for one in await site.headers(rest)), rest
+    ):
+        assert error_about("S.a", error) == line

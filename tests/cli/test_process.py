@@ -1,4 +1,4 @@
-"""`run` and `dev` as processes: how they end, with which exit code, and which pages they serve meanwhile."""
+"""`run` and `dev` as processes: how they end, with which exit code, what they serve and what they import."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ import pytest
 from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
 from nats_scheduler.runtime.instances import Instances
+from nats_scheduler.schedule.instants import SECOND
+from tests.cli.prompt import FLAGGED
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
@@ -23,39 +26,55 @@ from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, reload_config, server_binary
+from tests.harness.waiting import eventually
 from tests.observe.pages import page
 from tests.observe.scrapes import address_of, answers, shows
 
 pytestmark = pytest.mark.server
 
 NOWHERE = "nats://127.0.0.1:1"
-BURST = 2_000
+BURST = 500
+FIRES, FIRES_APART_SECONDS = 100, 0.02
+
+NEEDLESS = (
+    *("rich", "pygments", "structlog", "yaml", "nkeys", "nacl", "jinja2", "starlette", "uvicorn", "croniter"),
+    *("jsonschema", "hypothesis", "nats_scheduler.client", "nats_scheduler.web", "nats_scheduler.testing"),
+)
+"""Libraries and rooms that other commands use, or a sidecar whose user has a key; 8 MB in all."""
+
+IMPORTING = """
+import json, sys
+from nats_scheduler.cli.main import main
+main({arguments!r}, standalone_mode=False)
+print(json.dumps(sorted(sys.modules)))
+"""
 
 
-@pytest.fixture
-def taken() -> Iterator[int]:
-    """Provide a port of loopback on which another process listens."""
+@pytest.fixture(autouse=True)
+def _hang_up() -> Iterator[None]:
+    """Let a closed terminal end the processes, also if the tests are run by `nohup`: what is ignored is inherited."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+async def test_a_metrics_port_in_use_is_one_error_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        yield other.getsockname()[1]
+        taken = other.getsockname()[1]
+        for command in (("run", "-s", NOWHERE), ("dev", "--server-path", str(server_binary(V2_11)))):
+            with sidecar(*command, "--metrics-port", str(taken), folder=tmp_path) as process:
+                assert await process.wait_for_exit() == 2
+            complaints = [line for line in process.stderr.splitlines() if " [info " not in line]
+            assert complaints == [
+                "nats-scheduler: error: cannot listen on metrics_address 127.0.0.1 "
+                f"with metrics_port {taken}: Address already in use; "
+                "expected an address or host name of this machine, and a port that no other program uses"
+            ]
 
 
-def commands() -> list[tuple[str, ...]]:
-    return [("run", "-s", NOWHERE), ("dev", "--server-path", str(server_binary(V2_11)))]
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["run", "dev"])
-async def test_a_metrics_port_in_use_is_one_error_and_exit_code_2(tmp_path: Path, taken: int, which: int) -> None:
-    with sidecar(*commands()[which], "--metrics-port", str(taken), folder=tmp_path) as process:
-        assert await process.wait_for_exit() == 2
-    complaints = [line for line in process.stderr.splitlines() if " [info " not in line]
-    assert complaints == [
-        "nats-scheduler: error: cannot listen on metrics_address 127.0.0.1 "
-        f"with metrics_port {taken}: Address already in use; "
-        "expected an address or host name of this machine, and a port that no other program uses"
-    ]
-
-
-async def test_the_metrics_are_where_the_settings_say_and_the_log_names_the_place(tmp_path: Path) -> None:
+async def test_the_metrics_are_where_the_settings_say_and_a_closed_terminal_ends_it_without_a_server(
+    tmp_path: Path,
+) -> None:
     flags = ("-s", NOWHERE, "--metrics-port", "0", "--metrics-address", "127.0.0.2")
     with sidecar("run", *flags, folder=tmp_path) as process:
         line = await process.wait_for_line("metrics_served")
@@ -63,19 +82,8 @@ async def test_the_metrics_are_where_the_settings_say_and_the_log_names_the_plac
         assert found, line
         assert (await page(found[0]))[0] == 200
         assert (await page(found[0].replace("metrics", "readyz"))) == (503, "there is no connection to a server\n")
-        assert await process.terminate() == 0
-
-
-async def test_a_sidecar_is_ready_once_its_streams_are_read(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("READY", metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        with sidecar("run", "-s", server.url, "--metrics-port", "0", folder=tmp_path) as process:
-            found = re.search(r"http://\S+:\d+", await process.wait_for_line("metrics_served"))
-            assert found
-            await process.wait_for_line("stream_ready.*READY")
-            await answers(found[0], 200, "ok")
-            assert await process.terminate() == 0
+        await process.wait_for_line("connect_failed")
+        assert await hang_up(process) == 0
 
 
 async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
@@ -88,7 +96,7 @@ async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
     server = await start_server(V2_11, config=accounts([unable]))
     limited = url_of(server.url, "sidecar-0")
     async with account_on(url_of(server.url, "admin-0")) as account:
-        await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("ORDERS", subjects=["orders.>"], metadata=FLAGGED)
         with sidecar("run", "-s", limited, "--metrics-port", "0", folder=tmp_path) as process:
             url = await address_of(process)
             await process.wait_for_line("stream_ready.*ORDERS")
@@ -107,7 +115,7 @@ async def test_an_instance_that_holds_no_shard_is_ready_if_another_holds_all(
     server = await start_server(V2_11, config=shared_account([able, unable]))
     limited = url_of(server.url, "sidecar-1")
     async with account_on(url_of(server.url, "admin-0")) as account:
-        await account.create("ORDERS", subjects=["orders.>"], metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("ORDERS", subjects=["orders.>"], metadata=FLAGGED)
         for number in range(100):  # at first each of them may hold half of the shards
             headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.out"}
             await account.publish(f"orders.s.{number}", headers)
@@ -132,33 +140,44 @@ async def hang_up(process: ChildProcess) -> int:
 async def test_a_closed_terminal_drains_as_sigterm_does(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        await account.create("S", storage="file", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("S", storage="file", metadata=FLAGGED)
         with sidecar("run", "-s", server.url, folder=tmp_path) as process:
             await process.wait_for_line("shards_changed")
-            await store_herd(account, "S", CLOCK.now() + 2_000_000_000, BURST)
+            await store_herd(account, "S", CLOCK.now() + 2 * SECOND, BURST)
             await account.wait_for("S", "S.out")
             assert await hang_up(process) == 0
         assert re.search(r"stopped +clean=True", process.stderr)
 
 
-async def test_a_closed_terminal_ends_it_while_no_server_is_there(tmp_path: Path) -> None:
-    with sidecar("run", "-s", NOWHERE, folder=tmp_path) as process:
-        await process.wait_for_line("connect_failed")
-        assert await hang_up(process) == 0
-
-
 async def test_under_nohup_a_closed_terminal_ends_nothing(tmp_path: Path) -> None:
-    def starts() -> ChildProcess:
-        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits ignored signals, as from nohup
-        try:
-            return sidecar("run", "-s", NOWHERE, folder=tmp_path)
-        finally:
-            signal.signal(signal.SIGHUP, before)
-
-    with starts() as process:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits ignored signals, as from nohup
+    with sidecar("run", "-s", NOWHERE, folder=tmp_path) as process:
         await process.wait_for_line("connect_failed")
         os.kill(process.pid, signal.SIGHUP)
         assert await process.terminate() == 0
+
+
+@pytest.mark.deep
+async def test_a_fire_that_is_left_in_flight_is_exit_code_1(start_server: StartServer, tmp_path: Path) -> None:
+    """The server is paused while fires come due, and the sidecar gets SIGTERM before it gives up the connection."""
+    server = await start_server(V2_11)
+    assert server.pid is not None
+    with sidecar("run", "--server", server.url, "--drain-timeout", "100ms", folder=tmp_path) as process:
+        await process.wait_for_line("instances_alive")
+        async with account_on(server.url) as account:
+            await account.create("S")
+            await process.wait_for_line("shards_changed")
+            for number in range(FIRES):
+                at = in_seconds(1.5 + number * FIRES_APART_SECONDS)
+                await account.publish(f"S.s.{number}", {"Nats-Schedule": f"@at {at}", "Nats-Schedule-Target": "S.out"})
+            await account.wait_for("S", "S.out")
+            os.kill(server.pid, signal.SIGSTOP)
+            stopped_at = CLOCK.now()
+            try:
+                await eventually(lambda: CLOCK.now() > stopped_at + SECOND // 2, within_seconds=WAIT_SECONDS)
+                assert await process.terminate() == 1
+            finally:
+                os.kill(server.pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize("output", ["pipe", "terminal"])
@@ -179,7 +198,7 @@ async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
         await asyncio.to_thread(os.read, reader, 1)
         os.close(reader)
         async with account_on(server.url) as account:
-            await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+            await account.create("S", metadata=FLAGGED)
             headers = {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"}
             await account.publish("S.s", headers)
             await account.wait_for("S", "S.out")
@@ -192,26 +211,39 @@ async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
         await process.wait()
 
 
-async def test_the_log_names_the_server_that_it_connected_to(start_server: StartServer, tmp_path: Path) -> None:
+async def test_the_log_names_the_server_that_it_connected_to_and_how_long_an_outage_took(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     server = await start_server(V2_11)
-    with sidecar("run", "-s", server.url.replace("nats://", "nats://someone:secret@"), folder=tmp_path) as process:
-        line = await process.wait_for_line(r" connected ")
-        assert re.search(rf"name={re.escape(server.name)} ", line)
-        assert f"server={server.url.replace('nats://', 'nats://someone:***@')} " in line
-        assert f"version={server.version}" in line
-        assert "secret" not in process.stderr
-
-
-async def test_the_log_says_how_long_an_outage_took(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    with sidecar("run", "-s", server.url, "--log-format", "json", folder=tmp_path) as process:
-        await process.wait_for_line('"connected"')
+    url = server.url.replace("nats://", "nats://someone:secret@")
+    with sidecar("run", "-s", url, "--log-format", "json", folder=tmp_path) as process:
+        logged = json.loads(await process.wait_for_line('"connected"'))
+        masked = server.url.replace("nats://", "nats://someone:***@")
+        assert [logged[key] for key in ("name", "server", "version")] == [server.name, masked, server.version]
         await server.kill()
         await process.wait_for_line('"connect_failed"')
         await server.restart()
         logged = json.loads(await process.wait_for_line('"connected"', count=2))
         assert logged["attempts"] >= 1
         assert 0 < logged["seconds"] < WAIT_SECONDS
+        assert "secret" not in process.stderr
+
+
+async def test_a_sidecar_that_fires_has_imported_nothing_that_it_does_not_need(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    server = await start_server(V2_11)
+    program = IMPORTING.format(arguments=["run", "--no-context", "-s", server.url])
+    async with account_on(server.url) as account:
+        await account.create("S", metadata=FLAGGED)
+        with ChildProcess([sys.executable, "-c", program], tmp_path) as process:
+            await process.wait_for_line("stream_ready")
+            await account.publish("S.s", {"Nats-Schedule": f"@at {in_seconds(0.5)}", "Nats-Schedule-Target": "S.out"})
+            await account.wait_for("S", "S.out")
+            assert await process.terminate() == 0
+            imported = json.loads(process.stdout)
+    assert {"nats_scheduler.runtime.sidecar", "nats"} <= set(imported)
+    assert [name for name in imported if name.startswith(NEEDLESS)] == []
 
 
 async def test_an_error_of_our_own_does_not_end_it(start_server: StartServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from nats_scheduler.settings.fields import setting_fields, settings_schema
-from tests.cli.conftest import Cli
+from tests.cli.prompt import Cli
 
 HIDDEN = "hunter2"
 

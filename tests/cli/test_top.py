@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from tests.cli.prompt import EACH_SECOND, WRONG, Prompt
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
-from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.screen import Screen
@@ -25,8 +25,6 @@ from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
-EACH_SECOND = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"}
-WRONG = {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"}
 TO_ASK = [
     Permission("publish", "nats_scheduler.v1.>", ()),
     Permission("subscribe", "_INBOX.>", ()),
@@ -78,15 +76,16 @@ async def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") 
 @asynccontextmanager
 async def firing(server: EmbeddedServer) -> AsyncIterator[Account]:
     """Have a sidecar in this process fire one schedule each second."""
-    with capture_logs():
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            await account.create("ORDERS")
-            await running.ready("ORDERS")
-            await account.publish("ORDERS.s", EACH_SECOND)
-            yield account
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("ORDERS")
+        await running.ready("ORDERS")
+        await account.publish("ORDERS.s", EACH_SECOND)
+        yield account
 
 
-async def test_fires_and_failures_are_shown_as_they_come(start_server: StartServer, tmp_path: Path) -> None:
+async def test_fires_and_failures_are_shown_as_they_come_on_a_terminal_of_any_size(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     server = await start_server(V2_11)
     async with firing(server) as account, top(server, tmp_path) as terminal:
         await until(terminal, r"^READY  1 sidecar alive$")
@@ -97,35 +96,36 @@ async def test_fires_and_failures_are_shown_as_they_come(start_server: StartServ
         await until(terminal, r"^\d\d:\d\d:\d\d +[\d.]+ m?s +ORDERS +ORDERS\.s$")
         await account.publish("ORDERS.wrong", WRONG)
         await until(terminal, r"^\d\d:\d\d:\d\d +schedule_rejected +ORDERS +ORDERS\.wrong +")
-
-
-@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
-async def test_a_key_ends_it_and_the_terminal_is_as_before(start_server: StartServer, tmp_path: Path, key: str) -> None:
-    server = await start_server(V2_11)
-    async with top(server, tmp_path) as terminal:
-        before = terminal.modes()
-        await until(terminal, r"^NO SIDECAR ANSWERS  ")
-        assert terminal.modes() != before
-        terminal.press(f"\x1b[1;5Q\x1bOQ{key}")  # function keys are not letters
-        assert await terminal.end() == 0
-        assert terminal.modes() == before
-        await terminal.wait_for(LEAVE)
-        assert terminal.text.startswith(ENTER)
-        assert terminal.text.endswith(LEAVE)
-        screen = Screen(COLUMNS, ROWS)
-        screen.write(terminal.text)
-        assert screen.modes == {"1049": False, "25": True, "7": True}
-
-
-async def test_the_screen_follows_the_size_of_the_terminal(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with firing(server), top(server, tmp_path) as terminal:
-        await until(terminal, "^FIRED ")
         for columns, rows in ((40, 10), (200, 60), (80, 24)):
             terminal.resize(columns, rows)
             await until_drawn(terminal, columns, rows)
             await until(terminal, "^READY  1 sidecar alive", columns, rows)
             await until(terminal, r"^ORDERS .*(now|in 1s)$", columns, rows)
+
+
+@pytest.mark.parametrize("key", ["q", "\x03"], ids=["q", "Ctrl-C"])
+async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stopped(
+    start_server: StartServer, tmp_path: Path, key: str
+) -> None:
+    server = await start_server(V2_11)
+    async with top(server, tmp_path) as terminal:
+        before = terminal.modes()
+        await until(terminal, r"^NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`")
+        assert terminal.modes() != before
+        os.kill(terminal.process.pid, signal.SIGTSTP)
+        await terminal.wait_for(LEAVE)
+        assert terminal.modes() == before
+        os.kill(terminal.process.pid, signal.SIGCONT)
+        await terminal.wait_for(LEAVE + ENTER)
+        await until(terminal, "^NO SIDECAR ANSWERS")
+        terminal.press(f"\x1b[1;5Q\x1bOQ{key}")  # function keys are not letters
+        assert await terminal.end() == 0
+        assert terminal.modes() == before
+        await eventually(lambda: terminal.text.endswith(LEAVE), within_seconds=TERMINAL_SECONDS)
+        assert terminal.text.startswith(ENTER)
+        screen = Screen(COLUMNS, ROWS)
+        screen.write(terminal.text)
+        assert screen.modes == {"1049": False, "25": True, "7": True}
 
 
 async def test_a_key_changes_the_order_at_once(start_server: StartServer, tmp_path: Path) -> None:
@@ -136,22 +136,6 @@ async def test_a_key_changes_the_order_at_once(start_server: StartServer, tmp_pa
         await until(terminal, "s order: name$")
         terminal.press("sssss")
         await until(terminal, "s order: name$")
-
-
-async def test_it_leaves_the_screen_while_it_is_stopped(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with top(server, tmp_path) as terminal:
-        before = terminal.modes()
-        await until(terminal, "^NO SIDECAR ANSWERS")
-        os.kill(terminal.process.pid, signal.SIGTSTP)
-        await terminal.wait_for(LEAVE)
-        assert terminal.modes() == before
-        os.kill(terminal.process.pid, signal.SIGCONT)
-        await terminal.wait_for(LEAVE + ENTER)
-        await until(terminal, "^NO SIDECAR ANSWERS")
-        terminal.press("q")
-        assert await terminal.end() == 0
-        assert terminal.modes() == before
 
 
 async def test_without_a_keyboard_it_shows_the_same(start_server: StartServer, tmp_path: Path) -> None:
@@ -167,20 +151,27 @@ async def test_without_a_keyboard_it_shows_the_same(start_server: StartServer, t
         await terminal.close()
 
 
-async def test_a_sidecar_that_ends_and_one_that_starts_are_shown(start_server: StartServer, tmp_path: Path) -> None:
+async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_shown(
+    start_server: StartServer, tmp_path: Path
+) -> None:
     server = await start_server(V2_11)
-    async with account_on(server.url) as account, top(server, tmp_path) as terminal:
-        await until(terminal, r"^NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`")
-        with sidecar("run", "--server", server.url, folder=tmp_path / "first") as running:
-            await until(terminal, "^READY  1 sidecar alive$")
-            await account.create("ORDERS")
-            await account.publish("ORDERS.s", EACH_SECOND)
-            await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
-            running.kill()
-            await until(terminal, "^NO SIDECAR ANSWERS")
-        with sidecar("run", "--server", server.url, folder=tmp_path / "second"):
-            await until(terminal, r"^READY  1 (of 2 sidecars|sidecar) alive$")
-            await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
+    async with top(server, tmp_path) as terminal:
+        await until(terminal, "^NO SIDECAR ANSWERS")
+        await server.kill()
+        await until(terminal, "^CONNECTION LOST  connecting again: ")
+        await server.restart()
+        await until(terminal, "^NO SIDECAR ANSWERS")
+        async with account_on(server.url) as account:
+            with sidecar("run", "--server", server.url, folder=tmp_path / "first") as running:
+                await until(terminal, "^READY  1 sidecar alive$")
+                await account.create("ORDERS")
+                await account.publish("ORDERS.s", EACH_SECOND)
+                await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
+                running.kill()
+                await until(terminal, "^NO SIDECAR ANSWERS")
+            with sidecar("run", "--server", server.url, folder=tmp_path / "second"):
+                await until(terminal, r"^READY  1 (of 2 sidecars|sidecar) alive$")
+                await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
         terminal.press("q")
         assert await terminal.end() == 0
         assert "Traceback" not in terminal.text
@@ -206,38 +197,22 @@ async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
             await until(terminal, "^READY  2 sidecars alive$")
 
 
-async def test_a_connection_that_is_lost_comes_back(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with top(server, tmp_path) as terminal:
-        await until(terminal, "^NO SIDECAR ANSWERS")
-        await server.kill()
-        await until(terminal, "^CONNECTION LOST  connecting again: ")
-        await server.restart()
-        await until(terminal, "^NO SIDECAR ANSWERS")
-        with sidecar("run", "--server", server.url, folder=tmp_path / "sidecar"):
-            await until(terminal, "^READY  1 sidecar alive$")
-        terminal.press("q")
-        assert await terminal.end() == 0
-        assert "Traceback" not in terminal.text
-
-
 async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11, config=shared_account([[*TO_ASK, ADVISORIES], TO_ASK, [TO_ASK[1]]]))
     admin = url_of(server.url, "admin-0")
-    with capture_logs():
-        async with account_on(admin) as account, sidecar_on(admin) as running:
-            await account.create("ORDERS")
-            await running.ready("ORDERS")
-            async with top(server, tmp_path / "0", url=url_of(server.url, "sidecar-0")) as terminal:
-                await until(terminal, "^READY  1 sidecar alive$")
-                await account.publish("ORDERS.wrong", WRONG)
-                await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
-                assert "! " not in "\n".join(seen(terminal))
-            async with top(server, tmp_path / "1", url=url_of(server.url, "sidecar-1")) as terminal:
-                await until(terminal, r"^! this user may not subscribe to nats_scheduler\.advisory\.>")
-                await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
-            async with top(server, tmp_path / "2", url=url_of(server.url, "sidecar-2")) as terminal:
-                await until(terminal, r"^NO SIDECAR ANSWERS  this user may not publish to nats_scheduler\.v1\.health")
+    async with account_on(admin) as account, sidecar_on(admin) as running:
+        await account.create("ORDERS")
+        await running.ready("ORDERS")
+        async with top(server, tmp_path / "0", url=url_of(server.url, "sidecar-0")) as terminal:
+            await until(terminal, "^READY  1 sidecar alive$")
+            await account.publish("ORDERS.wrong", WRONG)
+            await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
+            assert "! " not in "\n".join(seen(terminal))
+        async with top(server, tmp_path / "1", url=url_of(server.url, "sidecar-1")) as terminal:
+            await until(terminal, r"^! this user may not subscribe to nats_scheduler\.advisory\.>")
+            await until(terminal, r"schedule_rejected +ORDERS +ORDERS\.wrong")
+        async with top(server, tmp_path / "2", url=url_of(server.url, "sidecar-2")) as terminal:
+            await until(terminal, r"^NO SIDECAR ANSWERS  this user may not publish to nats_scheduler\.v1\.health")
 
 
 @pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
@@ -269,44 +244,29 @@ async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
 # -- pipes -------------------------------------------------------------------------------------------------------
 
 
-async def test_once_prints_plain_text(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with firing(server) as account:
-        await account.wait_for("ORDERS", "ORDERS.out")
-        for number, words in enumerate(((), ("ORDERS", "--once"))):  # a pipe gets one in any case
-            with sidecar("top", *words, "--server", server.url, folder=tmp_path / str(number)) as process:
-                assert await process.wait_for_exit() == 0
-            assert process.stderr == ""
-            lines = process.stdout.splitlines()
-            assert lines[0].startswith(f"nats-scheduler top  {server.url} (")
+async def test_once_prints_plain_text(prompt: Prompt) -> None:
+    none = await prompt.says("top --once")
+    assert none.exit_code == 1
+    advice = "NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`"
+    assert none.stdout.splitlines()[1].startswith(advice)
+    async with sidecar_on(prompt.url) as running:
+        await prompt.create()
+        await running.ready("ORDERS")
+        await prompt.schedule("ORDERS.s", "@every 1s")
+        await prompt.account.wait_for("ORDERS", "ORDERS.out")
+        for words in ("top", "top ORDERS --once"):  # a pipe gets one in any case
+            shown = await prompt.shows(words)
+            lines = shown.splitlines()
+            assert lines[0].startswith(f"nats-scheduler top  {prompt.url} (")
             assert lines[1] == "READY  1 sidecar alive"
             assert any(re.match(r"ORDERS +emulated +1 +0 +0 ", line) for line in lines)
             assert any(re.match(r"\d\d:\d\d:\d\d +\S+ m?s  ORDERS  ORDERS\.s$", line) for line in lines)
-            assert "\x1b" not in process.stdout
+            assert "\x1b" not in shown
+        lines = (await prompt.shows("top NONE --once")).splitlines()
+        assert lines[1] == "NOT READY  1 sidecar alive: stream NONE is not served"
 
 
-async def test_once_without_a_sidecar_ends_with_1_and_says_what_to_type(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    with sidecar("top", "--once", "--server", server.url, folder=tmp_path) as process:
-        assert await process.wait_for_exit() == 1
-    assert process.stdout.splitlines()[1].startswith(
-        "NO SIDECAR ANSWERS  start `nats-scheduler run`, or see `nats-scheduler doctor`"
-    )
-    assert process.stderr == ""
-
-
-async def test_once_about_a_stream_that_is_not_served_says_so(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    with capture_logs():
-        async with sidecar_on(server.url):
-            with sidecar("top", "NONE", "--once", "--server", server.url, folder=tmp_path) as process:
-                assert await process.wait_for_exit() == 0
-            assert process.stdout.splitlines()[1] == "NOT READY  1 sidecar alive: stream NONE is not served"
-
-
-async def test_with_json_each_line_is_a_document(start_server: StartServer, tmp_path: Path) -> None:
+async def test_with_json_each_line_is_a_document_until_ctrl_c(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
     async with firing(server):
         words = ("top", "--json", "--interval", "200ms", "--server", server.url)
@@ -317,9 +277,3 @@ async def test_with_json_each_line_is_a_document(start_server: StartServer, tmp_
         documents = [json.loads(line) for line in process.stdout.splitlines()]
         assert documents[-1]["ready"] is True
         assert documents[-1]["streams"][0]["stream"] == "ORDERS"
-
-
-async def test_a_server_that_is_not_there_ends_with_1(tmp_path: Path) -> None:
-    with sidecar("top", "--server", "nats://127.0.0.1:1", folder=tmp_path) as process:
-        assert await process.wait_for_exit() == 1
-    assert process.stderr.startswith("nats-scheduler: error: ")

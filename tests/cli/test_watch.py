@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nats_scheduler.cli.watch import advisory_line
+from nats_scheduler.cli import watch
+from nats_scheduler.cli.watch import MAX_VALUE_CHARS, SPAN_NS, Repetitions, advisory_line
+from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
-from tests.cli.conftest import Cli
+from tests.cli.prompt import WRONG, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import account_on, sidecar_on
-from tests.harness.log_lines import capture_logs
-from tests.harness.processes import sidecar
-from tests.harness.servers import V2_11, V2_14
+from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.servers import V2_14
 from tests.harness.waiting import eventually
-
-EACH_SECOND = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "ORDERS.out"}
-WRONG = {"Nats-Schedule": "@often", "Nats-Schedule-Target": "ORDERS.out"}
 
 
 def events(text: str, kind: str) -> list[dict[str, Any]]:
@@ -28,43 +28,48 @@ def events(text: str, kind: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, whole.splitlines()) if line["event"] == kind]
 
 
-async def test_fires_and_faults_are_lines_for_people(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    with capture_logs():
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            await account.create("ORDERS")
-            await running.ready("ORDERS")
-            with sidecar("watch", "ORDERS", "--server", server.url, folder=tmp_path) as process:
-                await process.wait_for_line("stream ORDERS is emulated: the sidecar fires")
-                await account.publish("ORDERS.s", EACH_SECOND)
-                await process.wait_for_line(r"^\d{4}-\S+Z +-?[\d.]+ ms  interval  ORDERS\.s -> ORDERS\.out$")
-                await account.publish("ORDERS.wrong", WRONG)
-                line = await process.wait_for_line("schedule_rejected: ORDERS ORDERS.wrong; ")
-                assert "code 10189" in line
-                assert await process.interrupt() == 0
-            assert process.stderr == ""
+async def first_of(process: ChildProcess, kind: str) -> dict[str, Any]:
+    """Wait for a line of JSON of one kind, and return the first one."""
+    await eventually(lambda: events(process.stdout, kind), within_seconds=WAIT_SECONDS, describe=f"{kind} is shown")
+    return events(process.stdout, kind)[0]
 
 
-async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    with capture_logs():
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            await account.create("ORDERS")
-            await running.ready("ORDERS")
-            words = ("watch", "--json", "--filter", "ORDERS.wanted.*", "--server", server.url)
-            with sidecar(*words, folder=tmp_path) as process:
-                await process.wait_for_line('"event": "stream"')
-                for place in ("other", "wanted"):
-                    await account.publish(f"ORDERS.{place}.wrong", WRONG)
-                    await account.publish(f"ORDERS.{place}.s", EACH_SECOND)
-                fires = await eventually(lambda: events(process.stdout, "fire"), within_seconds=45)
-                advisories = await eventually(lambda: events(process.stdout, "advisory"), within_seconds=45)
-                assert await process.interrupt() == 0
+@contextmanager
+def watching(url: str, folder: Path, line: str = "", name: str = "watch") -> Iterator[ChildProcess]:
+    with sidecar("watch", *line.split(), "--server", url, folder=folder, name=name) as process:
+        yield process
+
+
+async def test_fires_and_faults_are_lines_for_people(prompt: Prompt, tmp_path: Path) -> None:
+    with watching(prompt.url, tmp_path, "NONE", "none") as none:
+        assert await none.wait_for_exit() == 1
+    assert none.stderr == "nats-scheduler: error: stream NONE does not exist\n"
+    async with sidecar_on(prompt.url) as running:
+        await prompt.account.create("ORDERS")
+        await running.ready("ORDERS")
+        with watching(prompt.url, tmp_path, "ORDERS") as process:
+            await process.wait_for_line("stream ORDERS is emulated: the sidecar fires")
+            await prompt.schedule("ORDERS.s", "@every 1s")
+            await process.wait_for_line(r"^\d{4}-\S+Z +-?[\d.]+ ms  interval  ORDERS\.s -> ORDERS\.out$")
+            await prompt.account.publish("ORDERS.wrong", WRONG)
+            assert "code 10189" in await process.wait_for_line("schedule_rejected: ORDERS ORDERS.wrong; ")
+            assert await process.interrupt() == 0
+        assert process.stderr == ""
+
+
+async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(prompt: Prompt, tmp_path: Path) -> None:
+    async with sidecar_on(prompt.url) as running:
+        await prompt.account.create("ORDERS")
+        await running.ready("ORDERS")
+        with watching(prompt.url, tmp_path, "--json --filter ORDERS.wanted.*") as process:
+            await first_of(process, "stream")
+            for place in ("other", "wanted"):
+                await prompt.schedule(f"ORDERS.{place}.wrong", "@often")
+                await prompt.schedule(f"ORDERS.{place}.s", "@every 1s")
+            first, advisory = await first_of(process, "fire"), await first_of(process, "advisory")
+            assert await process.interrupt() == 0
     assert {fire["schedule"] for fire in events(process.stdout, "fire")} == {"ORDERS.wanted.s"}
-    assert {one["schedule"] for one in advisories} == {"ORDERS.wanted.wrong"}
-    first = fires[0]
+    assert {one["schedule"] for one in events(process.stdout, "advisory")} == {"ORDERS.wanted.wrong"}
     assert set(first) == {
         *("event", "stream", "schedule", "target", "kind", "fire_time", "stored", "lateness_nanoseconds"),
     }
@@ -72,43 +77,38 @@ async def test_with_json_each_line_is_a_document_and_a_filter_names_schedules(
     assert isinstance(fire_time, int)
     assert isinstance(stored, int)
     assert first["lateness_nanoseconds"] == stored - fire_time
-    assert advisories[0]["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
+    assert advisory["type"] == "io.nats_scheduler.advisory.v1.schedule_rejected"
 
 
-async def test_what_several_sidecars_report_is_shown_once_and_counted(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    with capture_logs():
-        async with account_on(server.url) as account, sidecar_on(server.url) as running:
-            published: list[tuple[bytes, bytes]] = []
-            account.connection.subscribe(
-                "nats_scheduler.advisory.>", lambda to, _reply, _block, body: published.append((to, body))
-            )
-            await account.create("ORDERS")
-            await running.ready("ORDERS")
-            with (
-                sidecar("watch", "--json", "--server", server.url, folder=tmp_path / "json") as process,
-                sidecar("watch", "--server", server.url, folder=tmp_path / "text") as for_people,
-            ):
-                for each in (process, for_people):
-                    await each.wait_for_line("ORDERS")
-                await account.publish("ORDERS.wrong", WRONG)
-                await eventually(lambda: published, within_seconds=45)
-                subject, body = published[0]
-                account.connection.publish(subject.decode(), body)  # as another sidecar does
-                await account.publish("ORDERS.last", WRONG)
-                for each in (process, for_people):
-                    await each.wait_for_line(r"ORDERS\.last")
-                assert await process.interrupt() == 0
-                assert await for_people.interrupt() == 0
+async def test_what_several_sidecars_report_is_shown_once_and_counted(prompt: Prompt, tmp_path: Path) -> None:
+    account = prompt.account
+    async with sidecar_on(prompt.url) as running:
+        published: list[tuple[bytes, bytes]] = []
+        account.connection.subscribe(
+            "nats_scheduler.advisory.>", lambda to, _reply, _block, body: published.append((to, body))
+        )
+        await account.create("ORDERS")
+        await running.ready("ORDERS")
+        with (
+            watching(prompt.url, tmp_path, "--json", "json") as process,
+            watching(prompt.url, tmp_path, name="text") as for_people,
+        ):
+            for each in (process, for_people):
+                await each.wait_for_line("ORDERS")
+            await account.publish("ORDERS.wrong", WRONG)
+            await eventually(lambda: published, within_seconds=WAIT_SECONDS)
+            subject, body = published[0]
+            account.connection.publish(subject.decode(), body)  # as another sidecar does
+            await account.publish("ORDERS.last", WRONG)
+            for each in (process, for_people):
+                await each.wait_for_line(r"ORDERS\.last")
+                assert await each.interrupt() == 0
     shown = [advisory["schedule"] for advisory in events(process.stdout, "advisory")]
     assert shown == ["ORDERS.wrong", "ORDERS.last"]
     first = next(repeated for repeated in events(process.stdout, "repeated") if repeated["schedule"] == "ORDERS.wrong")
-    kind = "io.nats_scheduler.advisory.v1.schedule_rejected"
     assert first == {
         "event": "repeated",
-        "type": kind,
+        "type": "io.nats_scheduler.advisory.v1.schedule_rejected",
         "stream": "ORDERS",
         "schedule": "ORDERS.wrong",
         "seq": 1,
@@ -119,88 +119,95 @@ async def test_what_several_sidecars_report_is_shown_once_and_counted(
     assert "schedule_rejected: ORDERS ORDERS.wrong; reported 1 more time;" in for_people.stdout
 
 
-async def test_settings_of_a_sidecar_that_starts_later_are_used(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        await account.create("NAMED", allow_msg_schedules=False)
-        with sidecar("watch", "--server", server.url, folder=tmp_path) as process:
-            await process.wait_for_line("no stream carries schedules yet")
-            with capture_logs():
-                async with sidecar_on(server.url, portable_streams=("NAMED",)) as running:
-                    await running.ready("NAMED")
-                    await process.wait_for_line("stream NAMED is portable")
-                    assert await process.interrupt() == 0
+async def test_settings_of_a_sidecar_that_starts_later_are_used(prompt: Prompt, tmp_path: Path) -> None:
+    await prompt.account.create("NAMED", allow_msg_schedules=False)
+    with watching(prompt.url, tmp_path) as process:
+        await process.wait_for_line("no stream carries schedules yet")
+        async with sidecar_on(prompt.url, portable_streams=("NAMED",)) as running:
+            await running.ready("NAMED")
+            await process.wait_for_line("stream NAMED is portable")
+            assert await process.interrupt() == 0
 
 
-async def test_that_fires_of_a_native_work_queue_cannot_be_followed_is_said_once(
-    start_server: StartServer, tmp_path: Path
+async def test_fires_of_a_native_server_are_followed_from_now_on_where_that_is_possible(
+    cli: Cli, start_server: StartServer, tmp_path: Path
 ) -> None:
     server = await start_server(V2_14)
-    async with account_on(server.url) as account:
+    async with prompt_on(cli, server.url) as prompt:
+        account = prompt.account
         await account.create("JOBS", retention="workqueue")
-        await account.create("ORDERS")
-        await account.publish("ORDERS.s", EACH_SECOND)
-        with sidecar("watch", "--server", server.url, folder=tmp_path) as process:
-            await process.wait_for_line("ORDERS.s -> ORDERS.out")
+        await account.create("ORDERS", storage="file")
+        await prompt.schedule("ORDERS.s", "@every 1s")
+        before = (await account.wait_for("ORDERS", "ORDERS.out"))[-1]
+        with watching(server.url, tmp_path, "--json") as process:
+            assert (await first_of(process, "stream"))["mode"] == "native"
+            stored = parse_rfc3339((await first_of(process, "fire"))["stored"])
+            assert isinstance(stored, int)
+            assert stored > before.stored_at
             await account.create("LATER", retention="interest")
-            await process.wait_for_line("stream LATER is native")  # the streams were read again
+            await process.wait_for_line('"stream": "LATER"')  # the streams were read again
+            await server.kill()
+            await process.wait_for_line("warning: the connection is lost")
+            seen = len(events(process.stdout, "fire"))
+            await server.restart()
+            await eventually(lambda: len(events(process.stdout, "fire")) > seen, within_seconds=WAIT_SECONDS)
             assert await process.interrupt() == 0
-    assert process.stderr.splitlines() == [
+    lost = [line for line in process.stderr.splitlines() if "the connection is lost" in line]
+    assert len(lost) == 1
+    assert [line for line in process.stderr.splitlines() if line not in lost] == [
         f"nats-scheduler: warning: what the server fires on {name} cannot be followed: "
         f"with {retention} retention, no consumer may be attached to read it"
         for name, retention in (("JOBS", "workqueue"), ("LATER", "interest"))
     ]
 
 
-async def test_fires_of_the_server_are_shown_and_those_from_before_are_not(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_14)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS")
-        await account.publish("ORDERS.s", EACH_SECOND)
-        before = await account.wait_for("ORDERS", "ORDERS.out")
-        assert before
-        with sidecar("watch", "--json", "--server", server.url, folder=tmp_path) as process:
-            started = await process.wait_for_line('"event": "stream"')
-            assert json.loads(started)["mode"] == "native"
-            fires = await eventually(lambda: events(process.stdout, "fire"), within_seconds=45)
-            first = await account.api.message("ORDERS", seq=2)
-            assert first is not None
-            stored = parse_rfc3339(fires[0]["stored"])
-            assert isinstance(stored, int)
-            assert stored > first.stored_at
-            assert await process.interrupt() == 0
-
-
-async def test_it_goes_on_after_the_server_was_away(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_14)
-    async with account_on(server.url) as account:
-        await account.create("ORDERS", storage="file")
-        await account.publish("ORDERS.s", EACH_SECOND)
-    with sidecar("watch", "--json", "--server", server.url, folder=tmp_path) as process:
-        await process.wait_for_line('"event": "fire"')
-        await server.kill()
-        await process.wait_for_line("warning: the connection is lost")
-        seen = len(events(process.stdout, "fire"))
-        await server.restart()
-        await eventually(lambda: len(events(process.stdout, "fire")) > seen, within_seconds=45)
-        assert await process.interrupt() == 0
-    assert process.stderr.count("the connection is lost") == 1
-
-
-async def test_a_stream_that_does_not_exist_ends_with_1(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11)
-    with sidecar("watch", "NONE", "--server", server.url, folder=tmp_path) as process:
-        assert await process.wait_for_exit() == 1
-    assert process.stderr == "nats-scheduler: error: stream NONE does not exist\n"
-
-
-@pytest.mark.parametrize("words", [("A.B",), ("--filter", "a b"), ("A", "B")])
-def test_wrong_use_ends_with_2(cli: Cli, words: tuple[str, ...]) -> None:
-    assert cli("watch", *words).exit_code == 2
-
-
 def test_what_a_terminal_would_obey_is_shown_escaped() -> None:
     advisory = {"type": "x.v1.fire_refused", "stream": "S", "schedule": "s\x1b[2J", "code": 503, "reason": "full"}
     assert advisory_line(advisory, 0) == "1970-01-01T00:00:00Z  fire_refused: S s\\x1b[2J; full; code 503"
+
+
+# -- repetitions -----------------------------------------------------------------------------------------------
+
+REFUSED: Object = {"type": "x.fire_refused", "stream": "S", "schedule": "S.s", "seq": 7, "code": 503}
+
+
+def test_what_is_repeated_is_counted_until_the_span_is_over() -> None:
+    seen = Repetitions()
+    assert [seen.is_new({**REFUSED, "due": due}, at) for at, due in enumerate(("a", "b", "c"))] == [True, False, False]
+    assert seen.take_over(SPAN_NS - 1) == []
+    (over,) = seen.take_over(SPAN_NS)
+    assert (over.about, over.times) == (REFUSED, 2)
+    assert seen.take_over() == []
+    assert seen.is_new(REFUSED, SPAN_NS), "the next span begins"
+    for seq in (1, 2, 2, 3, 3, 3):
+        seen.is_new({**REFUSED, "seq": seq}, SPAN_NS)
+    assert [(one.about["seq"], one.times) for one in seen.take_over()] == [(2, 1), (3, 2)], (
+        "at the end all are returned"
+    )
+
+
+def test_what_reports_something_else_is_new() -> None:
+    for change in (
+        *({"type": "x.fire_late"}, {"stream": "T"}, {"schedule": "S.t"}, {"seq": 8}, {"code": 1}),
+        *({"header": "h"}, {"key": 1}),
+    ):
+        seen = Repetitions()
+        assert (seen.is_new(REFUSED, 0), seen.is_new({**REFUSED, **change}, 0)) == (True, True), change
+        assert seen.take_over() == [], "nothing was repeated"
+
+
+def test_what_a_stranger_publishes_is_compared_too_and_takes_no_more_memory_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = Repetitions()
+    assert [seen.is_new({"stream": [{}], "type": None}, 0) for _ in range(2)] == [True, False]
+    long = {"schedule": "s" * 5_000, "seq": [7] * 5_000}
+    assert [seen.is_new({**long, **more}, 0) for more in ({}, {}, {"schedule": "s" * 5_001})] == [True, False, True]
+    assert [len(value) for value in seen.take_over()[1].about.values()] == [MAX_VALUE_CHARS, MAX_VALUE_CHARS]
+    monkeypatch.setattr(watch, "MAX_ENTRIES", 2)
+    seen = Repetitions()
+    for seq in (1, 1, 2, 2, 3):
+        seen.is_new({**REFUSED, "seq": seq}, 0)
+    assert [one.about["seq"] for one in seen.take_over(0)] == [1]
+    assert not seen.is_new({**REFUSED, "seq": 2}, 0)
+    assert seen.is_new({**REFUSED, "seq": 1}, 0)

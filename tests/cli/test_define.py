@@ -1,0 +1,200 @@
+"""`add` and `edit`: what would be rejected is not stored, and only what is named is changed.
+
+That edits of many at once are all kept is shown where it is decided: `control/contract.py`, `client/test_editing.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from tests.cli.changing_site import PORTABLE, Site
+from tests.cli.prompt import FAR, NEVER
+from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
+from tests.harness.waiting import eventually
+
+WITHOUT_TTLS = {V2_10}
+"""Where only a sidecar remembers that a stream allows TTLs, and none runs here."""
+OTHER = "2201-01-01T00:00:00Z"
+
+
+# -- add -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_schedule_is_added_once_with_all_that_is_given(site: Site) -> None:
+    ttl = () if site.kind in WITHOUT_TTLS else ("--ttl", "5m")
+    out = ("--target", site.subject("out"))
+    words = (
+        *(".s", "the body", "--cron", "0 30 9 * * mon-fri", "--tz", "Europe/Berlin", *out),
+        *("--source", site.subject("sample"), "--rollup", *ttl),
+        *("--policy", "note=for the shop", "-H", "Trace-Id: 7f3a"),
+    )
+    first = await site.done("add", *words)
+    assert (first["change"], first["sequence_before"], first["author"]) == ("added", None, "ops")
+    is_portable = site.kind in (PORTABLE, V2_12)  # a server of 2.12 fires @at only
+    assert first["dialect"] == ("portable" if is_portable else "adr51")
+    x = "X-Nats-Schedule" if is_portable else "Nats-Schedule"
+    headers = await site.headers("s")
+    assert headers.pop(f"{x}-TTL", None) == (ttl[1] if ttl else None)
+    assert headers == {
+        x: "0 30 9 * * mon-fri",
+        f"{x}-Time-Zone": "Europe/Berlin",
+        f"{x}-Rollup": "sub",
+        f"{x}-Target": site.subject("out"),
+        f"{x}-Source": site.subject("sample"),
+        f"{x}-X-Note": "for the shop",
+        "Trace-Id": "7f3a",
+    }
+    message = await site.stored("s")
+    assert (message.body, message.sequence) == (b"the body", first["sequence"])
+    again = await site.done("add", *words)
+    assert (again["change"], again["sequence"]) == ("unchanged", first["sequence"])
+    assert again["next_fire"] == first["next_fire"]
+    await site.refuses(1, "another schedule is stored there", "add", ".s", "--at", FAR, *out)
+    replaced = await site.run("add", ".s", "--at", FAR, *out, "--replace")
+    assert (replaced.exit_code, "no sidecar is running" in replaced.stderr) == (0, not site.is_native), "who fires it"
+    assert (await site.stored("s")).sequence > first["sequence"]
+
+
+async def test_a_policy_is_written_where_it_has_an_effect(site: Site) -> None:
+    words = ("--at", FAR, "--target", site.subject("out"))
+    added = await site.done("add", ".s", *words, "--policy", "X-Jitter=30s")
+    is_emulated = site.kind in (V2_10, V2_11)
+    assert added["dialect"] == ("adr51" if is_emulated else "portable")
+    prefix = "" if is_emulated else "X-"
+    assert (await site.headers("s"))[f"{prefix}Nats-Schedule-X-Jitter"] == "30s"
+    labelled = await site.done("add", ".t", *words, "--policy", "owner=shop")
+    assert labelled["dialect"] == ("portable" if site.kind == PORTABLE else "adr51")
+    assert (await site.done("add", ".u", *words, "--portable"))["dialect"] == "portable"
+    if site.kind in (V2_10, V2_11, PORTABLE):
+        await site.done("edit", ".t", "--policy", "jitter=30s")
+    else:
+        why = "the server fires this schedule, and only a sidecar heeds X-Jitter: replace the schedule"
+        await site.refuses(1, why, "edit", ".t", "--policy", "jitter=30s")
+
+
+async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_runs(site: Site) -> None:
+    words = (".s", "--every", "90500ms", "--target", site.subject("out"))
+    alone = await site.done("add", *words)
+    is_rounded = site.is_native and site.kind != V2_12  # a server of 2.12 fires @at only
+    expected = ["the server rounds each fire time to the second"] if is_rounded else []
+    spelling = "portable" if site.kind in (PORTABLE, V2_12) else "adr51"
+    assert (alone["dialect"], alone["notes"]) == (spelling, expected)
+    async with site.served():
+
+        async def exact() -> bool:
+            planned = await site.done("add", *words, "--replace", "--dry-run")
+            return (planned["dialect"], planned["notes"]) == ("portable" if is_rounded else spelling, [])
+
+        await eventually(exact, within_seconds=WAIT_SECONDS, describe="the command finds the sidecar")
+
+
+async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(orders: Site) -> None:
+    for options, error in (
+        (("--every", "500ms"), "(server code 10189)\n"),
+        (("--cron", "often"), "Nats-Schedule of 'often' is not a valid pattern"),
+        (("--cron", "@daily", "--tz", "Nowhere"), "Nats-Schedule-Time-Zone of 'Nowhere' is not a time zone"),
+        (("--at", FAR, "--target", "elsewhere"), "Nats-Schedule-Target of 'elsewhere' is not a subject of stream"),
+        (("--at", FAR, "--source", "S.*"), "Nats-Schedule-Source of 'S.*' is not a literal subject"),
+        (("--at", FAR, "--ttl", "soon"), "Nats-Schedule-TTL of 'soon' is not a duration"),
+        (
+            ("--at", FAR, "--policy", "limit=0", "--portable"),
+            "expected 1 to 1,000 (a rule of nats-scheduler, not of the server)\n",
+        ),
+    ):
+        await orders.refuses(1, error, "add", ".s", "--target", orders.subject("out"), *options)
+    assert await orders.last("s") is None
+
+
+async def test_a_dry_run_says_what_would_be_done_and_the_first_fire_and_stores_nothing(
+    orders: Site, tmp_path: Path
+) -> None:
+    out = ("--target", orders.subject("out"))
+    would = (await orders.run("add", ".s", "--at", FAR, *out, "--dry-run")).stdout.splitlines()
+    assert would[0] == f"{orders.subject('s')} would be added"
+    assert would[1].startswith(f"  first fire at {FAR}, in 17")
+    assert await orders.last("s") is None
+    before = CLOCK.now()
+    said = await orders.run("add", ".s", "--after", "2h", *out)
+    assert (said.exit_code, said.stdout.splitlines()[0]) == (0, f"{orders.subject('s')} added: sequence 1"), said.output
+    line = said.stdout.splitlines()[1].split()
+    assert line[:3] == ["first", "fire", "at"]
+    fire = parse_rfc3339(line[3].rstrip(","))
+    assert isinstance(fire, int)
+    assert before + 2 * HOUR - SECOND <= fire <= CLOCK.now() + 2 * HOUR + SECOND
+    assert (await orders.done("add", ".s", "--at", FAR, *out, "--replace", "--dry-run"))["change"] == "edited"
+    would = (await orders.run("edit", ".s", "--at", OTHER, "--dry-run")).stdout.splitlines()
+    assert would[0] == f"{orders.subject('s')} would be edited"
+    assert would[1].startswith(f"  next fire at {OTHER}")
+    assert (await orders.stored("s")).sequence == 1
+
+    file = tmp_path / "body"
+    file.write_bytes(bytes(range(256)))
+    words = (".bytes", "--at", FAR, *out, "--body-file", str(file))
+    await orders.done("add", *words)
+    assert (await orders.stored("bytes")).body == bytes(range(256))
+    assert (await orders.done("add", *words, "--dry-run"))["change"] == "unchanged"
+
+
+# -- edit ------------------------------------------------------------------------------------------------------
+
+
+async def test_only_what_is_named_is_changed(site: Site) -> None:
+    x, out, body = site.x, site.subject("out"), b"\x00 a body \xff"
+    block = f"{x}: {NEVER}\r\nOwn:  odd \t\r\n{x}-Target: {out}\r\nOwn: twice\r\n{x}-X-Note: old\r\n"
+    before = await site.account.publish_block(site.subject("s"), f"NATS/1.0\r\n{block}\r\n".encode(), body)
+    edited = await site.done("edit", ".s", "--at", OTHER, "--policy", "note=new", "--reason", "later")
+    assert (edited["change"], edited["sequence_before"], edited["reason"]) == ("edited", before, "later")
+    assert edited["next_fire"]["utc"] == OTHER
+    message = await site.stored("s")
+    assert message.body == body
+    assert f"{x}: @at {OTHER}\r\nOwn:  odd \t\r\n{x}-Target: {out}\r\nOwn: twice\r\n".encode() in message.block
+    assert f"\r\n{x}-X-Note: new\r\n".encode() in message.block
+    again = await site.done("edit", ".s", "--at", OTHER, "--policy", "note=new")
+    assert (again["change"], again["sequence"]) == ("unchanged", edited["sequence"])
+
+
+async def test_the_phase_of_an_interval_stays_unless_the_server_fires_it(site: Site) -> None:
+    added = await site.done("add", ".s", "--every", "1h", "--target", site.subject("out"))
+    edited = await site.done("edit", ".s", "new body")
+    fired_by_server = site.kind in (V2_14, V2_15)
+    assert any("X-Anchor" in name for name in await site.headers("s")) is not fired_by_server
+    assert any("begins anew" in note for note in edited["notes"]) is fired_by_server
+    if not fired_by_server:
+        assert len({one["next_fire"]["nanoseconds"] % HOUR for one in (added, edited)}) == 1
+
+
+async def test_a_body_and_headers_are_changed_and_removed(orders: Site) -> None:
+    await orders.publish("s", NEVER, X_Note="old", Rollup="sub")
+    await orders.done("edit", ".s", "new body", "-H", "Own: 1", "--unset", "rollup", "--unset", "x-note")
+    assert await orders.headers("s") == {orders.x: NEVER, f"{orders.x}-Target": orders.subject("out"), "Own": "1"}
+    await orders.refuses(0, "there is nothing to remove", "edit", ".s", "--unset", "Own", "--unset", "source")
+    assert (await orders.stored("s")).body == b"new body"
+    assert "Own" not in await orders.headers("s")
+    await orders.refuses(2, "is to be changed twice", "edit", ".s", "--ttl", "5m", "--unset", "ttl")
+
+
+async def test_what_an_edit_would_break_or_is_not_there_as_expected_is_refused(orders: Site) -> None:
+    first = await orders.publish("s", f"@at {OTHER}")
+    second = await orders.publish("s", NEVER)
+    for error, words in (
+        ("10189", (".s", "--tz", "Europe/Berlin")),
+        ("10190", (".s", "--target", "elsewhere")),
+        ("10190", (".s", "--unset", "target")),
+        ("server code 10037", (".gone", "--at", FAR)),
+        ("server code 10071", (".s", "--ttl", "never", "--expect", str(first))),
+    ):
+        await orders.refuses(1, error, "edit", *words)
+    assert (await orders.stored("s")).sequence == second
+    assert (await orders.done("edit", ".s", "new body", "--expect", str(second)))["change"] == "edited"
+
+
+async def test_a_paused_schedule_is_edited_and_stays_paused(orders: Site) -> None:
+    await orders.publish("s", NEVER)
+    await orders.done("pause", ".s")
+    edited = await orders.done("edit", ".s", "--at", OTHER)
+    assert (edited["change"], edited["paused"], edited["next_fire"]) == ("edited", True, None)
+    target = {f"{orders.x}-Target": orders.subject("out")}
+    assert await orders.headers("s") == {f"{orders.x}-X-Paused": f"@at {OTHER}", **target}

@@ -1,0 +1,158 @@
+"""The pages about commands: each command, option, key, message and fire that they name is there, and valid."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+import pytest
+
+from nats_scheduler.cli.main import COMMANDS, main
+from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.files.models import files_schema
+from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.headers import EMPTY_BLOCK, with_headers
+from nats_scheduler.message.reading import read_message
+from nats_scheduler.message.stream_rules import FLAG, StreamRules
+from nats_scheduler.observe.message_warnings import warnings_about
+from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
+from nats_scheduler.schedule.invalid import Invalid
+from nats_scheduler.schedule.patterns import Syntax, parse_pattern
+from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from tests.cli.command_reference import PAGE, sections
+from tests.cli.prompt import Cli
+from tests.house.coming_from import PAGES, STREAM_FILE, Message, commands, fires, published, shown
+from tests.house.sources import ROOT, place
+from tests.house.test_documents import FENCE
+
+STREAM = StreamRules.from_config(json.loads(STREAM_FILE), schedules_enabled=json.loads(STREAM_FILE)[FLAG])
+WRITTEN_ON = parse_rfc3339("2026-11-20T12:00:00Z")
+"""The time at which the schedules are stored: before all the times that the pages name."""
+OF_CALENDARS = "if the calendar holidays exists"
+"""A warning that is no fault here: calendars are in a bucket, and pages have none."""
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=place)
+
+
+# -- the reference ---------------------------------------------------------------------------------------------
+
+
+def test_the_reference_page_has_a_section_for_every_command() -> None:
+    page = PAGE.read_text("utf-8")
+    assert [name for name in COMMANDS if f"\n## nats-scheduler {name}" not in page] == []
+
+
+def test_the_reference_page_names_every_option() -> None:
+    page = PAGE.read_text("utf-8") + (PAGE.parent / "settings.md").read_text("utf-8")
+    for name in ("next", "explain", "check", "settings show"):
+        options = [option for each in command_of(main, name.split()).params for option in each.opts]
+        assert [one for one in options if one.startswith("--") and f"`{one}" not in page] == [], name
+
+
+def test_help_and_reference_say_of_each_command_that_it_asks(cli: Cli) -> None:
+    for command in ("ls", "info", "next", "history", "failures", "instances", "stream ls"):
+        help_text = " ".join(cli(*command.split(), "--help").stdout.replace(": a", ". A").split())
+        assert "A running sidecar is asked" in help_text, command
+        assert "](#asked-or-read)" in sections()[command], command
+
+
+def test_the_reference_has_every_key_of_a_file() -> None:
+    page = (ROOT / "docs" / "reference" / "files.md").read_text("utf-8")
+    parts = (page.partition(f"\n## {title}\n")[2].partition("\n## ")[0] for title in ("A document", "A schedule"))
+    document, schedule = (set(re.findall(r"^\| `([$\w]+)` \|", part, re.M)) for part in parts)
+    schema = files_schema()
+    assert document == set(schema["properties"])
+    assert schedule == set(schema["$defs"]["ScheduleModel"]["properties"])
+
+
+def test_the_page_for_operators_quotes_what_info_prints() -> None:
+    page = (ROOT / "docs" / "operating" / "why-not.md").read_text("utf-8")
+    rows = re.findall(r"^\| (.+?) \| .+ \|$", page.partition("## It is there")[2].partition("## Something")[0], re.M)
+    quoted = [found[1] for row in rows if (found := re.fullmatch(r"`(.+?)(?: …)?`", row)) and row != "`fired by`"]
+    source = (ROOT / "nats_scheduler" / "cli" / "info.py").read_text("utf-8")
+    printed = [NONE_RUNNING, NOT_SERVED_YET, f"nothing: {EXPLANATIONS[Mode.DORMANT]}", source]
+    assert len(quoted) == 4
+    assert [text for text in quoted if not any(text in one for one in printed)] == []
+    states = re.findall(r"^\| `state +(\w+)`(?:, and `refused`| or `(\w+)`)? \|", page, re.M)
+    named = {word for pair in states for word in pair if word}
+    assert named == {state.value for state in State} - {State.WAITING.value}
+
+
+def test_the_page_about_changes_shows_each_command_that_changes_schedules() -> None:
+    page = ROOT / "docs" / "operating" / "changing.md"
+    shown = {arguments[1] for arguments in commands(page) if arguments[0] == "nats-scheduler"}
+    assert {"add", "edit", "pause", "resume", "rm", "fire", "backfill", "changes"} <= set(COMMANDS) & shown
+
+
+# -- coming from other schedulers ------------------------------------------------------------------------------
+
+
+def faults(messages: Iterable[Message]) -> list[str]:
+    """List what `check` would say of what a page calls a schedule: why it is none, and what it warns of."""
+    assert isinstance(WRITTEN_ON, int)
+    found = []
+    for message in messages:
+        block = with_headers(EMPTY_BLOCK, [(name.encode(), value.encode()) for name, value in message.headers])
+        reading = read_message(block, message.subject, WRITTEN_ON, STREAM, DIALECTS)
+        if reading is None or reading.definition is None:
+            found.append(f"{message.where}: {reading.rejection if reading else 'no schedule'}")
+            continue
+        warnings = warnings_about(block, reading, STREAM, WRITTEN_ON)
+        found += [f"{message.where}: {warning}" for warning in warnings if OF_CALENDARS not in warning]
+    return found
+
+
+@each_page
+def test_each_schedule_is_accepted_and_each_command_is_one_of_ours_or_of_the_nats_cli(page: Path, cli: Cli) -> None:
+    messages = list(published(page))
+    assert faults([*shown(page), *(message for message in messages if message.is_schedule)]) == []
+    assert {message.subject for message in messages if not message.is_schedule} <= {"orders.due"}, "a target"
+    assert {fence[2].strip() for fence in FENCE.findall(page.read_text("utf-8"))} <= {"sh"}
+    for program, *arguments in commands(page):
+        assert program in {"nats", "nats-scheduler"}, f"{program} is not checked"
+        if program == "nats":
+            continue
+        command = command_of(main, arguments)
+        command.make_context(arguments[0], arguments[arguments.index(str(command.name)) + 1 :])
+        if arguments[0] in {"next", "explain", "check"}:
+            ended = cli(*arguments)
+            assert ended.exit_code == 0, ended.output
+    assert set(re.findall(r"`nats-scheduler ([a-z]+)", page.read_text("utf-8"))) <= set(COMMANDS)
+
+
+def command_of(group: click.Command, words: list[str]) -> click.Command:
+    """Return the command that begins a line."""
+    assert isinstance(group, click.Group)
+    command = group.get_command(click.Context(group), words[0])
+    assert command is not None, f"there is no command {words[0]}"
+    return command_of(command, words[1:]) if isinstance(command, click.Group) else command
+
+
+def test_a_table_shows_when_a_pattern_fires() -> None:
+    for row in (row for page in PAGES for row in fires(page)):
+        pattern = parse_pattern(row.pattern, None, Syntax(row.syntax) if row.syntax else None)
+        stored_at = parse_rfc3339(row.stored_at)
+        assert pattern is not None, row
+        assert not isinstance(pattern, Invalid), row
+        assert isinstance(stored_at, int), row
+        printed, fire = [], pattern.first_fire(stored_at)
+        for _ in row.shown:
+            assert fire is not None, row
+            printed.append(pattern.format(fire))
+            fire = pattern.next_fire(fire, stored_at)
+        assert tuple(printed) == row.shown, row
+
+
+def test_the_pages_are_linked_and_show_enough_to_check() -> None:
+    def least(count: Callable[[Path], Iterable[object]]) -> int:
+        return min(len(list(count(page))) for page in PAGES if page.name != "README.md")
+
+    assert (len(PAGES), least(shown) >= 8, least(published) >= 1) == (5, True, True)
+    assert sum(len(list(fires(page))) for page in PAGES) >= 17
+    index = (ROOT / "docs" / "coming-from" / "README.md").read_text("utf-8")
+    assert [page.name for page in PAGES if page.name != "README.md" and f"]({page.name})" not in index] == []
+    assert "(docs/coming-from/README.md)" in (ROOT / "README.md").read_text("utf-8")
