@@ -7,17 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nats_scheduler.client import (
-    NotServedError,
-    RejectedError,
-    Schedules,
-    When,
-    after,
-    at,
-    cron,
-    elsewhere,
-    every,
-)
+from nats_scheduler.client import NotServedError, RejectedError, Schedules, When, after, at, cron, elsewhere, every
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, SOON, entered
 from tests.conftest import SharedServer, StartServer

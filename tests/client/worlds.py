@@ -4,9 +4,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from nats_scheduler.client import (
-    Schedules,
-)
+from nats_scheduler.client import Schedules
 from tests.client.conftest import Connect
 from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_12, V2_15

@@ -31,7 +31,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import NotStoredError, ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
-from tests.engine.test_two_instances import DUE, END, EVERY, GENUINE, LATEST, Meeting
+from tests.engine.test_taken_identities import DUE_TIMES, END, GENUINE, INTERVAL, LATEST, Meeting
 from tests.harness.blocks import block_with
 from tests.harness.seeds import seeds
 
@@ -320,7 +320,7 @@ class Replicas(Meeting):
 
     def _forge(self) -> None:
         """Have the server refuse a message with one of the identities of a fire, often shortly before that is due."""
-        fire_time = START + self.random.randrange(EVERY, END - START, EVERY)
+        fire_time = START + self.random.randrange(INTERVAL, END - START, INTERVAL)
         identity = fire_identity(SCHEDULE, 1, fire_time, self.random.choice([0, 0, 1]))
         self.stream.publish("x", block_with(Nats_Msg_Id=identity, Nats_Expected_Last_Subject_Sequence="999"))
 
@@ -348,7 +348,7 @@ def found_in(seed: int) -> list[int]:
 
 def test_each_fire_is_stored_once_whatever_identities_are_blocked() -> None:
     for seed in seeds(15):
-        assert found_in(seed)[: len(DUE)] == DUE, f"seed {seed}"
+        assert found_in(seed)[: len(DUE_TIMES)] == DUE_TIMES, f"seed {seed}"
 
 
 def test_it_would_be_stored_twice_if_nothing_were_proven(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import (
-    Ending,
-    ScheduleAccepted,
-    ScheduleEndsEarly,
-    ScheduleLost,
-)
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.engine.holding.lifetimes import MAX_AGE_SLACK_NS, MAX_REQUESTS_NOTED, MAX_WIDE_REQUESTS_NOTED
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, RemovalRequested, ShardsHeld, Stored
 from nats_scheduler.message.stream_rules import StreamRules

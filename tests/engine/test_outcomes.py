@@ -6,14 +6,7 @@ from nats_scheduler.engine.events import FireRefused, FiresMissed, FireStored, F
 from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
 from nats_scheduler.engine.firing.course import ATTEMPTS_PER_READ
 from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
-from nats_scheduler.engine.inputs import (
-    DuplicateRead,
-    Outcome,
-    Refused,
-    Stored,
-    Unanswered,
-    Unknown,
-)
+from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, Stored, Unanswered, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld

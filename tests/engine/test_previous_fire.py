@@ -1,9 +1,5 @@
 """The last stored fire of a schedule whose policies need it, however that became known."""
 
-from collections.abc import Callable
-
-import pytest
-
 from nats_scheduler.engine.events import FireForged
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.held import Held
@@ -12,7 +8,6 @@ from nats_scheduler.engine.inputs import (
     CheckpointLoaded,
     DuplicateRead,
     FiresStored,
-    Input,
     MessagesRead,
     PublishConcluded,
     Stored,
@@ -21,149 +16,112 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import TARGET, Desk, schedule, stored_fire
 
-SMALL_JITTER = "1ns"
+TREATED = schedule("@every 10s", Nats_Schedule_X_Jitter="1ns")
 """A jitter that delays nothing: the schedule is one whose policies need the fire before."""
-
-
-def treated(pattern: str = "@every 10s") -> StoredMessage:
-    return schedule(pattern, Nats_Schedule_X_Jitter=SMALL_JITTER)
-
-
-def kept(desk: Desk) -> Held:
-    held = desk.held()
-    assert held.has_history
-    return held
+NOTHING = (None, 0, 0)
 
 
 def known(desk: Desk) -> tuple[int | None, int, int]:
     """Return what is known of the last stored fire; its times in seconds after the start."""
-    held = kept(desk)
+    held = desk.held()
+    assert held.has_history
     previous = None if held.previous_fire is None else (held.previous_fire - START) // SECOND
     return previous, held.previous_sequence, held.previous_stored_at
 
 
-def fires_of(message: StoredMessage, number: int) -> list[StoredMessage]:
-    """Return the messages that the first fires of a schedule store, each a millisecond after its time."""
-    desk = Desk(message)
-    stored = []
-    for count in range(1, number + 1):
-        fire = desk.in_flight(message, 10) if count == 1 else desk.at(10 * count).fire  # its content is kept
-        stored.append(stored_fire(fire, 10 + count, fire.fire_time + MILLISECOND))
-        desk.concluded(fire, Stored(10 + count))
-    return stored
+def in_flight() -> tuple[Desk, Fire]:
+    desk = Desk(TREATED)
+    assert known(desk) == NOTHING
+    fire = desk.in_flight(TREATED, 10)
+    assert known(desk) == NOTHING
+    return desk, fire
+
+
+def two_fires() -> list[StoredMessage]:
+    """Return the messages that the first two fires store, each a millisecond after its time."""
+    desk, fire = in_flight()
+    first = stored_fire(fire, 11, fire.fire_time + MILLISECOND)
+    desk.concluded(fire, Stored(11))
+    fire = desk.at(20).fire  # its content is kept
+    return [first, stored_fire(fire, 12, fire.fire_time + MILLISECOND)]
 
 
 def test_a_schedule_without_policies_keeps_nothing_of_its_fires() -> None:
-    desk = Desk(schedule("@every 10s"))
-    held = desk.engine.held.on(SCHEDULE)
-    assert type(held) is Held
+    assert type(Desk(schedule("@every 10s")).held()) is Held
 
 
-def test_nothing_is_known_before_the_first_fire() -> None:
-    assert known(Desk(treated())) == (None, 0, 0)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [lambda fire: PublishConcluded(fire, Stored(7)), lambda fire: FiresStored((fire,), (7,))],
-    ids=["concluded", "stored together"],
-)
-def test_a_fire_that_is_acknowledged_is_known_with_the_time_of_that(answer: Callable[[Fire], Input]) -> None:
-    desk = Desk(treated())
-    fire = desk.in_flight(treated(), 10)
-    assert known(desk)[0] is None
-    desk.step(answer(fire))
-    assert known(desk) == (10, 7, desk.now)
+def test_a_fire_that_is_acknowledged_is_known_with_the_time_of_that() -> None:
+    for together in (True, False):
+        desk, fire = in_flight()
+        desk.step(FiresStored((fire,), (7,)) if together else PublishConcluded(fire, Stored(7)))
+        assert known(desk) == (10, 7, desk.now)
 
 
 def test_a_fire_of_ours_that_is_read_back_is_known_with_the_time_of_the_server() -> None:
-    desk = Desk(treated())
-    fire = desk.in_flight(treated(), 10)
-    back = stored_fire(fire, 7, desk.now + MILLISECOND)
-    desk.concluded(fire, Stored(7))
-    kept(desk).dropped = 3
-    desk.read(back)
-    assert known(desk) == (10, 7, desk.now + MILLISECOND)
-    assert kept(desk).dropped == 3
-
-
-def test_a_fire_that_is_read_back_before_its_acknowledgement_is_known() -> None:
-    desk = Desk(treated())
-    fire = desk.in_flight(treated(), 10)
-    back = stored_fire(fire, 7, desk.now + MILLISECOND)
-    desk.read(back)
-    desk.concluded(fire, Stored(7))
-    assert known(desk) == (10, 7, back.stored_at)
+    for is_acknowledged_first in (True, False):
+        desk, fire = in_flight()
+        back = stored_fire(fire, 7, desk.now + MILLISECOND)
+        if is_acknowledged_first:
+            desk.concluded(fire, Stored(7))
+            desk.held().dropped = 3
+        desk.read(back)
+        if not is_acknowledged_first:
+            desk.concluded(fire, Stored(7))
+        assert known(desk) == (10, 7, back.stored_at)
+        assert desk.held().dropped == (3 if is_acknowledged_first else 0)
 
 
 def test_a_fire_that_was_stored_before_is_known_by_what_the_server_says_of_it() -> None:
-    desk = Desk(treated())
-    fire = desk.in_flight(treated(), 10)
+    desk, fire = in_flight()
     back = stored_fire(fire, 7, desk.now)
     desk.concluded(fire, Unknown("timeout"))
-    assert known(desk)[0] is None
+    assert known(desk) == NOTHING
     desk.at(11)
     desk.concluded(desk.fire, Stored(7, duplicate=True))
     desk.step(DuplicateRead(fire, 7, back, desk.now))
     assert known(desk) == (10, 7, desk.now)
 
 
-def test_a_fire_of_another_instance_is_known_when_it_is_read_back() -> None:
-    (stored,) = fires_of(treated(), 1)
-    desk = Desk(treated()).at(10)
-    desk.read(stored)
-    assert known(desk) == (10, 11, stored.stored_at)
-
-
-def test_the_next_fire_that_is_stored_resets_what_was_dropped() -> None:
-    first, second = fires_of(treated(), 2)
-    desk = Desk(treated()).at(20)
+def test_the_fires_of_another_instance_are_known_when_they_are_read_back_and_reset_what_was_dropped() -> None:
+    first, second = two_fires()
+    desk = Desk(TREATED).at(20)
     desk.read(first)
-    kept(desk).dropped = 2
+    assert known(desk) == (10, 11, first.stored_at)
+    desk.held().dropped = 2
     desk.read(second)
-    assert (known(desk), kept(desk).dropped) == ((20, 12, second.stored_at), 0)
-
-
-def test_an_older_fire_that_is_read_later_changes_nothing() -> None:
-    first, second = fires_of(treated(), 2)
-    desk = Desk(treated()).at(20)
-    desk.read(second)
+    assert (known(desk), desk.held().dropped) == ((20, 12, second.stored_at), 0)
     desk.read(first._replace(sequence=13))
-    assert known(desk) == (20, 12, second.stored_at)
+    assert known(desk) == (20, 12, second.stored_at), "an older one that is read later changes nothing"
 
 
-@pytest.mark.parametrize("settled", [False, True])
-def test_at_a_start_the_last_fire_that_the_stream_holds_is_known(settled: bool) -> None:
+def test_at_a_start_the_last_fire_that_the_stream_holds_is_known() -> None:
     """A checkpoint takes the schedule past the fire before that is read; it is known all the same."""
-    message = treated()
-    first, second = fires_of(message, 2)
-    desk = Desk(live=False)
-    desk.now = START + 25 * SECOND
-    if settled:
-        desk.step(CheckpointLoaded(START + 24 * SECOND, 12))
-    desk.step(MessagesRead([message, first, second]), CaughtUp())
-    assert known(desk) == (20, 12, second.stored_at)
-    assert kept(desk).fire_time == START + 30 * SECOND
+    first, second = two_fires()
+    for checkpoints in ([], [SETTLED]):
+        desk = Desk(live=False)
+        desk.now = START + 25 * SECOND
+        desk.step(*checkpoints, MessagesRead([TREATED, first, second]), CaughtUp())
+        assert (known(desk), desk.due) == ((20, 12, second.stored_at), 30)
+
+
+SETTLED = CheckpointLoaded(START + 24 * SECOND, 12)
 
 
 def test_a_message_that_claims_to_be_an_older_fire_is_not_believed() -> None:
-    (first,) = fires_of(treated(), 1)
     desk = Desk(live=False)
     desk.now = START + 25 * SECOND
-    desk.step(CheckpointLoaded(START + 24 * SECOND, 12), MessagesRead([treated()]), CaughtUp())
-    desk.read(first._replace(subject=f"{TARGET}.else"))
-    assert known(desk) == (None, 0, 0)
-    assert desk.reported(FireForged)
+    desk.step(SETTLED, MessagesRead([TREATED]), CaughtUp())
+    desk.read(two_fires()[0]._replace(subject=f"{TARGET}.else"))
+    assert (known(desk), len(desk.reported(FireForged))) == (NOTHING, 1)
 
 
 def test_a_fire_that_counts_as_stored_because_nothing_is_acknowledged_is_known_without_its_sequence() -> None:
-    desk = Desk(treated(), silent=True)
-    fire = desk.in_flight(treated(), 10)
-    second = 10.0
-    while kept(desk).previous_fire is None and second < 20:
-        desk.concluded(fire, Unknown("no answer"))
-        second += 0.5
-        desk.at(second)
+    desk = Desk(TREATED, silent=True)
+    fire = desk.in_flight(TREATED, 10)
+    for number in range(20):
+        if known(desk) == NOTHING:
+            desk.concluded(fire, Unknown("no answer"))
+            desk.at(10.5 + number / 2)
     assert known(desk)[:2] == (10, 0)

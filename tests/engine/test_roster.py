@@ -11,13 +11,7 @@ import pytest
 
 from nats_scheduler.engine.holding.far import BUCKETS_PER_UNIT, FarRow, SubjectIndex, Window
 from nats_scheduler.engine.holding.held import NO_WAKE, Held
-from nats_scheduler.engine.holding.roster import (
-    MAX_MOVED_PER_CALL,
-    MIN_AGENDA_ENTRIES,
-    ROW_LENGTH,
-    SPAN_BITS,
-    Roster,
-)
+from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, ROW_LENGTH, SPAN_BITS, Roster
 from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
 from nats_scheduler.message.definition import Definition, Terms

@@ -1,6 +1,7 @@
 """Sampling: a fire repeats what was last stored on its source, at the moment of the fire."""
 
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import Desk, plain, schedule
@@ -28,23 +29,20 @@ def test_a_sample_taken_before_an_outage_is_taken_anew() -> None:
     assert desk.fire.body == b"new"
 
 
-def test_the_last_message_of_the_source_is_repeated_each_time() -> None:
+def test_the_last_message_of_the_source_is_repeated_each_time_however_soon_and_else_its_own() -> None:
     world = ScheduleWorld()
-    world.publish("s.one", SAMPLING, b"own")
-    world.publish("d.in", {"Unit": "C"}, b"20")
-    world.advance("5s")
-    world.publish("d.in", {"Unit": "F"}, b"68")
-    world.advance("5s")
+    world.publish("s.one", {**SAMPLING, "Nats-Schedule": "@every 1s", "Own": "yes"}, b"own")
+    world.advance("1s")
+    for body, unit in ((b"20", "C"), (b"68", "F")):
+        world.publish("d.in", {"Unit": unit}, body)
+        world.advance("1s")
     world.settle()
-    assert [(message.body, message.header("Unit")) for message in world.generated] == [(b"20", "C"), (b"68", "F")]
-
-
-def test_without_a_message_on_the_source_its_own_body_and_headers_are_sent() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {**SAMPLING, "Own": "yes"}, b"own")
-    world.advance("5s")
-    world.settle()
-    assert [(message.body, message.header("Own")) for message in world.generated] == [(b"own", "yes")]
+    found = [(one.body, one.header("Unit"), one.header("Own"), one.fire_time - START) for one in world.generated]
+    assert found == [
+        (b"own", None, "yes", SECOND),
+        (b"20", "C", None, 2 * SECOND),
+        (b"68", "F", None, 3 * SECOND),
+    ]
 
 
 def test_the_headers_of_the_source_lose_what_would_mislead() -> None:
@@ -57,18 +55,3 @@ def test_the_headers_of_the_source_lose_what_would_mislead() -> None:
     assert names[:3] == ["Keep", "Nats-Scheduler", "Nats-Schedule-Next"]
     assert names.count("Nats-Msg-Id") == 1
     assert "Nats-TTL" not in names
-
-
-def test_a_source_is_looked_at_again_for_each_fire_however_soon() -> None:
-    message = schedule("@every 1s", Nats_Schedule_Source="d.in")
-    world = ScheduleWorld()
-    assert world.publish("s.one", message.block) == 1
-    for number in range(3):
-        world.publish("d.in", b"", b"%d" % number)
-        world.advance("1s")
-    world.settle()
-    assert [(m.body, m.fire_time - START) for m in world.generated] == [
-        (b"0", 1_000_000_000),
-        (b"1", 2_000_000_000),
-        (b"2", 3_000_000_000),
-    ]

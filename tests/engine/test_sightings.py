@@ -1,9 +1,14 @@
-"""A message under an acknowledged sequence is matched as the fire; any other one is judged like a foreign message."""
+"""A message under an acknowledged sequence is matched as the fire; any other one is judged like a foreign message.
+
+An engine that reads runs of messages does what one does that reads each message alone.
+"""
 
 from dataclasses import replace
 
+import pytest
+
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted
+from nats_scheduler.engine.events import FireReadBack, FireStored, ScheduleAccepted, ScheduleEnded
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -18,10 +23,13 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.reading.progress import MAX_EXPECTED, Progress
 from nats_scheduler.engine.removing.purges import MAX_PURGES_PER_STEP
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
+from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
+from tests.harness.blocks import block_with
+from tests.harness.seeds import draws, generator
 
 EVERY = schedule("@every 5s")
 
@@ -129,8 +137,6 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
 
 
 # -- a fire that came due before it could be fired in time is overdue: it says nothing about punctuality --------------
-
-
 def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
     """Let the fire in flight be stored and read back, and return its event."""
     desk.concluded(desk.fire, Stored(at_sequence))
@@ -193,3 +199,66 @@ def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> No
     heir.step(ShardsHeld(ALL_SHARDS))
     heir.read(stored_fire(fire, 2, START + 5 * SECOND + 2 * MILLISECOND))
     assert [event.overdue for event in heir.reported(FireReadBack)] == [False]
+
+
+SUBJECTS = ["s.one", "s.two", "s.three", "t.out", "o.1", "o.2"]
+BLOCKS = [
+    *[block_with(A="1")] * 6,
+    block_with(Nats_Marker_Reason="MaxAge"),
+    block_with(Nats_Schedule="@every 5s", Nats_Schedule_Target="t.out"),
+    block_with(Nats_Schedule="@at 2100-01-01T00:00:00Z", Nats_Schedule_Target="t.out"),
+    block_with(Nats_Schedule="soon", Nats_Schedule_Target="t.out"),
+    block_with(Nats_Schedule_X_Paused="@every 5s", Nats_Schedule_Target="t.out"),
+    block_with(nats_schedule="@every 5s"),
+    block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"),
+]
+
+
+def ordinary(subject: str, sequence: int) -> StoredMessage:
+    return StoredMessage(subject, sequence, START, block_with(Nats_Msg_Size="0"), None)
+
+
+def read_run(desk: Desk, *messages: StoredMessage) -> None:
+    """Let the engine receive a run."""
+    desk.step(MessagesRead(MessageRun.of([message._replace(body=None) for message in messages])))
+
+
+def known(desk: Desk) -> tuple[object, ...]:
+    """Return what an engine knows."""
+    engine = desk.engine
+    held = sorted((one.subject, one.sequence, one.fire_time) for one in engine.held)
+    return held, engine.inactive.rejected, engine.inactive.paused, engine.inactive.misnamed, engine.last_message
+
+
+@pytest.mark.parametrize("live", [True, False])
+@pytest.mark.parametrize("removes_expired", [True, False])
+def test_the_same_happens_whether_messages_are_read_alone_or_in_runs(live: bool, removes_expired: bool) -> None:
+    random = generator((live, removes_expired))
+
+    def drawn(sequence: int) -> StoredMessage:
+        is_known = random.random() < 0.3
+        subject = random.choice(SUBJECTS) if is_known else f"o.{random.randrange(3)}"
+        block = random.choice(BLOCKS if is_known else BLOCKS[:1])
+        return StoredMessage(subject, sequence, START + sequence * SECOND, block, None)
+
+    for _ in range(draws(20)):
+        alone, together = (Desk(live=live, removes_expired=removes_expired) for _ in range(2))
+        sequence = 0
+        while sequence < 60:
+            run = [drawn(sequence + number) for number in range(1, random.randrange(2, 12))]
+            sequence = run[-1].sequence
+            alone.step(MessagesRead(run))
+            read_run(together, *run)
+            assert together.actions == alone.actions
+            assert known(together) == known(alone)
+        for desk in (alone, together):
+            desk.step(CaughtUp())
+        assert together.actions == alone.actions
+        assert together.engine.checkpoint(START) == alone.engine.checkpoint(START)
+
+
+def test_an_ordinary_message_in_a_run_ends_the_schedule_on_its_subject() -> None:
+    desk = Desk(schedule("@every 5s", 1))
+    read_run(desk, ordinary("o.1", 2), ordinary("s.one", 3), ordinary("o.2", 4))
+    assert [ended.schedule for ended in desk.reported(ScheduleEnded)] == ["s.one"]
+    assert desk.engine.last_message == ordinary("o.2", 4)

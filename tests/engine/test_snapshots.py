@@ -8,10 +8,7 @@ import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed, FiresSkipped
-from nats_scheduler.engine.fire import (
-    CheckFinished,
-    LookForFire,
-)
+from nats_scheduler.engine.fire import CheckFinished, LookForFire
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (

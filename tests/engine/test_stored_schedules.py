@@ -31,8 +31,6 @@ from tests.harness.seeds import generator
 LEVEL_OF_2_12, LEVEL_OF_2_14 = 3, 4
 LATER = f"@at {format_rfc3339(START + HOUR)}"
 PAST = f"@at {format_rfc3339(START - HOUR)}"
-
-
 NOW = START + 10 * SECOND
 POLICIES = [
     *(("Limit", "3"), ("Missed", "all"), ("Missed", "skip"), ("Missed", "all 3"), ("Report", "true")),

@@ -2,9 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.events import (
-    Ending,
-)
+from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.testing.clock import START
@@ -12,6 +10,7 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.test_calendars import DAILY, ONE, TARGET, days, endings, listed, missed, reported, state
 
 CONSUMED = {"retention": "workqueue"}
+PAST = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
 
 
 @pytest.mark.parametrize(
@@ -19,7 +18,8 @@ CONSUMED = {"retention": "workqueue"}
     [({}, "there is no such calendar"), ({"work": "soon"}, "line 1 contains 'soon'")],
     ids=["missing", "invalid"],
 )
-def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, str], reason: str) -> None:
+@pytest.mark.parametrize("left", [True, False])
+def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, str], reason: str, left: bool) -> None:
     world = ScheduleWorld(calendars=calendars)
     world.publish(ONE, DAILY)
     world.advance("57h")
@@ -28,25 +28,15 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     (fault,) = reported(world)
     assert fault[1].startswith(reason)
     assert world.engine.figures(world.now).finish().overdue == 0, "it is shown as what it is"
-    world.set_calendar("work", "2026-01-03")
-    assert days(world) == [2], "what came due meanwhile is made up, as far as the calendar leaves it"
-    assert missed(world) == [(1, 2)]
+    world.set_calendar("work", "2026-01-03" if left else "2026-01-01..2026-01-03")
+    assert days(world) == ([2] if left else []), "what came due meanwhile is made up, as far as the calendar leaves it"
+    assert missed(world) == ([(1, 2)] if left else [])
     world.advance("24h")
-    assert days(world) == [2, 4]
+    assert days(world) == ([2, 4] if left else [4])
     assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
 
 
-def test_a_calendar_that_leaves_nothing_of_what_came_due_has_nothing_made_up() -> None:
-    world = ScheduleWorld()
-    world.publish(ONE, DAILY)
-    world.advance("57h")
-    world.set_calendar("work", "2026-01-01..2026-01-03")
-    world.advance("24h")
-    assert days(world) == [4]
-    assert missed(world) == []
-
-
-def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back() -> None:
+def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_during_a_restart() -> None:
     world = ScheduleWorld(calendars={"work": "2026-01-03"})
     world.publish(ONE, DAILY)
     world.advance("10h")
@@ -58,6 +48,11 @@ def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back() -> No
     world.advance("24h")
     assert days(world) == [1, 2, 4]
     assert endings(world) == []
+    world.delete_calendar("work")
+    world.advance("30h")
+    world._calendars["work"] = ""
+    world.restart("1h")
+    assert days(world) == [1, 2, 4, 5]
 
 
 @pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
@@ -87,24 +82,12 @@ def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], 
     assert state(world) is State.WAITING
 
 
-def test_a_restart_in_which_the_calendar_appears_makes_up_what_it_leaves() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, DAILY)
-    world.advance("10h")
-    world.delete_calendar("work")
-    world.advance("30h")
-    world._calendars["work"] = ""
-    world.restart("1h")
-    assert days(world) == [1, 2]
-
-
 @pytest.mark.parametrize("config", [{}, CONSUMED], ids=["limits", "consumed"])
 def test_what_was_past_when_it_was_stored_waits_for_its_calendar_across_restarts(config: dict[str, str]) -> None:
     world = ScheduleWorld(config=config)
     world.publish(ONE, DAILY)  # since then the calendar is known to be missing
     world.advance("10h")
-    past = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
-    world.publish("s.past", past)
+    world.publish("s.past", PAST)
     world.advance("10h")
     for _ in range(3):
         world.restart("1h")
@@ -118,9 +101,8 @@ def test_what_was_past_when_it_was_stored_waits_for_its_calendar_across_restarts
 
 def test_a_checkpoint_names_no_schedule_that_was_replaced_while_it_waited_for_its_calendar() -> None:
     world = ScheduleWorld()
-    past = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
     for _ in range(3):
-        last = world.publish("s.past", past)
+        last = world.publish("s.past", PAST)
         world.advance("1m")
     assert world.checkpoint.unsettled == {last}
     world.publish("s.past", DAILY)
@@ -128,23 +110,14 @@ def test_a_checkpoint_names_no_schedule_that_was_replaced_while_it_waited_for_it
     assert world.checkpoint.unsettled == frozenset()
 
 
-def test_a_waiting_schedule_is_ended_by_its_ttl() -> None:
-    world = ScheduleWorld()
-    world.publish(ONE, {**DAILY, "Nats-TTL": "2h"})
-    world.advance("3h")
-    assert endings(world) == [Ending.EXPIRED]
-    world.set_calendar("work", "")
-    world.advance("24h")
-    assert days(world) == []
-
-
-def test_a_waiting_schedule_can_be_replaced_and_deleted() -> None:
+def test_a_waiting_schedule_can_be_replaced_and_deleted_and_is_ended_by_its_ttl() -> None:
     world = ScheduleWorld()
     world.publish(ONE, DAILY)
+    world.publish("s.short", {**DAILY, "Nats-TTL": "2h"})
     world.advance("24h")
+    assert endings(world) == [Ending.EXPIRED]
     world.publish(ONE, {"Nats-Schedule": "@every 6h", **TARGET})
-    gone = world.publish("s.two", DAILY)
-    world.delete(gone)
+    world.delete(world.publish("s.two", DAILY))
     world.set_calendar("work", "")
     world.advance("48h")
     assert {one.schedule for one in world.generated} == {ONE}
