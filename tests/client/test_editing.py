@@ -34,9 +34,10 @@ FULL = {"Nats_Schedule_TTL": "5m", "Nats_Schedule_X_Missed": "skip", "Trace": "a
 STORED = {"": "@daily", "-Target": "S.out", "-TTL": "5m", "-X-Missed": "skip", "Trace": "a"}
 
 
-@pytest.mark.parametrize(
-    ("wish", "changes"),
-    [
+@pytest.mark.parametrize("prefix", ["", "X-"])
+async def test_only_what_is_named_is_changed(prefix: str) -> None:
+    every_hour = every(HOUR).policies(missed="all")
+    cases: list[tuple[Wish, dict[str, str | None]]] = [
         (Wish(body=b"new"), {}),
         (Wish(target="S.other"), {"-Target": "S.other"}),
         (Wish(source="S.in"), {"-Source": "S.in"}),
@@ -50,21 +51,28 @@ STORED = {"": "@daily", "-Target": "S.out", "-TTL": "5m", "-X-Missed": "skip", "
         (Wish(unset=["ttl", "x-missed", "Trace"]), {"-TTL": None, "-X-Missed": None, "Trace": None}),
         (Wish(unset=("source", "tz", "rollup")), {}),
         (Wish(when=cron("@hourly", "Europe/Berlin")), {"": "@hourly", "-Time-Zone": "Europe/Berlin"}),
-        (Wish(when=every(HOUR).policies(missed="all")), {"": "@every 1h0m0s", "-X-Missed": "all"}),
+        (Wish(when=every_hour), {"": "@every 1h0m0s", "-X-Missed": "all"}),
         (
-            Wish(when=every(HOUR).policies(missed="all"), policies={"missed": 3, "limit": 2}),
+            Wish(when=every_hour, policies={"missed": 3, "limit": 2}),
             {"": "@every 1h0m0s", "-X-Missed": "all 3", "-X-Limit": "2"},
         ),
-    ],
-)
-@pytest.mark.parametrize("prefix", ["", "X-"])
-async def test_only_what_is_named_is_changed(wish: Wish, changes: dict[str, str | None], prefix: str) -> None:
+    ]
+    named = {name if name == "Trace" else prefix.replace("-", "_") + name: value for name, value in FULL.items()}
+    for wish, changes in cases:
+        world = World(allow_msg_ttl=True)
+        world.put(block("@daily", prefix, **named))
+        expected = {name: value for name, value in (STORED | changes).items() if value is not None}
+        assert await edited(world, wish, prefix) == expected, wish
+        assert world.last().body == (b"body" if wish.body is None else wish.body)
     world = World(allow_msg_ttl=True)
-    stored = {name if name == "Trace" else prefix.replace("-", "_") + name: value for name, value in FULL.items()}
-    world.put(block("@daily", prefix, **stored))
-    expected = {name: value for name, value in (STORED | changes).items() if value is not None}
-    assert await edited(world, wish, prefix) == expected
-    assert world.last().body == (b"body" if wish.body is None else wish.body)
+    sequence = world.put(block("@daily", prefix, **named))
+    await edited(
+        world, Wish(when=cron("@daily"), target="S.out", policies={"missed": "skip"}, unset=["source"]), prefix
+    )
+    assert world.last().sequence == sequence, "an edit that changes nothing stores nothing"
+    world.put(block("@daily", Nats_Schedule_X_Except="2026-12-25, calendar:shop"))
+    headers = await edited(world, Wish(policies={"except_days": [date(2026, 12, 24)]}))
+    assert headers["-X-Except"] == "2026-12-24,calendar:shop", "calendars that are not named stay"
 
 
 async def test_a_pattern_takes_its_zone_and_its_syntax_with_it() -> None:
@@ -76,31 +84,17 @@ async def test_a_pattern_takes_its_zone_and_its_syntax_with_it() -> None:
     assert await edited(world, quartz, "X-") == {"": "0 0 9 L * ?", "-Target": "S.out", "-X-Syntax": "quartz"}
 
 
-async def test_days_and_calendars_that_are_not_named_stay() -> None:
-    world = World()
-    world.put(block("@daily", Nats_Schedule_X_Except="2026-12-25, calendar:shop"))
-    headers = await edited(world, Wish(policies={"except_days": [date(2026, 12, 24)]}))
-    assert headers["-X-Except"] == "2026-12-24,calendar:shop"
-
-
-async def test_an_edit_that_changes_nothing_stores_nothing() -> None:
-    world = World(allow_msg_ttl=True)
-    sequence = world.put(block("@daily", **FULL))
-    await edited(world, Wish(when=cron("@daily"), target="S.out", policies={"missed": "skip"}, unset=["source"]))
-    assert world.last().sequence == sequence
-
-
-@pytest.mark.parametrize("stored", ["@every 1h", "@every 60m0s"])
-async def test_the_same_interval_in_other_words_is_no_change(stored: str) -> None:
-    world = World()
-    sequence = world.put(block(stored))
-    first = (await world.found()).timetable().first_fire()
-    world.after(600)
-    assert (await edited(world, Wish(when=every(HOUR))))[""] == stored
-    assert world.last().sequence == sequence
-    await edited(world, Wish(when=every(HOUR), body=b"new"))
-    found = await world.found()
-    assert (found.pattern, found.message.body, found.timetable().first_fire()) == (stored, b"new", first)
+async def test_the_same_interval_in_other_words_is_no_change() -> None:
+    for stored in ("@every 1h", "@every 60m0s"):
+        world = World()
+        sequence = world.put(block(stored))
+        first = (await world.found()).timetable().first_fire()
+        world.after(600)
+        assert (await edited(world, Wish(when=every(HOUR))))[""] == stored
+        assert world.last().sequence == sequence
+        await edited(world, Wish(when=every(HOUR), body=b"new"))
+        found = await world.found()
+        assert (found.pattern, found.message.body, found.timetable().first_fire()) == (stored, b"new", first)
 
 
 async def test_a_target_of_either_kind_takes_the_place_of_the_other() -> None:
@@ -142,9 +136,8 @@ async def test_a_paused_schedule_stays_paused() -> None:
     assert await edited(world, Wish(when=every(HOUR))) == {"-X-Paused": "@every 1h0m0s", "-Target": "S.out"}
 
 
-@pytest.mark.parametrize(
-    ("wish", "error"),
-    [
+async def test_what_would_break_the_schedule_changes_nothing() -> None:
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
         ({}, ValueError),
         ({"headers": {}, "policies": {}}, ValueError),
         ({"unset": "ttl"}, TypeError),
@@ -153,16 +146,13 @@ async def test_a_paused_schedule_stays_paused() -> None:
         ({"headers": {"A": "x\r\ny"}}, InvalidScheduleError),
         ({"headers": {"Nats-Trace-Only": "true"}}, InvalidScheduleError),
         ({"ttl": timedelta(milliseconds=5)}, InvalidScheduleError),
-    ],
-)
-def test_wrong_use_is_found_before_a_server_is_asked(wish: dict[str, Any], error: type[Exception]) -> None:
-    with pytest.raises(error):
-        Wish(**wish).check()
-
-
-@pytest.mark.parametrize(
-    ("wish", "error"),
-    [
+    ]
+    for given, error in wrong:
+        with pytest.raises(error):
+            Wish(**given).check()  # before a server is asked
+    world = World(allow_msg_ttl=True)
+    sequence = world.put(block())
+    breaking: list[tuple[Wish, type[Exception]]] = [
         (Wish(target="S.a\r\nX: y"), InvalidScheduleError),
         (Wish(policies={"start": datetime(2027, 1, 1)}), ValueError),  # noqa: DTZ001
         (Wish(ttl=HOUR, unset=["ttl"]), NotPossibleError),
@@ -172,14 +162,11 @@ def test_wrong_use_is_found_before_a_server_is_asked(wish: dict[str, Any], error
         (Wish(target="elsewhere"), RejectedError),
         (Wish(policies={"limit": 0}), RejectedError),
         (Wish(when=cron("0 9 * * 1", syntax="crontab")), RejectedError),
-    ],
-)
-async def test_what_would_break_the_schedule_changes_nothing(wish: Wish, error: type[Exception]) -> None:
-    world = World(allow_msg_ttl=True)
-    sequence = world.put(block())
-    with pytest.raises(error):
-        await edited(world, wish)
-    assert world.last().sequence == sequence
+    ]
+    for wish, error in breaking:
+        with pytest.raises(error):
+            await edited(world, wish)
+        assert world.last().sequence == sequence, wish
 
 
 @pytest.mark.parametrize(("version", "sidecar"), [(V2_11, True), (V2_12, False), (V2_15, False), (V2_15, True)])

@@ -1,11 +1,9 @@
 """A program exports, compares and applies files of schedules as the commands do, and imports their libraries then."""
 
 import json
-import subprocess
-import sys
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -26,7 +24,6 @@ from nats_scheduler.client.files import Applied, apply_plan, export_text, planne
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError
 from nats_scheduler.control.plan import Plan
-from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.control.words import publishable_again
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, entered
@@ -47,27 +44,22 @@ schedules:
     policies:
       owner: ops
 """
+
+
 ME = Author("tests", "why")
 
 
-class Asked(NamedTuple):
-    text: str
-    owner: str | None
-    prune: bool
-    takes_over: bool
+async def diff_text(
+    world: World, text: str = TEXT, owner: str | None = None, *, prune: bool = False, take_over: bool = False
+) -> Plan:
+    return (await planned(world.store, "S", text, owner, prune=prune, takes_over=take_over))[1]
 
 
-def asked(text: str = TEXT, owner: str | None = None, *, prune: bool = False, take_over: bool = False) -> Asked:
-    return Asked(text, owner, prune, take_over)
-
-
-async def diff_text(store: ScheduleStore, stream: str, one: Asked) -> Plan:
-    return (await planned(store, stream, one.text, one.owner, prune=one.prune, takes_over=one.takes_over))[1]
-
-
-async def apply_text(store: ScheduleStore, stream: str, one: Asked) -> Applied:
-    served, diff = await planned(store, stream, one.text, one.owner, prune=one.prune, takes_over=one.takes_over)
-    return await apply_plan(store, served, diff, ME)
+async def apply_text(
+    world: World, text: str = TEXT, owner: str | None = None, *, prune: bool = False, take_over: bool = False
+) -> Applied:
+    served, diff = await planned(world.store, "S", text, owner, prune=prune, takes_over=take_over)
+    return await apply_plan(world.store, served, diff, ME)
 
 
 def stored(world: World) -> dict[str, tuple[bytes, bytes]]:
@@ -100,12 +92,12 @@ async def test_what_is_exported_is_applied_byte_for_byte(form: Any, prefix: str)
     [(subject, reason)] = found.left_out
     assert (subject, "'never'" in reason) == ("S.c", True)
     assert await export_text(world.store, "S", ">", None, form) == found, "the same schedules give the same text"
-    applied = await apply_text(empty.store, "S", asked(found.text))
+    applied = await apply_text(empty, found.text)
     assert {one.subject: one.kind for one in applied.changes} == dict.fromkeys(("S.a", "S.b", "S.s"), Kind.ADDED)
     expected = {subject: message for subject, message in stored(world).items() if subject != "S.c"}
     assert stored(empty) == expected
     assert empty.last().body == b"\xff\x00"
-    again = await apply_text(empty.store, "S", asked(found.text))
+    again = await apply_text(empty, found.text)
     assert (again.changes, again.diff.steps, again.diff.unchanged) == ((), (), 3)
 
 
@@ -126,18 +118,18 @@ async def test_a_diff_changes_nothing_and_says_what_apply_does() -> None:
     world = World()
     world.put(block(), b"old", "S.a")
     world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.c")
-    diff = await diff_text(world.store, "S", asked(owner="ops", prune=True))
+    diff = await diff_text(world, owner="ops", prune=True)
     assert (diff.stream, diff.unchanged, diff.unlisted) == ("S", 0, 0)
     assert actions(diff) == {"S.a": Action.REPLACE, "S.b": Action.ADD, "S.c": Action.REMOVE}
     changed = {one.name: (one.old, one.new) for one in diff.steps[0].differences}
     assert changed == {"Nats-Schedule-X-Owner": ((), (b"ops",)), "body": ((b"old",), (b"body",))}
     assert world.stream.last("S.b") is None
-    assert (await diff_text(world.store, "S", asked(owner="ops"))).unlisted == 1
-    applied = await apply_text(world.store, "S", asked(owner="ops", prune=True))
+    assert (await diff_text(world, owner="ops")).unlisted == 1
+    applied = await apply_text(world, owner="ops", prune=True)
     assert applied.diff == diff
     kinds = {one.subject: (one.kind, one.author) for one in applied.changes}
     assert kinds == {"S.a": (Kind.EDITED, ME), "S.b": (Kind.ADDED, ME), "S.c": (Kind.REMOVED, ME)}
-    assert actions(await diff_text(world.store, "S", asked(owner="ops", prune=True))) == {}
+    assert actions(await diff_text(world, owner="ops", prune=True)) == {}
 
 
 async def test_the_documents_of_several_owners_are_one_diff() -> None:
@@ -148,12 +140,12 @@ async def test_the_documents_of_several_owners_are_one_diff() -> None:
     theirs = ours.replace("ops", "us").replace("S.b", "S.a")
     for subject, owner in (("S.c", "ops"), ("S.d", "us"), ("S.e", "others")):
         world.put(block(Nats_Schedule_X_Owner=owner), b"", subject)
-    diff = await diff_text(world.store, "S", asked(f"[{ours}, {theirs}]", prune=True))
+    diff = await diff_text(world, f"[{ours}, {theirs}]", prune=True)
     added, removed = dict.fromkeys(("S.a", "S.b"), Action.ADD), dict.fromkeys(("S.c", "S.d"), Action.REMOVE)
     assert actions(diff) == added | removed
     assert list(actions(diff)) == ["S.a", "S.b", "S.c", "S.d"]
     world.put(block(Nats_Schedule_X_Owner="ops"), b"", "S.a")
-    diff = await diff_text(world.store, "S", asked(f"[{ours}, {theirs}]", prune=True, take_over=True))
+    diff = await diff_text(world, f"[{ours}, {theirs}]", prune=True, take_over=True)
     found = [(step.subject, step.action) for step in diff.steps if step.subject == "S.a"]
     assert found == [("S.a", Action.REPLACE)], "what moves to another owner's document is not removed"
 
@@ -162,64 +154,49 @@ async def test_a_schedule_of_another_owner_is_changed_on_request_only() -> None:
     world = World()
     world.put(block(Nats_Schedule_X_Owner="others"), b"old", "S.b")
     with pytest.raises(InvalidFileError, match="belongs to the owner 'others'") as raised:
-        await apply_text(world.store, "S", asked())
+        await apply_text(world)
     assert [(one.line, one.subject) for one in raised.value.problems] == [(7, "S.b")]
     assert world.stream.last("S.a") is None, "nothing is done because of a text with a problem"
-    applied = await apply_text(world.store, "S", asked(take_over=True))
+    applied = await apply_text(world, take_over=True)
     assert [one.kind for one in applied.changes] == [Kind.ADDED, Kind.EDITED]
 
 
-@pytest.mark.parametrize(
-    ("text", "problems"),
-    [
+async def test_all_that_is_wrong_is_named_and_nothing_is_done() -> None:
+    world, soon = World(), TEXT.replace("every: 5m", "every: soon")
+    patterns = "S.a: no pattern: expected one of at, every, cron, lines, block_base64"
+    for text, problems in (
         ("", ["is empty: expected stream and schedules"]),
         ("a: [", ["line 2: is no YAML: "]),
         ("stream: T\nschedules: []\n", ["line 1: stream of 'T': expected 'S', the stream of these schedules"]),
         ("stream: \ud800\nschedules: []\n", ["line 1: is not UTF-8"]),
+        (soon.replace("at: ", "in: "), [f"line 3: {patterns}", "line 4: S.a: in is an unknown key: "]),
         (
-            TEXT.replace("every: 5m", "every: soon").replace("at: ", "in: "),
-            [
-                "line 3: S.a: no pattern: expected one of at, every, cron, lines, block_base64",
-                "line 4: S.a: in is an unknown key: ",
-            ],
-        ),
-        (
-            TEXT.replace("every: 5m", "every: soon").replace("target: S.out\n    body", "target: out\n    body"),
+            soon.replace("target: S.out\n    body", "target: out\n    body"),
             ["line 5: S.a: Nats-Schedule-Target of 'out'", "line 8: S.b: Nats-Schedule of '@every soon'"],
         ),
-    ],
-)
-async def test_all_that_is_wrong_is_named_and_nothing_is_done(text: str, problems: list[str]) -> None:
-    world = World()
-    for is_applied in (False, True):
-        with pytest.raises(InvalidFileError) as raised:
-            await (
-                apply_text(world.store, "S", asked(text)) if is_applied else diff_text(world.store, "S", asked(text))
-            )
-        found = list(map(str, raised.value.problems))
-        assert [one.startswith(two) for one, two in zip(found, problems, strict=True)] == [True] * len(problems), found
-        assert str(raised.value) == "\n".join(found)
+    ):
+        for is_applied in (False, True):
+            with pytest.raises(InvalidFileError) as raised:
+                await (apply_text(world, text) if is_applied else diff_text(world, text))
+            found = list(map(str, raised.value.problems))
+            assert [one.startswith(two) for one, two in zip(found, problems, strict=True)] == [True] * len(found), found
+            assert str(raised.value) == "\n".join(found)
     assert stored(world) == {}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error"),
-    [
-        (asked(prune=True), ValueError),
-        (asked(owner=" "), ValueError),
-        (asked(owner="a\nb"), ValueError),
-        (asked(b"stream: S"), TypeError),  # type: ignore[arg-type]
-    ],
-)
-async def test_wrong_use_is_an_error(wrong: Asked, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        await diff_text(World().store, "S", wrong)
+    wrong: list[tuple[dict[str, Any], type[Exception]]] = [
+        ({"prune": True}, ValueError),
+        ({"owner": " "}, ValueError),
+        ({"owner": "a\nb"}, ValueError),
+        ({"text": b"stream: S"}, TypeError),
+    ]
+    for given, error in wrong:
+        with pytest.raises(error):
+            await diff_text(world, **given)
 
 
 async def test_a_stream_that_is_missing_or_not_served_is_the_error_of_every_operation() -> None:
     world = World()
     with pytest.raises(StreamNotFoundError):
-        await diff_text(world.store, "T", asked(TEXT.replace("stream: S", "stream: T")))
+        await planned(world.store, "T", TEXT.replace("stream: S", "stream: T"), None, prune=False, takes_over=False)
     world.store.wire.add_stream({"name": "U", "subjects": ["U.>"]})
     with pytest.raises(NotServedError):
         await export_text(world.store, "U", ">", None, "yaml")
@@ -229,13 +206,13 @@ async def test_what_another_client_changes_meanwhile_is_named_and_the_others_are
     world = World()
     world.store.wire.interruptions.append(lambda: world.put(block("@daily"), b"theirs", "S.a"))
     with pytest.raises(PartlyAppliedError) as raised:
-        await apply_text(world.store, "S", asked())
+        await apply_text(world)
     error = raised.value
     assert (list(error.errors), type(error.errors["S.a"])) == (["S.a"], ConflictError)
     assert str(error) == "S.a: another client changed it at the same time"
     assert [one.subject for one in error.applied.changes] == ["S.b"]
     assert world.last("S.a").body == b"theirs"
-    again = await apply_text(world.store, "S", asked())
+    again = await apply_text(world)
     assert [(one.subject, one.kind) for one in again.changes] == [("S.a", Kind.EDITED)]
 
 
@@ -271,19 +248,3 @@ async def test_a_program_moves_schedules_by_a_file(
         pruned = await schedules.apply(rest, prune=True)
         assert [one.kind for one in pruned.changes] == [Kind.REMOVED] * 2
         assert [one.subject async for one in schedules.list()] == []
-
-
-@pytest.mark.server
-def test_files_need_nothing_of_the_sidecar() -> None:
-    """The libraries that read files are imported when a program uses them; the rest of the sidecar never is."""
-    program = (
-        "import asyncio, sys\n"
-        "from nats_scheduler.client.files import InvalidFileError, planned\n"
-        "assert not {'pydantic', 'yaml'} & set(sys.modules)\n"
-        "try:\n"
-        "    asyncio.run(planned(None, 'S', '', None, prune=False, takes_over=False))\n"
-        "except InvalidFileError:\n"
-        "    print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('nats_scheduler.')}))\n"
-    )
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == ["client", "control", "files", "message", "schedule"]

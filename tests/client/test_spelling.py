@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.client import InvalidScheduleError, NotServedError, Serving, Sidecar, When
+from nats_scheduler.client import InvalidScheduleError, NotServedError, Serving, Sidecar
 from nats_scheduler.client.spelling import Wanted, checked_name, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import elsewhere
@@ -33,66 +33,56 @@ BOTH_2_12 = serving(3, Sidecar.FIRES_PORTABLE, (ADR51, PORTABLE), native=True)
 ALONE_2_14 = serving(4, Sidecar.SILENT, (ADR51,), native=True)
 BOTH_2_14 = serving(4, Sidecar.FIRES_PORTABLE, (ADR51, PORTABLE), native=True)
 SCENES = (EMULATED, NAMED, ALONE_2_12, BOTH_2_12, ALONE_2_14, BOTH_2_14)
-
 A, P, NONE = "adr51", "portable", "none"
 
 
-@pytest.mark.parametrize(
-    ("wanted", "spellings"),
-    [
-        (Wanted(AT, "orders.out"), (A, P, A, A, A, A)),
-        (Wanted(after(timedelta(minutes=1)), "orders.out"), (A, P, A, A, A, A)),
-        (Wanted(AT, "orders.out", ttl=timedelta(hours=1)), (A, P, A, A, A, A)),
-        (Wanted(EVERY, "orders.out"), (A, P, NONE, P, A, A)),
-        (Wanted(cron("@daily", "Europe/Berlin"), "orders.out"), (A, P, NONE, P, A, A)),
-        (Wanted(AT, "orders.out", source="orders.in"), (A, P, NONE, P, A, A)),
-        (Wanted(AT, "orders.out", rollup=True), (A, P, NONE, P, A, A)),
-        (Wanted(EVERY.policies(jitter=timedelta(minutes=1)), "orders.out"), (A, P, NONE, P, NONE, P)),
-        (Wanted(AT.policies(missed="skip"), "orders.out"), (A, P, NONE, P, NONE, P)),
-        (Wanted(EVERY.policies(note="x", owner="y"), "orders.out"), (A, P, NONE, P, A, A)),
-        (Wanted(cron("0 9 * * L5", syntax="crontab"), "orders.out"), (P, P, NONE, P, NONE, P)),
-        (Wanted(monthly("last", time(9)), "orders.out"), (P, P, NONE, P, NONE, P)),
+def test_each_schedule_is_spelled_so_that_it_fires_as_it_says() -> None:
+    rounded, gap = every(timedelta(seconds=1.4)), daily(time(9), "Africa/Cairo")
+    out = "orders.out"
+    for wanted, spellings in (
+        (Wanted(AT, out), (A, P, A, A, A, A)),
+        (Wanted(after(timedelta(minutes=1)), out), (A, P, A, A, A, A)),
+        (Wanted(AT, out, ttl=timedelta(hours=1)), (A, P, A, A, A, A)),
+        (Wanted(EVERY, out), (A, P, NONE, P, A, A)),
+        (Wanted(cron("@daily", "Europe/Berlin"), out), (A, P, NONE, P, A, A)),
+        (Wanted(AT, out, source="orders.in"), (A, P, NONE, P, A, A)),
+        (Wanted(AT, out, rollup=True), (A, P, NONE, P, A, A)),
+        (Wanted(EVERY.policies(jitter=timedelta(minutes=1)), out), (A, P, NONE, P, NONE, P)),
+        (Wanted(AT.policies(missed="skip"), out), (A, P, NONE, P, NONE, P)),
+        (Wanted(EVERY.policies(note="x", owner="y"), out), (A, P, NONE, P, A, A)),
+        (Wanted(cron("0 9 * * L5", syntax="crontab"), out), (P, P, NONE, P, NONE, P)),
+        (Wanted(monthly("last", time(9)), out), (P, P, NONE, P, NONE, P)),
         (Wanted(AT, elsewhere("jobs.run")), (P, P, NONE, P, NONE, P)),
-        (Wanted(every(timedelta(seconds=1.4)), "orders.out"), (A, P, NONE, P, A, P)),
-        (Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), (A, P, NONE, P, A, P)),
-        (Wanted(at(datetime(2300, 1, 1, tzinfo=UTC)), "orders.out"), (A, P, NONE, P, NONE, P)),
-    ],
-)
-def test_each_schedule_is_spelled_so_that_it_fires_as_it_says(wanted: Wanted, spellings: tuple[str, ...]) -> None:
-    def spelling(scene: Serving) -> str:
-        try:
-            block = spelled(wanted, scene, NOW)[0]
-            return next(one.name for one in DIALECTS if header_value(block, one.schedule))
-        except NotServedError:
-            return NONE
-
-    assert tuple(map(spelling, SCENES)) == spellings
+        (Wanted(rounded, out), (A, P, NONE, P, A, P)),
+        (Wanted(gap, out), (A, P, NONE, P, A, P)),
+        (Wanted(at(datetime(2300, 1, 1, tzinfo=UTC)), out), (A, P, NONE, P, NONE, P)),
+    ):
+        assert tuple(spelling(wanted, scene) for scene in SCENES) == spellings, wanted
+    for when, note in ((rounded, "rounds each fire time"), (gap, "skips a midnight")):
+        (noted,) = spelled(Wanted(when, out), ALONE_2_14, NOW)[1]
+        assert note in noted, "what the server gets wrong is noted where nothing else fires"
+        assert spelled(Wanted(when, out), BOTH_2_14, NOW)[1] == ()
 
 
-def test_what_the_server_gets_wrong_is_noted_where_nothing_else_fires() -> None:
-    (rounded,) = spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), ALONE_2_14, NOW)[1]
-    (gap,) = spelled(Wanted(daily(time(9), "Africa/Cairo"), "orders.out"), ALONE_2_14, NOW)[1]
-    assert "rounds each fire time" in rounded
-    assert "skips a midnight" in gap
-    assert spelled(Wanted(every(timedelta(seconds=1.4)), "orders.out"), BOTH_2_14, NOW)[1] == ()
+def spelling(wanted: Wanted, scene: Serving) -> str:
+    try:
+        block = spelled(wanted, scene, NOW)[0]
+        return next(one.name for one in DIALECTS if header_value(block, one.schedule))
+    except NotServedError:
+        return NONE
 
 
-@pytest.mark.parametrize(
-    ("when", "scene", "text"),
-    [
+def test_the_error_says_plainly_that_nothing_would_fire_it() -> None:
+    unknown = serving(4, Sidecar.UNKNOWN, (ADR51,), native=True)
+    crontab = "only a sidecar reads a pattern of crontab, and this user may not ask whether one runs"
+    for when, scene, text in (
         (EVERY, ALONE_2_12, "a server of 2.12 fires @at only, and no sidecar answers"),
         (EVERY.policies(limit=3), ALONE_2_14, "only a sidecar heeds X-Limit, and no sidecar answers"),
-        (
-            cron("0 9 * * L5", syntax="crontab"),
-            serving(4, Sidecar.UNKNOWN, (ADR51,), native=True),
-            "only a sidecar reads a pattern of crontab, and this user may not ask whether one runs",
-        ),
-    ],
-)
-def test_the_error_says_plainly_that_nothing_would_fire_it(when: When, scene: Serving, text: str) -> None:
-    with pytest.raises(NotServedError) as refused:
-        spelled(Wanted(when, "orders.out"), scene, NOW)
-    assert str(refused.value) == f"nothing would fire this schedule on stream ORDERS: {text}"
+        (cron("0 9 * * L5", syntax="crontab"), unknown, crontab),
+    ):
+        with pytest.raises(NotServedError) as refused:
+            spelled(Wanted(when, "orders.out"), scene, NOW)
+        assert str(refused.value) == f"nothing would fire this schedule on stream ORDERS: {text}"
 
 
 def test_all_that_is_said_is_in_the_block() -> None:
@@ -118,16 +108,8 @@ def test_all_that_is_said_is_in_the_block() -> None:
     assert header_items(block)[-2:] == [(b"Trace", b"a"), (b"Trace", b"b")]
 
 
-@pytest.mark.parametrize("target", ["orders.Nats-Schedule-TTL", "orders.Nats-Schedule-Source"])
-def test_a_subject_that_names_a_header_hides_none(target: str) -> None:
-    block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW)[0]
-    found = schedule_fields(block, ADR51)
-    assert (found[ADR51.target], found[ADR51.source], found[ADR51.ttl]) == (target, "orders.in", "never")
-
-
-@pytest.mark.parametrize(
-    ("wanted", "code"),
-    [
+def test_what_would_be_another_header_is_refused() -> None:
+    for wanted, code in (
         (Wanted(AT, "orders.out", ttl=timedelta(milliseconds=999)), 10191),
         (Wanted(AT, "orders.out", ttl="5m"), 10191),  # type: ignore[arg-type]
         (Wanted(AT, "orders.out\r\nNats-Rollup: all"), None),
@@ -138,20 +120,19 @@ def test_a_subject_that_names_a_header_hides_none(target: str) -> None:
         (Wanted(AT, "orders.out", headers={"Nats-Schedule-TTL": "1h"}), None),
         (Wanted(AT, "orders.out", headers={"X-Nats-Scheduler": "x"}), None),
         (Wanted(AT, "orders.\r\nNats-Schedule-Source: x"), None),
-    ],
-)
-def test_what_would_be_another_header_is_refused(wanted: Wanted, code: int | None) -> None:
-    with pytest.raises(InvalidScheduleError) as refused:
-        spelled(wanted, EMULATED, NOW)
-    assert refused.value.code == code
+    ):
+        with pytest.raises(InvalidScheduleError) as refused:
+            spelled(wanted, EMULATED, NOW)
+        assert refused.value.code == code, wanted
+    others: list[Any] = [{"A": 1}, {"A": b"x"}, [("A", None)]]
+    for headers in others:
+        with pytest.raises(TypeError):
+            spelled(Wanted(AT, "orders.out", headers=headers), EMULATED, NOW)
+    assert [checked_name(name) for name in ("Nats-TTL", "Nats-Msg-Id")] == ["Nats-TTL", "Nats-Msg-Id"]
 
 
-@pytest.mark.parametrize("headers", [{"A": 1}, {"A": b"x"}, [("A", None)]])
-def test_a_header_is_a_text(headers: Any) -> None:
-    with pytest.raises(TypeError):
-        spelled(Wanted(AT, "orders.out", headers=headers), EMULATED, NOW)
-
-
-def test_headers_of_servers_may_be_given() -> None:
-    assert checked_name("Nats-TTL") == "Nats-TTL"
-    assert checked_name("Nats-Msg-Id") == "Nats-Msg-Id"
+def test_a_subject_that_names_a_header_hides_none() -> None:
+    for target in ("orders.Nats-Schedule-TTL", "orders.Nats-Schedule-Source"):
+        block = spelled(Wanted(AT, target, source="orders.in", ttl="never"), EMULATED, NOW)[0]
+        found = schedule_fields(block, ADR51)
+        assert (found[ADR51.target], found[ADR51.source], found[ADR51.ttl]) == (target, "orders.in", "never")

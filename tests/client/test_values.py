@@ -1,11 +1,12 @@
 """The values that the client returns have their times twice: as a `datetime` in UTC, and as the stored nanoseconds."""
 
-from dataclasses import FrozenInstanceError
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError, dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nats_scheduler.client import InvalidScheduleError, every
+from nats_scheduler.client import Delivered, InvalidScheduleError, delivered, every
 from nats_scheduler.client.spelling import Wanted, spelled
 from nats_scheduler.client.times import instant_of
 from nats_scheduler.client.values import Schedule, change_of, elsewhere, fire_of, schedule_of
@@ -14,6 +15,7 @@ from nats_scheduler.control.changes import Author, Change, Kind
 from nats_scheduler.control.current import read_current
 from nats_scheduler.message.dialect import PORTABLE
 from nats_scheduler.message.fires import PastFire
+from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.reading import paused_block
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
@@ -40,14 +42,9 @@ def test_a_schedule_is_read_back_as_it_was_said() -> None:
     assert (schedule.headers, schedule.body) == ((("A", "ü"),), b"body")
     with pytest.raises(FrozenInstanceError):
         schedule.target = "other"  # type: ignore[misc]
-
-
-def test_the_next_fires_are_those_after_a_time() -> None:
-    schedule = stored(spelled(Wanted(EVERY, "orders.out"), EMULATED, STORED_AT)[0])
-    first = datetime(2026, 11, 20, 13, tzinfo=UTC)
-    assert schedule.next(2, after=schedule.stored_at) == [first, first + timedelta(hours=1)]
-    assert schedule.next(after=first) == [first + timedelta(hours=1)]
-    assert schedule.next_ns(after=STORED_AT) == [instant_of(first, "first")]
+    first, hour = datetime(2026, 11, 20, 13, tzinfo=UTC), timedelta(hours=1)
+    assert schedule.next(2, after=schedule.stored_at) == [first, first + hour]
+    assert (schedule.next(after=first), schedule.next_ns(after=STORED_AT)) == ([first + hour], [instant_of(first, "")])
 
 
 def test_a_paused_schedule_says_what_it_would_be() -> None:
@@ -82,3 +79,42 @@ def test_the_words_of_a_stored_schedule_can_be_stored_again() -> None:
     when = daily(datetime(2026, 1, 1, 9, tzinfo=UTC).time(), "Europe/Berlin")
     block = spelled(Wanted(when, "orders.out"), EMULATED, STORED_AT)[0]
     assert spelled(Wanted(stored(block).when, "orders.out"), EMULATED, STORED_AT)[0] == block
+
+
+NEXT = "2027-01-15T09:00:00.000000001+01:00"
+
+
+@dataclass
+class Message:
+    """A message as nats-py gives it."""
+
+    headers: Mapping[str, str] | None
+
+
+@pytest.mark.parametrize("prefix", ["", "X-"])
+def test_a_fire_names_its_schedule_and_its_times(prefix: str) -> None:
+    fire_time = 1_800_000_000 * SECOND + 1
+    names = {f"{prefix}Nats-Scheduler": "orders.s", f"{prefix}Nats-Schedule-Next": NEXT}
+    found = delivered(Message({**names, "Nats-Msg-Id": fire_identity("orders.s", 7, fire_time)}))
+    assert found == Delivered("orders.s", fire_time, fire_time)
+    assert found is not None
+    at = datetime(2027, 1, 15, 8, tzinfo=UTC)
+    assert (found.fire_time, found.next_fire, found.is_last) == (at, at, False)
+    for identity in (fire_identity("orders.other", 7, fire_time), "nats-scheduler:x", "anything"):
+        assert delivered(Message({**names, "Nats-Msg-Id": identity})) == Delivered("orders.s", None, fire_time)
+    last = delivered(Message({"Nats-Scheduler": "orders.s", "Nats-Schedule-Next": "purge"}))
+    assert last == Delivered("orders.s", None, None), "the last fire of a server names neither time"
+    assert last is not None
+    assert (last.fire_time, last.next_fire, last.is_last) == (None, None, True)
+
+
+def test_any_other_message_is_no_fire() -> None:
+    for headers in (
+        None,
+        {},
+        {"Nats-Scheduler": "orders.s"},
+        {"Nats-Schedule-Next": "purge"},
+        {"Nats-Scheduler": "", "Nats-Schedule-Next": "purge"},
+        {"Nats-Scheduler": "orders.s", "Nats-Schedule-Next": "tomorrow"},
+    ):
+        assert delivered(Message(headers)) is None, headers

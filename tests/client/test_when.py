@@ -1,42 +1,26 @@
 """The times of a schedule are given in Python, checked by the language of the server, and previewed without a clock."""
 
 import doctest
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta, timezone
-from typing import Any
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from nats_scheduler.client import when
-from nats_scheduler.client import when as recurring
-from nats_scheduler.client.when import (
-    InvalidScheduleError,
-    When,
-    after,
-    at,
-    cron,
-    daily,
-    every,
-    hourly,
-    monthly,
-    weekly,
-)
+from nats_scheduler.client.times import MAX_DURATION_NS, datetime_of, instant_of, nanoseconds_of
+from nats_scheduler.client.when import InvalidScheduleError, after, at, cron, daily, every, hourly, monthly, weekly
 from nats_scheduler.message.dialect import ADR51, PORTABLE
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def instant(text: str) -> int:
-    found = parse_rfc3339(text)
-    assert isinstance(found, int)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("said", "pattern", "zone"),
-    [
+def test_what_is_said_is_a_pattern_of_the_server() -> None:
+    for said, pattern, zone in (
         (at(datetime(2026, 11, 20, 9, tzinfo=BERLIN)), "@at 2026-11-20T08:00:00Z", None),
         (at(datetime(2026, 11, 20, 9, 0, 0, 250_000, tzinfo=UTC)), "@at 2026-11-20T09:00:00.25Z", None),
         (every(timedelta(seconds=1)), "@every 1s", None),
@@ -49,22 +33,18 @@ def instant(text: str) -> int:
         (daily(time(9), BERLIN), "0 0 9 * * *", "Europe/Berlin"),
         (weekly("mon", "sun", at=time(23, 59, 58)), "58 59 23 * * mon,sun", None),
         (monthly(31, time(0)), "0 0 0 31 * *", None),
-    ],
-)
-def test_what_is_said_is_a_pattern_of_the_server(said: When, pattern: str, zone: str | None) -> None:
-    assert (said.pattern, said.time_zone, said.syntax, said.delay) == (pattern, zone, None, None)
-
-
-def test_a_delay_counts_from_when_it_is_stored() -> None:
-    soon = after(timedelta(minutes=5))
-    assert soon.pattern == ""
-    assert soon.text(instant("2026-01-01T00:00:00.000000001Z")) == "@at 2026-01-01T00:05:00.000000001Z"
+    ):
+        assert (said.pattern, said.time_zone, said.syntax, said.delay) == (pattern, zone, None, None)
+    assert cron("0 0 9 * * *", BERLIN) == daily(time(9), "Europe/Berlin")
+    assert len({every(timedelta(minutes=60)), every(timedelta(hours=1))}) == 1
+    soon, stored_at = after(timedelta(minutes=5)), parse_rfc3339("2026-01-01T00:00:00.000000001Z")
+    assert isinstance(stored_at, int)
+    assert (soon.pattern, soon.text(stored_at)) == ("", "@at 2026-01-01T00:05:00.000000001Z")
     assert after(timedelta(0)).next(after=NOON) == [NOON]
 
 
-@pytest.mark.parametrize(
-    ("say", "code"),
-    [
+def test_what_no_server_reads_is_refused_where_it_is_said() -> None:
+    cases: list[tuple[Callable[[], object], int | None]] = [
         (lambda: every(timedelta(milliseconds=999)), 10189),
         (lambda: every(timedelta(0)), 10189),
         (lambda: every(timedelta(seconds=-1)), 10189),
@@ -86,18 +66,16 @@ def test_a_delay_counts_from_when_it_is_stored() -> None:
         (lambda: weekly("monday", at=time(9)), 10189),  # type: ignore[arg-type]
         (lambda: monthly(32, time(9)), 10189),
         (lambda: monthly(0, time(9)), 10189),
-    ],
-)
-def test_what_no_server_reads_is_refused_where_it_is_said(say: Any, code: int | None) -> None:
-    with pytest.raises(InvalidScheduleError) as refused:
-        say()
-    assert refused.value.code == code
-    assert isinstance(refused.value, ValueError)
+    ]
+    for number, (say, code) in enumerate(cases):
+        with pytest.raises(InvalidScheduleError) as refused:
+            say()
+        assert refused.value.code == code, number
+        assert isinstance(refused.value, ValueError)
 
 
-@pytest.mark.parametrize(
-    ("say", "hint"),
-    [
+def test_a_time_that_may_be_misread_is_refused_with_what_to_write() -> None:
+    cases: list[tuple[Callable[[], object], str]] = [
         (lambda: at(datetime(2026, 11, 20)), r"tzinfo=UTC"),  # noqa: DTZ001
         (lambda: every(timedelta(days=1)).policies(start=datetime(2026, 1, 1)), r"start of .*tzinfo=UTC"),  # noqa: DTZ001
         (lambda: daily(time(9, tzinfo=UTC)), r"write time\(9, 0\) and give the zone as tz"),
@@ -105,36 +83,33 @@ def test_what_no_server_reads_is_refused_where_it_is_said(say: Any, code: int | 
         (lambda: every(timedelta(days=1)).policies(note="x\r\nNats-Rollup: all"), "line break"),
         (lambda: cron("0 0 9 * *\r\n*"), "line break"),
         (lambda: every(timedelta(hours=1)).next(after=datetime(2026, 1, 1)), "tzinfo=UTC"),  # noqa: DTZ001
-    ],
-)
-def test_a_time_that_may_be_misread_is_refused_with_what_to_write(say: Any, hint: str) -> None:
-    with pytest.raises(ValueError, match=hint):
-        say()
+    ]
+    for say, hint in cases:
+        with pytest.raises(ValueError, match=hint):
+            say()
 
 
-@pytest.mark.parametrize(
-    "say",
-    [
-        lambda: at("2026-11-20T09:00:00Z"),  # type: ignore[arg-type]
-        lambda: at(date(2026, 11, 20)),  # type: ignore[arg-type]
-        lambda: after(300),  # type: ignore[arg-type]
-        lambda: every("5m"),  # type: ignore[arg-type]
-        lambda: daily("09:00"),  # type: ignore[arg-type]
-        lambda: daily(9),  # type: ignore[arg-type]
-        lambda: hourly("5"),  # type: ignore[arg-type]
+def test_a_value_of_another_type_is_refused() -> None:
+    hours, wrong = every(timedelta(hours=1)), cast("Any", None)
+    cases: list[Callable[[], object]] = [
+        *(lambda value=value: at(value) for value in ("2026-11-20T09:00:00Z", date(2026, 11, 20), wrong)),
+        *(lambda value=value: instant_of(value, "") for value in (date(2026, 11, 20), 1_780_000_000, "soon", wrong)),
+        *(lambda value=value: daily(value) for value in ("09:00", 9)),
+        *(lambda value=value: cron(value) for value in (5, wrong)),
+        lambda: after(cast("Any", 300)),
+        lambda: every(cast("Any", "5m")),
+        lambda: hourly(cast("Any", "5")),
         lambda: monthly(True, time(9)),
-        lambda: cron(5),  # type: ignore[arg-type]
-        lambda: cron("@daily", 3600),  # type: ignore[arg-type]
-        lambda: every(timedelta(hours=1)).policies(jitter=30),  # type: ignore[arg-type]
-        lambda: every(timedelta(hours=1)).policies(note=5, limit="x"),  # type: ignore[arg-type]
-        lambda: every(timedelta(hours=1)).policies(except_days=["2026-12-25"]),  # type: ignore[list-item]
-        lambda: every(timedelta(hours=1)).policies(except_calendars="de-by"),
-        lambda: every(timedelta(hours=1)).policies(missed=True),
-    ],
-)
-def test_a_value_of_another_type_is_refused(say: Any) -> None:
-    with pytest.raises((TypeError, InvalidScheduleError)):
-        say()
+        lambda: cron("@daily", cast("Any", 3600)),
+        lambda: hours.policies(jitter=cast("Any", 30)),
+        lambda: hours.policies(note=cast("Any", 5), limit=cast("Any", "x")),
+        lambda: hours.policies(except_days=[cast("Any", "2026-12-25")]),
+        lambda: hours.policies(except_calendars="de-by"),
+        lambda: hours.policies(missed=True),
+    ]
+    for number, say in enumerate(cases):
+        with pytest.raises((TypeError, InvalidScheduleError)):
+            raise AssertionError(f"case {number} gives {say()}")
 
 
 def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
@@ -182,30 +157,24 @@ def test_policies_add_up_and_none_removes_one() -> None:
     assert said.policies(except_calendars=[], except_days=None, missed=None) == cron("@daily")
 
 
-@pytest.mark.parametrize(
-    ("given", "fault"),
-    [
-        ({"jitter": timedelta(0)}, "X-Jitter"),
-        ({"jitter": timedelta(hours=25)}, "X-Jitter"),
-        ({"limit": 1_001}, "X-Limit"),
-        ({"missed": "never"}, "X-Missed"),
-        ({"missed": 0}, "X-Missed"),
-        ({"grace": timedelta(milliseconds=10)}, "X-Grace"),
-        ({"consumer": "workers"}, "X-Consumer"),
-        ({"anchor": datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)}, "X-Anchor"),
-        ({"start": NOON, "end": NOON}, "X-End"),
-        ({"except_days": [(date(2026, 12, 25), date(2026, 12, 24))]}, "X-Except"),
-        ({"owner": ""}, "X-Owner"),
-    ],
-)
-def test_a_policy_that_no_schedule_may_have_is_refused(given: Any, fault: str) -> None:
-    with pytest.raises(InvalidScheduleError, match=f"^{fault} of "):
-        every(timedelta(hours=1)).policies(**given)
-
-
-def test_an_unknown_policy_is_refused() -> None:
-    with pytest.raises(InvalidScheduleError, match="X-Limt of '3' is an unknown policy"):
-        every(timedelta(hours=1)).policies(limt=3)  # type: ignore[call-arg]
+def test_a_policy_that_no_schedule_may_have_is_refused() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"jitter": timedelta(0)}, "X-Jitter of "),
+        ({"jitter": timedelta(hours=25)}, "X-Jitter of "),
+        ({"limit": 1_001}, "X-Limit of "),
+        ({"missed": "never"}, "X-Missed of "),
+        ({"missed": 0}, "X-Missed of "),
+        ({"grace": timedelta(milliseconds=10)}, "X-Grace of "),
+        ({"consumer": "workers"}, "X-Consumer of "),
+        ({"anchor": datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC)}, "X-Anchor of "),
+        ({"start": NOON, "end": NOON}, "X-End of "),
+        ({"except_days": [(date(2026, 12, 25), date(2026, 12, 24))]}, "X-Except of "),
+        ({"owner": ""}, "X-Owner of "),
+        ({"limt": 3}, "X-Limt of '3' is an unknown policy"),
+    ]
+    for given, fault in cases:
+        with pytest.raises(InvalidScheduleError, match=f"^{fault}"):
+            every(timedelta(hours=1)).policies(**given)
 
 
 def test_the_preview_is_what_the_sidecar_would_fire() -> None:
@@ -224,12 +193,47 @@ def test_the_preview_is_what_the_sidecar_would_fire() -> None:
     assert cron("0 0 9 * * *").policies(end=NOON).next(after=NOON) == []
 
 
-def test_equal_words_are_equal_values() -> None:
-    assert cron("0 0 9 * * *", BERLIN) == daily(time(9), "Europe/Berlin")
-    assert len({every(timedelta(minutes=60)), every(timedelta(hours=1))}) == 1
-
-
-@pytest.mark.parametrize("module", [when, recurring])
-def test_the_examples_of_the_docstrings_run(module: Any) -> None:
-    found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+def test_the_examples_of_the_docstrings_run() -> None:
+    found = doctest.testmod(when, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert (found.failed, found.attempted > 2) == (0, True)
+
+
+# -- datetimes and nanoseconds ----------------------------------------------------------------------------------------
+
+
+def test_a_time_with_a_zone_is_an_instant_and_comes_back() -> None:
+    for moment, text in (
+        (datetime(2026, 11, 20, 9, tzinfo=UTC), "2026-11-20T09:00:00Z"),
+        (datetime(2026, 11, 20, 9, 0, 0, 1, tzinfo=UTC), "2026-11-20T09:00:00.000001Z"),
+        (datetime(2026, 11, 20, 9, tzinfo=BERLIN), "2026-11-20T08:00:00Z"),
+        (datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN), "2026-10-25T01:30:00Z"),
+        (datetime(2026, 11, 20, 9, tzinfo=timezone(timedelta(hours=-5))), "2026-11-20T14:00:00Z"),
+        (datetime(1, 1, 2, tzinfo=UTC), "0001-01-02T00:00:00Z"),
+        (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), "9999-12-31T23:59:59.999999Z"),
+    ):
+        instant = instant_of(moment, "the time")
+        assert format_rfc3339(instant) == text
+        assert datetime_of(instant) == moment.astimezone(UTC)
+        assert datetime_of(instant).tzinfo is UTC
+    assert datetime_of(1_500) == datetime(1970, 1, 1, 0, 0, 0, 1, tzinfo=UTC), "what is below a microsecond is cut off"
+    assert datetime_of(-1) == datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+
+
+def test_a_time_without_a_zone_is_refused_with_what_to_write() -> None:
+    with pytest.raises(ValueError, match=r"tzinfo=UTC") as refused:
+        instant_of(datetime(2026, 11, 20, 9, 30), "the time")  # noqa: DTZ001
+    assert str(refused.value) == (
+        "the time of 2026-11-20T09:30:00 has no time zone: write datetime(2026, 11, 20, 9, 30, tzinfo=UTC) "
+        'or datetime(2026, 11, 20, 9, 30, tzinfo=ZoneInfo("Europe/Berlin"))'
+    )
+
+
+def test_durations_are_exact_and_bounded() -> None:
+    assert nanoseconds_of(timedelta(days=1, microseconds=1), "the delay") == 86_400 * SECOND + 1_000
+    longest = timedelta(microseconds=MAX_DURATION_NS // 1_000)
+    assert nanoseconds_of(longest, "the delay") == MAX_DURATION_NS // 1_000 * 1_000
+    for wrong in (timedelta(days=365 * 293), -timedelta(days=365 * 293)):
+        with pytest.raises(ValueError, match="longer than 292 years"):
+            nanoseconds_of(wrong, "the delay")
+    with pytest.raises(TypeError, match="is no timedelta"):
+        nanoseconds_of(90, "the delay")  # type: ignore[arg-type]
