@@ -1,29 +1,46 @@
-"""One program creates, reads, changes and ends schedules on every server from 2.10 to 2.15, whatever fires them."""
+"""One program creates, reads, changes and ends schedules on every server from 2.10 to 2.15, whatever fires them.
+
+Each is spelled for what fires it there, and where nothing would fire it, nothing is stored.
+"""
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from nats_scheduler.client import (
     AlreadyExistsError,
+    Change,
     ConflictError,
     Kind,
+    NoAnswerError,
     NotFoundError,
     NotPossibleError,
+    NotServedError,
     RejectedError,
+    Schedules,
+    When,
     after,
     at,
+    cron,
+    elsewhere,
     every,
 )
+from nats_scheduler.client.wire import FIRST_RANGE, RANGE_GROWTH, READERS
 from nats_scheduler.message.headers import header_items
+from nats_scheduler.runtime.modes import Mode
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, SCENES, SOON, World, entered
-from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS
-from tests.harness.servers import V2_11, V2_15
+from tests.conftest import SharedServer, StartServer
+from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
+from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
 
 
@@ -38,8 +55,6 @@ async def world(
 
 
 # -- each server ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_delayed_message_arrives(world: World) -> None:
     change = await world.schedules.create(
         world.subject("s"), after(SOON), b"ping", target=world.subject("out"), headers={"Order": "7"}
@@ -53,47 +68,43 @@ async def test_a_delayed_message_arrives(world: World) -> None:
     assert fire.stored_at_ns == fired.stored_at
 
 
-async def test_a_schedule_is_read_as_it_was_stored(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    headers = [("A", "1"), ("B", "x  y"), ("A", "2")]
-    change = await world.schedules.create(
-        subject, at(FAR), b"\x00\xff", target=out, headers=headers, ttl=timedelta(minutes=5)
-    )
-    found = await world.schedules.get(subject)
-    assert (found.sequence, found.pattern, found.target) == (change.sequence, "@at 2200-01-01T00:00:00Z", out)
+async def test_a_schedule_is_read_as_it_was_stored_and_changed_only_if_it_differs(world: World) -> None:
+    schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
+    with pytest.raises(TypeError, match="bytes are expected"):
+        await schedules.create(subject, at(FAR), "text", target=out)  # type: ignore[arg-type]
+    for target in ("elsewhere.out", world.subject("*"), subject, ""):
+        with pytest.raises(RejectedError) as rejected:
+            await schedules.create(subject, at(FAR), target=target)
+        assert rejected.value.code == 10190
+    assert await world.account.messages(world.stream, ">") == []
+    headers, ttl = [("A", "1"), ("B", "x  y"), ("A", "2")], timedelta(minutes=5)
+    first = await schedules.create(subject, at(FAR), b"\x00\xff", target=out, headers=headers, ttl=ttl)
+    found = await schedules.get(subject)
+    assert (found.sequence, found.pattern, found.target) == (first.sequence, "@at 2200-01-01T00:00:00Z", out)
     assert (found.body, found.ttl, found.rejection, found.is_paused) == (b"\x00\xff", "5m0s", None, False)
     assert [pair for pair in found.headers if not pair[0].startswith("Nats-")] == headers
-    assert found.when == at(FAR)
-    assert found.next(2, after=found.stored_at) == [FAR]
+    assert (found.when, found.next(2, after=found.stored_at)) == (at(FAR), [FAR])
     assert found.stored_at == datetime.fromtimestamp(found.stored_at_ns // 1_000 / 1_000_000, UTC)
-    assert [one async for one in world.schedules.list(world.subject(">"))] == [found]
-    assert [one async for one in world.schedules.list(world.subject("other.>"))] == []
-
-
-async def test_what_is_there_is_not_created_again_and_upserted_only_if_it_differs(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    first = await world.schedules.create(subject, at(FAR), b"1", target=out)
-    for body in (b"1", b"2"):
+    assert [one async for one in schedules.list(world.subject(">"))] == [found]
+    assert [one async for one in schedules.list(world.subject("other.>"))] == []
+    again = partial(schedules.upsert, target=out, headers=headers, ttl=ttl)
+    for body in (b"\x00\xff", b"2"):
         with pytest.raises(AlreadyExistsError) as refused:
-            await world.schedules.create(subject, at(FAR), body, target=out)
+            await schedules.create(subject, at(FAR), body, target=out)
         assert (refused.value.code, refused.value.sequence) == (10071, first.sequence)
-    same = await world.schedules.upsert(subject, at(FAR), b"1", target=out)
+    same = await again(subject, at(FAR), b"\x00\xff")
     assert (same.kind, same.sequence) == (Kind.UNCHANGED, first.sequence)
-    other = await world.schedules.upsert(subject, at(FAR), b"2", target=out)
-    assert (other.before, (await world.schedules.get(subject)).body) == (first.sequence, b"2")
-
-
-async def test_a_schedule_that_is_cancelled_is_gone(world: World) -> None:
-    subject = world.subject("s")
-    created = await world.schedules.create(subject, at(FAR), target=world.subject("out"))
-    assert created.sequence is not None
+    other = await again(subject, at(FAR), b"2")
+    assert (other.before, (await schedules.get(subject)).body) == (first.sequence, b"2")
+    assert other.sequence is not None
     with pytest.raises(ConflictError):
-        await world.schedules.cancel(subject, expected=created.sequence + 1)
-    change = await world.schedules.cancel(subject, reason="not needed")
-    assert (change.kind, change.before, change.sequence) == (Kind.REMOVED, created.sequence, None)
-    for gone in (world.schedules.get, world.schedules.cancel, world.schedules.pause):
+        await schedules.cancel(subject, expected=other.sequence + 1)
+    change = await schedules.cancel(subject, reason="not needed")
+    assert (change.kind, change.before, change.sequence) == (Kind.REMOVED, other.sequence, None)
+    for gone in (schedules.get, schedules.cancel, schedules.pause):
         with pytest.raises(NotFoundError):
             await gone(subject)
+    assert await schedules.history(subject) == []
 
 
 async def test_a_paused_schedule_does_not_fire_until_it_is_resumed(world: World) -> None:
@@ -116,92 +127,66 @@ async def test_a_paused_schedule_does_not_fire_until_it_is_resumed(world: World)
 
 
 async def test_a_message_that_cancels_a_schedule_is_stored_and_ends_it(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    created = await world.schedules.create(subject, at(FAR), b"later", target=out)
-    done = await world.schedules.publish_and_cancel(subject, out, b"early", headers={"Why": "asked"})
-    (stored,) = await world.account.messages(world.stream, out)
-    assert (stored.sequence, stored.body, done.schedule_sequence) == (done.sequence, b"early", created.sequence)
-    assert done.is_immediate is (await world.schedules.serving()).served.is_native
+    schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
 
     async def ended() -> bool:
         return not await world.account.messages(world.stream, subject)
 
-    await eventually(ended, within_seconds=WAIT_SECONDS, describe="the schedule is gone")
-    with pytest.raises(NotFoundError):
-        await world.schedules.publish_and_cancel(subject, out, b"again")
-    assert len(await world.account.messages(world.stream, out)) == 1
-
-
-async def test_a_cancel_is_found_by_every_server_whatever_the_other_headers_say(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    created = await world.schedules.create(subject, at(FAR), target=out)
+    created = await schedules.create(subject, at(FAR), b"later", target=out)
     assert created.sequence is not None
     with pytest.raises(ConflictError):
-        await world.schedules.publish_and_cancel(subject, out, expected=created.sequence + 1)
+        await schedules.publish_and_cancel(subject, out, expected=created.sequence + 1)
+    # It is found by every server, whatever the other headers say.
     headers = {"A": "Nats-Scheduler: no", "B": "Nats-Schedule-Next", "C": "Nats-Expected-Last-Subject-Sequence: 9"}
-    await world.schedules.publish_and_cancel(subject, out, headers=headers)
-
-    async def ended() -> bool:
-        return not await world.account.messages(world.stream, subject)
-
+    done = await schedules.publish_and_cancel(subject, out, b"early", headers=headers)
+    (stored,) = await world.account.messages(world.stream, out)
+    assert (stored.sequence, stored.body, done.schedule_sequence) == (done.sequence, b"early", created.sequence)
+    assert done.is_immediate is (await schedules.serving()).served.is_native
     await eventually(ended, within_seconds=WAIT_SECONDS, describe="the schedule is gone")
-    for wrong in (world.subject("s"), "elsewhere.out", world.subject("*")):
-        await world.schedules.upsert(subject, at(FAR), target=out)
+    with pytest.raises(NotFoundError):
+        await schedules.publish_and_cancel(subject, out, b"again")
+    assert len(await world.account.messages(world.stream, out)) == 1
+    for wrong in (subject, "elsewhere.out", world.subject("*")):
+        await schedules.upsert(subject, at(FAR), target=out)
         with pytest.raises(NotPossibleError):
-            await world.schedules.publish_and_cancel(subject, wrong)
-    await world.schedules.pause(subject)
+            await schedules.publish_and_cancel(subject, wrong)
+    await schedules.pause(subject)
     with pytest.raises(NotPossibleError, match="paused"):
-        await world.schedules.publish_and_cancel(subject, out)
+        await schedules.publish_and_cancel(subject, out)
 
 
-async def test_a_body_is_bytes(world: World) -> None:
-    with pytest.raises(TypeError, match="bytes are expected"):
-        await world.schedules.create(world.subject("s"), at(FAR), "text", target=world.subject("out"))  # type: ignore[arg-type]
-    assert await world.account.messages(world.stream, ">") == []
-
-
-async def test_what_would_never_fire_is_refused_with_the_code_of_the_server(world: World) -> None:
-    subject = world.subject("s")
-    for target in ("elsewhere.out", world.subject("*"), subject, ""):
-        with pytest.raises(RejectedError) as refused:
-            await world.schedules.create(subject, at(FAR), target=target)
-        assert refused.value.code == 10190
-    assert await world.account.messages(world.stream, subject) == []
-
-
-async def test_each_change_is_recorded_with_its_author_and_reason(world: World, connect: Connect) -> None:
-    subject = world.subject("s")
+async def test_each_change_is_recorded_and_a_fire_on_request_is_stored_beside_the_schedule(
+    world: World, connect: Connect
+) -> None:
+    schedules, subject, out = world.schedules, world.subject("s"), world.subject("out")
     listening = await connect(world.url)
     advisories = await listening.subscribe(f"nats_scheduler.advisory.schedule_changed.{world.stream}.>")
     await listening.flush()
-    await world.schedules.create(subject, at(FAR), target=world.subject("out"), reason="first")
-    await world.schedules.upsert(subject, at(FAR), target=world.subject("out"), reason="the same")
-    await world.schedules.pause(subject, reason="holidays")
-    await world.schedules.cancel(subject)
-    recorded = [json.loads((await advisories.next_msg(timeout=WAIT_SECONDS)).data) for _ in range(3)]
-    assert [(one["change"], one["author"], one["reason"]) for one in recorded] == [
-        ("added", "tests", "first"),
-        ("paused", "tests", "holidays"),
-        ("removed", "tests", ""),
-    ]
-
-
-async def test_a_fire_on_request_is_stored_beside_the_schedule(world: World) -> None:
-    subject, out = world.subject("s"), world.subject("out")
-    await world.schedules.create(subject, at(FAR), b"now", target=out)
-    when = (await world.schedules.get(subject)).stored_at
-    first = await world.schedules.fire(subject, at=when, reason="asked")
-    again = await world.schedules.fire(subject, at=when)
+    await schedules.create(subject, at(FAR), b"now", target=out, reason="first")
+    await schedules.upsert(subject, at(FAR), b"now", target=out, reason="the same")
+    when = (await schedules.get(subject)).stored_at
+    first = await schedules.fire(subject, at=when, reason="asked")
+    again = await schedules.fire(subject, at=when)
     assert (first.kind, first.fire_times, again.kind) == (Kind.FIRED, (when,), Kind.UNCHANGED)
-    assert (await world.schedules.fire(subject)).kind is Kind.FIRED
+    assert (await schedules.fire(subject)).kind is Kind.FIRED
     stored = await world.account.messages(world.stream, out)
     assert [one.body for one in stored] == [b"now", b"now"]
-    assert (await world.schedules.get(subject)).next(after=when) == [FAR]
+    assert (await schedules.get(subject)).next(after=when) == [FAR]
     with pytest.raises(ValueError, match="expected 1 or more"):
-        await world.schedules.history(subject, limit=0)
-    found = await world.schedules.history(subject)
+        await schedules.history(subject, limit=0)
+    found = await schedules.history(subject)
     assert [(fire.sequence, fire.fired_by, fire.lateness_ns) for fire in found] == [
         (one.sequence, "request", None) for one in reversed(stored)
+    ]
+    await schedules.pause(subject, reason="holidays")
+    await schedules.cancel(subject)
+    recorded = [json.loads((await advisories.next_msg(timeout=WAIT_SECONDS)).data) for _ in range(5)]
+    assert [(one["change"], one["author"], one["reason"]) for one in recorded] == [
+        ("added", "tests", "first"),
+        ("fired", "tests", "asked"),
+        ("fired", "tests", ""),
+        ("paused", "tests", "holidays"),
+        ("removed", "tests", ""),
     ]
 
 
@@ -227,3 +212,222 @@ async def test_missing_fires_are_filled_in_once(
             assert len(await world.account.messages(stream, out)) == 3
             assert (await world.schedules.backfill(subject, since, until)).kind is Kind.UNCHANGED
             assert [fire.fire_time for fire in await world.schedules.history(subject)] == [*reversed(times)]
+
+
+# -- fires are found in the stream, newest first ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "fired_by"), [(V2_10, "sidecar"), (V2_11, "sidecar"), (V2_15, "server")])
+async def test_the_fires_of_a_sidecar_and_of_a_server_are_found(
+    shared_server: SharedServer, stream_name: str, connect: Connect, version: str, fired_by: str
+) -> None:
+    async with AsyncExitStack() as stack:
+        url, is_ours = (await shared_server(version)).url, fired_by == "sidecar"
+        world = await entered(stack, url, stream_name, connect, sidecar=is_ours)
+        schedules, account, subject, out = world.schedules, world.account, world.subject("s"), world.subject("out")
+        await schedules.create(subject, every(SOON), target=out)
+        await schedules.create(world.subject("other"), every(SOON), target=world.subject("out" if is_ours else "more"))
+        await account.wait_for(stream_name, out, 5 if is_ours else 3)
+        for _ in range(5):
+            await account.publish(world.subject("out" if is_ours else "noise"))
+        await schedules.pause(subject)
+        stored = await account.messages(stream_name, out)
+        stored = [one for one in stored if not is_ours or f":{subject}".encode() in one.block]
+        found = await schedules.history(subject)
+        assert [fire.sequence for fire in found] == [one.sequence for one in reversed(stored)]
+        assert {(fire.target, fire.fired_by) for fire in found} == {(out, fired_by)}
+        assert found[0].fire_time_ns == found[1].next_fire_ns
+        if is_ours:
+            times = [fire.fire_time_ns for fire in found]
+            first = min(time for time in times if time is not None)
+            assert times == [first + 10**9 * n for n in reversed(range(len(stored)))]
+            assert [fire.next_fire_ns for fire in found[1:]] == times[:-1]
+        assert await schedules.history(subject, limit=2) == found[:2]
+        await schedules.cancel(subject)
+        assert [fire.sequence for fire in await schedules.history(subject)] == [fire.sequence for fire in found]
+
+
+async def test_a_fire_below_thousands_of_other_messages_is_found(
+    shared_server: SharedServer, stream_name: str, connect: Connect
+) -> None:
+    async with AsyncExitStack() as stack:
+        world = await entered(stack, (await shared_server(V2_15)).url, stream_name, connect, sidecar=False)
+        subject, out = world.subject("s"), world.subject("out")
+        await world.schedules.create(subject, after(timedelta(0)), target=out)
+        (fired,) = await world.account.wait_for(stream_name, out)
+        for number in range(FIRST_RANGE * (RANGE_GROWTH + 1) + READERS):
+            world.account.connection.publish(world.subject("noise" if number % 3 else "out"), b"")
+        await world.account.publish(world.subject("noise"))
+        assert [fire.sequence for fire in await world.schedules.history(subject)] == [fired.sequence]
+
+
+# -- spellings --------------------------------------------------------------------------------------------------------
+
+SPELLINGS = {
+    V2_11: ("adr51", "adr51", "adr51"),
+    V2_12: ("portable", "portable", "portable"),
+    V2_15: ("adr51", "adr51", "portable"),
+}
+
+
+async def test_the_same_program_fires_each_kind_of_schedule_wherever_a_sidecar_runs(
+    shared_server: SharedServer, stream_name: str, connect: Connect
+) -> None:
+    for version, spellings in SPELLINGS.items():
+        stream = f"{stream_name}-{version.replace('.', '-')}"
+        async with AsyncExitStack() as stack:
+            url = (await shared_server(version)).url
+            world = await entered(stack, url, stream, connect, sidecar=True)
+            await world.account.publish(world.subject("in"), {"Sampled": "yes"}, b"sample")
+            kinds: dict[str, tuple[When, dict[str, Any]]] = {
+                "at": (at(datetime(2020, 1, 1, tzinfo=UTC)), {}),
+                "every": (every(SOON), {}),
+                "cron": (cron("* * * * * *", ZoneInfo("Europe/Berlin")), {}),
+                "crontab": (cron("* * * * *", syntax="crontab").policies(limit=1), {}),
+                "sampling": (after(SOON), {"source": world.subject("in"), "rollup": True}),
+                "missed": (every(SOON).policies(missed="all", report=True), {}),
+            }
+            for name, (when, more) in kinds.items():
+                target = world.subject(f"out.{name}")
+                await world.schedules.create(world.subject(f"s.{name}"), when, b"body", target=target, **more)
+            found = {one.subject: one async for one in world.schedules.list(world.subject("s.*"))}
+            assert all(one.rejection is None for one in found.values())
+            for name in kinds.keys() - {"crontab"}:
+                (first, *_rest) = await world.account.wait_for(stream, world.subject(f"out.{name}"))
+                assert first.body == (b"sample" if name == "sampling" else b"body")
+            spelled = tuple(found[world.subject(f"s.{name}")].spelling for name in ("every", "cron", "missed"))
+            assert spelled == spellings, version
+
+
+async def test_one_stream_of_schedules_serves_another_stream(
+    shared_server: SharedServer, stream_name: str, connect: Connect
+) -> None:
+    jobs = f"{stream_name}-jobs"
+    for version in (V2_11, V2_15):
+        url = (await shared_server(version)).url
+        stream = f"{stream_name}-{version.replace('.', '-')}"
+        allowed = [f"{stream}={jobs}.>"]
+        async with account_on(url) as account, sidecar_on(url, allowed_targets_elsewhere=allowed) as sidecar:
+            await account.create(stream)
+            await account.create(jobs, allow_msg_schedules=False)
+            await sidecar.ready(stream)
+            schedules = await Schedules.on(await connect(url), stream)
+            await schedules.create(f"{stream}.s", every(SOON), b"run", target=elsewhere(f"{jobs}.run"))
+            (fired, *_rest) = await account.wait_for(jobs, f"{jobs}.run")
+            found = await schedules.history(f"{stream}.s")
+            assert (fired.body, found[-1].sequence, found[-1].target) == (b"run", fired.sequence, f"{jobs}.run")
+            with pytest.raises(RejectedError):
+                await schedules.upsert(f"{stream}.s", every(SOON), target=elsewhere(f"{stream}.out"))
+            await schedules.cancel(f"{stream}.s")
+            await account.api.call(f"STREAM.DELETE.{jobs}")
+
+
+async def test_without_a_sidecar_nothing_is_stored_that_nothing_would_fire(
+    shared_server: SharedServer, stream_name: str, connect: Connect
+) -> None:
+    async with AsyncExitStack() as stack:
+        url = (await shared_server(V2_12)).url
+        world = await entered(stack, url, stream_name, connect, sidecar=False)
+        for when in (every(SOON), cron("@daily"), at(FAR).policies(missed="skip")):
+            with pytest.raises(NotServedError, match="and no sidecar answers") as refused:
+                await world.schedules.create(world.subject("s"), when, target=world.subject("out"))
+            assert refused.value.code == 10188
+        with pytest.raises(NotServedError):
+            await world.schedules.create(world.subject("s"), at(FAR), target=elsewhere("jobs.run"))
+        assert await world.account.messages(stream_name, ">") == []
+
+
+async def test_a_sidecar_that_is_started_later_counts_at_once(start_server: StartServer, connect: Connect) -> None:
+    server = await start_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create("S")
+        schedules = await Schedules.on(await connect(server.url), "S")
+        often = every(SOON).policies(missed="all")
+        with pytest.raises(NotServedError):
+            await schedules.create("S.s", often, target="S.out")
+        async with sidecar_on(server.url) as sidecar:
+            await sidecar.ready("S")
+            await schedules.create("S.s", often, target="S.out")
+            await account.wait_for("S", "S.out")
+
+
+async def test_a_schedule_of_another_spelling_takes_the_place_of_the_first(
+    shared_server: SharedServer, stream_name: str, connect: Connect
+) -> None:
+    async with AsyncExitStack() as stack:
+        world = await entered(stack, (await shared_server(V2_15)).url, stream_name, connect, sidecar=True)
+        subject, out = world.subject("s"), world.subject("out")
+        await world.schedules.create(subject, every(timedelta(hours=1)), b"server", target=out)
+        assert (await world.schedules.get(subject)).spelling == "adr51"
+        await world.schedules.upsert(subject, after(SOON).policies(missed="all"), b"sidecar", target=out)
+        assert (await world.schedules.get(subject)).spelling == "portable"
+        (fired,) = await world.account.wait_for(stream_name, out)
+        assert fired.body == b"sidecar"
+
+
+async def test_a_program_that_may_not_record_works_and_is_told_once(
+    start_server: StartServer, connect: Connect
+) -> None:
+    server = await start_server(V2_15, config=NO_ADVISORIES)
+    async with account_on(server.url.replace("nats://", "nats://admin:p@")) as account:
+        await account.create("S")
+        errors: list[Exception] = []
+
+        async def kept(error: Exception) -> None:
+            errors.append(error)
+
+        connection = await connect(server.url, user="program", password="p", error_cb=kept)  # noqa: S106
+        schedules = await Schedules.on(connection, "S")
+        for number in range(5):
+            await schedules.upsert("S.s", at(FAR), b"%d" % number, target="S.out")
+        await schedules.cancel("S.s")
+    assert [str(error).split(" to ")[1][:35] for error in errors] == ['"nats_scheduler.advisory.schedule_c']
+
+
+NO_ADVISORIES = """
+authorization { users: [
+  { user: admin, password: p }
+  { user: program, password: p, permissions: { publish: { deny: ["nats_scheduler.advisory.>"] } } }
+] }
+"""
+
+
+@pytest.mark.server
+async def test_the_spelling_follows_the_server_and_the_flag(tmp_path: Path, connect: Connect) -> None:
+    """A program that runs through an upgrade of the server goes on."""
+    hourly = every(timedelta(hours=1)).policies(note="x")
+    async with machine_in(tmp_path) as machine:
+        url = await machine.install(V2_11)
+        connection = await connect(url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
+        async with sidecar_on(url) as sidecar:
+            async with account_on(url) as account:
+                await account.create("S", storage="file")
+            await sidecar.ready("S")
+            schedules = await Schedules.on(connection, "S")
+            await schedules.create("S.before", hourly, target="S.out")
+            assert (await schedules.get("S.before")).spelling == "adr51"
+
+            await machine.install(V2_15)
+
+            async def is_dormant() -> bool:
+                """Return whether the sidecar has noticed the upgrade, as the client asks it."""
+                with suppress(NoAnswerError):
+                    return (await schedules.serving()).served.dialects[0].name == "portable"
+                return False
+
+            await eventually(is_dormant, within_seconds=WAIT_SECONDS, describe=f"the stream is {Mode.DORMANT}")
+
+            async def stored() -> Change | None:
+                with suppress(NoAnswerError):
+                    return await schedules.upsert("S.dormant", hourly, target="S.out")
+                return None
+
+            await eventually(stored, within_seconds=WAIT_SECONDS, describe="a schedule is stored")
+            assert (await schedules.get("S.dormant")).spelling == "portable"
+
+            async with account_on(url) as account:
+                config = (await account.api.stream("S"))["config"]
+                await account.api.update_stream({**config, "allow_msg_schedules": True})
+            await schedules.create("S.after", hourly, target="S.out")
+            found = await schedules.get("S.after")
+            assert (found.spelling, found.is_fired_by_server, found.when) == ("adr51", True, hourly)
