@@ -1,9 +1,14 @@
-"""The pages about the client are true: the tutorial runs on servers, the examples give what they show, names exist."""
+"""The pages about clients are true: what they show runs, or is what runs, and the names that they use exist."""
 
 import ast
 import asyncio
 import doctest
+import json
 import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,8 +16,9 @@ import pytest
 from nats_scheduler import client
 from nats_scheduler.client.when import PolicyArguments
 from tests.conftest import StartServer
-from tests.harness.account import sidecar_on
-from tests.harness.servers import V2_11, V2_15
+from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
+from tests.harness.toolchains import CLIENTS, PROGRAMS
 from tests.house.sources import ROOT
 
 TUTORIAL = (ROOT / "docs" / "python.md").read_text("utf-8")
@@ -22,20 +28,21 @@ BLOCKS = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 SPANS = re.compile(r"`([^`]+)`")
 
 
-async def run(url: str) -> None:
+async def run_tutorial(url: str) -> None:
     """Run all that the tutorial shows, as `python -m asyncio` does."""
     lines = "\n".join(BLOCKS.findall(TUTORIAL)).replace("nats://127.0.0.1:4222", url)
     await eval(compile(lines, "python.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), {"print": lambda *_: None})  # noqa: S307
 
 
-async def test_the_tutorial_runs_with_a_sidecar(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with sidecar_on(server.url):
-        await asyncio.wait_for(run(server.url), 90)
-
-
-async def test_the_tutorial_runs_on_a_server_that_fires_by_itself(start_server: StartServer) -> None:
-    await asyncio.wait_for(run((await start_server(V2_15)).url), 90)
+@pytest.mark.deep
+@pytest.mark.parametrize(("version", "sidecar"), [(V2_10, True), (V2_11, True), (V2_14, False), (V2_15, False)])
+async def test_the_tutorial_and_the_example_run_with_a_sidecar_and_on_a_server_that_fires_by_itself(
+    start_server: StartServer, version: str, sidecar: bool
+) -> None:
+    server = await start_server(version)
+    async with sidecar_on(server.url) if sidecar else nullcontext():
+        assert await run(ROOT / "docs" / "examples" / "reminders.py", server.url) == EXPECTED
+        await asyncio.wait_for(run_tutorial(server.url), WAIT_SECONDS)
 
 
 def test_the_examples_of_the_reference_give_what_they_show() -> None:
@@ -62,16 +69,95 @@ def ours(page: Path) -> list[str]:
     return [code for row in rows[1:] for code in SPANS.findall(row[-1])]
 
 
-@pytest.mark.parametrize("code", ours(SIDE_BY_SIDE))
-def test_what_stands_on_our_side_is_the_client(code: str) -> None:
-    text = f"{code}: pass" if code.startswith("async for") else code
-    tree = compile(text, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+def test_what_stands_on_our_side_is_the_client() -> None:
     known = {*client.__all__, "timedelta", "time", "date"}
-    for function in called:
-        if isinstance(function, ast.Attribute):
-            owner = client.Schedules if ast.unparse(function.value) in ("sched", "Schedules") else client.When
-            assert hasattr(owner, function.attr)
-        else:
-            assert isinstance(function, ast.Name)
-            assert function.id in known
+    for code in ours(SIDE_BY_SIDE):
+        text = f"{code}: pass" if code.startswith("async for") else code
+        tree = compile(text, "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
+        for function in (node.func for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            if isinstance(function, ast.Attribute):
+                owner = client.Schedules if ast.unparse(function.value) in ("sched", "Schedules") else client.When
+                assert hasattr(owner, function.attr), code
+            else:
+                assert isinstance(function, ast.Name), code
+                assert function.id in known, code
+
+
+PAGE = (ROOT / "docs" / "clients.md").read_text("utf-8")
+SECTIONS = re.findall(r"^## (.+)\n((?:(?!## ).*\n)*)", PAGE, re.M)
+PROGRAM = re.compile(r"^The whole \w+ is \[[\w.]+\]\(examples/clients/([\w./-]+)\)", re.M)
+ANY_BLOCK = re.compile(r"^```\w+\n(.*?)^```", re.M | re.S)
+PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
+
+
+def shown() -> Iterator[tuple[str, str]]:
+    """Give each block of code with the program that its section links to."""
+    for _title, text in SECTIONS:
+        if match := PROGRAM.search(text):
+            yield from ((match[1], block) for block in ANY_BLOCK.findall(text))
+
+
+def is_part_of(block: str, program: str) -> bool:
+    """Return whether a program has these lines, one after the other, perhaps further to the right."""
+    lines = program.splitlines(keepends=True)
+    count = block.count("\n")
+    return any(textwrap.dedent("".join(lines[at : at + count])) == block for at in range(len(lines)))
+
+
+def test_the_page_shows_what_is_run() -> None:
+    assert {file.partition("/")[0] for file, _block in shown()} == set(CLIENTS), "code of each client and no other"
+    assert len(ANY_BLOCK.findall(PAGE)) == len(list(shown()))
+    for file, block in shown():
+        assert is_part_of(block, (PROGRAMS / file).read_text("utf-8")), file
+    program = "def f():\n    a = 1\n\n    b = 2\n"
+    assert [is_part_of(f"a = 1\n{rest}\n", program) for rest in ("\nb = 2", "b = 2", "\nb = 3")] == [True, False, False]
+
+
+def test_the_python_programs_ask_for_what_the_tests_install() -> None:
+    for folder in ("nats-py", "faststream"):
+        [required] = (PROGRAMS / folder / "requirements.txt").read_text("utf-8").split()
+        name, bounds = re.match(r"([a-z-]+)(?:\[\w+\])?(.*)", required).groups()  # type: ignore[union-attr]
+        assert re.search(rf'"{name}(\[\w+\])?{re.escape(bounds)}"', PROJECT), required
+
+
+def test_the_pages_name_the_versions_that_are_run() -> None:
+    package = json.loads((PROGRAMS / "nats-js" / "package.json").read_text("utf-8"))
+    [js] = {version.rpartition(".")[0] for version in package["dependencies"].values()}
+    go = re.search(r"nats\.go v(\d+\.\d+)", (PROGRAMS / "nats-go" / "go.mod").read_text("utf-8"))
+    faststream = re.search(r"==(\d+\.\d+)", (PROGRAMS / "faststream" / "requirements.txt").read_text("utf-8"))
+    assert go is not None
+    assert faststream is not None
+    for said in (f"`@nats-io/jetstream` {js},", f"`jetstream` of {go[1]}.", f"FastStream {faststream[1]}."):
+        assert said.rstrip(".,") in PAGE
+    index = (PROGRAMS / "README.md").read_text("utf-8")
+    for said in (f"[nats.js](nats-js/due_orders.mjs) {js} |", f"(nats-go/main.go) {go[1]} |"):
+        assert said in index
+    assert f"[FastStream](faststream/due_orders_app.py) {faststream[1]} |" in index
+
+
+def test_the_stream_file_of_the_cli_is_that_of_the_readme() -> None:
+    [in_readme] = re.findall(r"^```json\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)[:1]
+    ours = json.loads((PROGRAMS / "nats-cli" / "orders.json").read_text("utf-8"))
+    assert ours.items() <= json.loads(in_readme).items()
+
+
+EXPECTED = """\
+report added
+report unchanged
+the report of 23 November 2026 is due at 08:30 UTC
+refused with 10071
+stored orders.schedules.reminder.17, orders.schedules.reminder.18
+remind of order 17: orders.schedules.reminder.17 is done: True
+its history has the same fire: True
+orders.schedules.report is paused: True
+"""
+
+
+async def run(program: Path, url: str) -> str:
+    """Run a program as a user does, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
+    assert (process.returncode, errors.decode()) == (0, "")
+    return output.decode()

@@ -10,14 +10,14 @@ from nats_scheduler.client.serving import Serving, Servings, dialects_of
 from nats_scheduler.client.wire import JetStreamRequests, wire_of
 from nats_scheduler.jetstream import streams
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.dialect import ADR51, PORTABLE
+from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service.endpoint import SUBJECTS
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.client.conftest import Connect
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, sidecar_on
-from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, NATIVE_VERSIONS, V2_10, V2_11, V2_15
+from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS, NATIVE_VERSIONS, V2_11, V2_15
 
 LEVELS = dict(zip(ALL_VERSIONS, (0, 1, 3, 4, 5), strict=True))
 BOTH = (ADR51, PORTABLE)
@@ -45,7 +45,11 @@ async def test_a_native_stream_is_served_without_a_sidecar(
     server = await start_server(version)
     async with account_on(server.url) as account:
         await account.create("S", allow_msg_ttl=True)
-        serving = await found(connect, server.url, "S")
+        wire = wire_of(await connect(server.url))
+        servings = Servings(wire, JetStreamRequests(wire))
+        before = CLOCK.now()
+        serving = await servings.of("S")
+        assert before - SECOND < servings.now() < CLOCK.now() + SECOND, "it is the time of the server"
     assert serving.served.is_native
     assert (serving.served.dialects, serving.sidecar) == ((ADR51,), Sidecar.SILENT)
     assert serving.served.server == Capabilities(version, LEVELS[version])
@@ -81,6 +85,7 @@ async def test_a_sidecar_that_answers_fires_portable_headers_everywhere(
 async def test_a_stream_that_a_sidecar_has_served_is_served_while_none_runs(
     start_server: StartServer, connect: Connect, version: str
 ) -> None:
+    """The TTLs that 2.10 does not keep are found in the bucket too."""
     server = await start_server(version)
     async with account_on(server.url) as account:
         await account.create("MARKED", allow_msg_schedules=False, metadata={streams.METADATA_FLAG: "true"})
@@ -89,43 +94,24 @@ async def test_a_stream_that_a_sidecar_has_served_is_served_while_none_runs(
                 await found(connect, server.url, stream)
         async with sidecar_on(server.url) as sidecar:
             await account.create("S", allow_msg_ttl=True)
-            await sidecar.ready("S")
-        for stream in ("S", "MARKED"):
+            await account.create("WITHOUT")
+            for stream, has_ttl in (("S", True), ("WITHOUT", False)):
+                await sidecar.ready(stream)
+                assert (await found(connect, server.url, stream)).served.rules.allow_msg_ttl is has_ttl
+        for stream, has_ttl in (("S", True), ("MARKED", False), ("WITHOUT", False)):
             serving = await found(connect, server.url, stream)
             assert (serving.served.dialects, serving.sidecar) == (BOTH, Sidecar.SILENT)
+            assert serving.served.rules.allow_msg_ttl is has_ttl
         await account.create("LATER")
         with pytest.raises(NotServedError, match=r"the server is older than 2\.12, and no sidecar answers; start one"):
             await found(connect, server.url, "LATER")
-        assert (await found(connect, server.url, "S")).served.rules.allow_msg_ttl
-
-
-async def test_the_ttls_that_2_10_does_not_keep_are_found_in_the_bucket(
-    start_server: StartServer, connect: Connect
-) -> None:
-    server = await start_server(V2_10)
-    async with account_on(server.url) as account, sidecar_on(server.url) as sidecar:
-        for stream, has_ttl in (("WITH", True), ("WITHOUT", False)):
-            await account.create(stream, allow_msg_ttl=has_ttl)
-            await sidecar.ready(stream)
-            assert (await found(connect, server.url, stream)).served.rules.allow_msg_ttl is has_ttl
-
-
-async def test_the_time_is_that_of_the_server(shared_server: SharedServer, stream_name: str, connect: Connect) -> None:
-    server = await shared_server(V2_15)
-    async with account_on(server.url) as account:
-        await account.create(stream_name)
-        wire = wire_of(await connect(server.url))
-        servings = Servings(wire, JetStreamRequests(wire))
-        before = CLOCK.now()
-        await servings.of(stream_name)
-        assert before - SECOND < servings.now() < CLOCK.now() + SECOND
 
 
 PERMITTED = """
-authorization {{ users: [
-  {{ user: admin, password: p }}
-  {{ user: program, password: p, permissions: {{ publish: {{ allow: ["$JS.API.STREAM.INFO.>"] }} }} }}
-] }}
+authorization { users: [
+  { user: admin, password: p }
+  { user: program, password: p, permissions: { publish: { allow: ["$JS.API.STREAM.INFO.>"] } } }
+] }
 """
 
 
@@ -133,9 +119,8 @@ authorization {{ users: [
 async def test_a_user_who_may_not_ask_is_told_what_is_missing(
     start_server: StartServer, connect: Connect, version: str
 ) -> None:
-    server = await start_server(version, config=PERMITTED.format())
-    admin = server.url.replace("nats://", "nats://admin:p@")
-    async with account_on(admin) as account:
+    server = await start_server(version, config=PERMITTED)
+    async with account_on(server.url.replace("nats://", "nats://admin:p@")) as account:
         await account.create("S")
         await account.create("PLAIN", allow_msg_schedules=False)
         as_program: dict[str, Any] = {"user": "program", "password": "p"}
@@ -151,13 +136,13 @@ async def test_a_user_who_may_not_ask_is_told_what_is_missing(
 # -- the rule itself -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("config", "level", "sidecar", "remembered", "dialects"),
-    [
-        ({"allow_msg_schedules": True}, 4, Sidecar.SILENT, False, (ADR51,)),
-        ({"allow_msg_schedules": True}, 4, Sidecar.NOT_HERE, False, (ADR51,)),
-        ({"allow_msg_schedules": True}, 4, Sidecar.UNKNOWN, False, (ADR51,)),
-        ({"allow_msg_schedules": True}, 4, Sidecar.FIRES_PORTABLE, False, BOTH),
+def test_what_fires_decides_the_spellings() -> None:
+    flag: dict[str, Any] = {"allow_msg_schedules": True}
+    cases: list[tuple[dict[str, Any], int, Sidecar, bool, tuple[Dialect, ...] | None]] = [
+        (flag, 4, Sidecar.SILENT, False, (ADR51,)),
+        (flag, 4, Sidecar.NOT_HERE, False, (ADR51,)),
+        (flag, 4, Sidecar.UNKNOWN, False, (ADR51,)),
+        (flag, 4, Sidecar.FIRES_PORTABLE, False, BOTH),
         ({}, 1, Sidecar.FIRES_ALL, False, BOTH),
         ({}, 4, Sidecar.FIRES_PORTABLE, False, (PORTABLE,)),
         ({}, 4, Sidecar.FIRES_ALL, False, (PORTABLE,)),
@@ -168,15 +153,13 @@ async def test_a_user_who_may_not_ask_is_told_what_is_missing(
         ({}, 4, Sidecar.SILENT, False, None),
         ({}, 4, Sidecar.UNKNOWN, False, None),
         ({"mirror": {"name": "M"}}, 1, Sidecar.SILENT, True, None),
-        ({"allow_msg_schedules": True, "sealed": True}, 4, Sidecar.FIRES_PORTABLE, False, None),
-    ],
-)
-def test_what_fires_decides_the_spellings(
-    config: dict[str, Any], level: int, sidecar: Sidecar, remembered: bool, dialects: tuple[Any, ...] | None
-) -> None:
-    named = {"name": "S", **config}
-    if dialects is None:
-        with pytest.raises(NotServedError):
-            dialects_of(named, Capabilities(api_level=level), sidecar, is_remembered=remembered)
-    else:
-        assert dialects_of(named, Capabilities(api_level=level), sidecar, is_remembered=remembered) == dialects
+        ({**flag, "sealed": True}, 4, Sidecar.FIRES_PORTABLE, False, None),
+    ]
+    for config, level, sidecar, remembered, expected in cases:
+        try:
+            found = dialects_of(
+                {"name": "S", **config}, Capabilities(api_level=level), sidecar, is_remembered=remembered
+            )
+        except NotServedError:
+            found = None
+        assert found == expected, (config, level, sidecar, remembered)

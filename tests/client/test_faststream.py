@@ -16,6 +16,8 @@ from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.deep
+
 THEIRS = {"storage": "file", "max_msgs": 1000, "description": "of another team"}
 NO_ZONE = datetime(2100, 1, 1) + timedelta(seconds=1)  # noqa: DTZ001
 

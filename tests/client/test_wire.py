@@ -52,6 +52,9 @@ async def test_all_values_of_a_connection_share_one_subscription(shared_server: 
             await JetStreamRequests(wire_of(connection)).stream("NONE")
     assert wire_of(connection) is wire_of(connection)
     assert len(connection._subs) == before + 1
+    for name in ("", "*", ">", "A.B", "A B", "A/B", "A\r\nPUB x 0\r\n"):
+        with pytest.raises(StreamNotFoundError, match="is no name of a stream"):
+            await JetStreamRequests(wire_of(connection)).stream(name)
 
 
 async def test_a_connection_that_is_not_used_any_more_is_not_kept(
@@ -75,15 +78,6 @@ async def test_a_connection_that_is_not_used_any_more_is_not_kept(
         return gone() is None
 
     await eventually(is_gone, within_seconds=30, describe="the connection is collected")
-
-
-@pytest.mark.parametrize("name", ["", "*", ">", "A.B", "A B", "A/B", "A\r\nPUB x 0\r\n"])
-async def test_what_is_no_name_of_a_stream_is_not_asked_for(
-    shared_server: SharedServer, connect: Connect, name: str
-) -> None:
-    connection = await connect((await shared_server(V2_11)).url)
-    with pytest.raises(StreamNotFoundError, match="is no name of a stream"):
-        await JetStreamRequests(wire_of(connection)).stream(name)
 
 
 async def test_many_requests_at_once_get_their_own_answers(shared_server: SharedServer, connect: Connect) -> None:
@@ -176,25 +170,23 @@ async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_
 
 
 DENYING = """
-authorization {{
-  users: [
-    {{ user: publish, password: p, permissions: {{ publish: {{ allow: ["allowed"] }} }} }}
-    {{ user: subscribe, password: p, permissions: {{ subscribe: {{ allow: ["nothing"] }} }} }}
-  ]
-}}
+authorization { users: [
+  { user: publish, password: p, permissions: { publish: { allow: ["allowed"] } } }
+  { user: subscribe, password: p, permissions: { subscribe: { allow: ["nothing"] } } }
+] }
 """
 
 
-@pytest.mark.parametrize(("user", "text"), [("publish", "publish to denied"), ("subscribe", "subscribe to its inbox")])
 async def test_a_missing_permission_is_noticed_long_before_the_end_of_the_wait(
-    start_server: StartServer, connect: Connect, user: str, text: str
+    start_server: StartServer, connect: Connect
 ) -> None:
     """The wait is longer than the test may take."""
-    server = await start_server(V2_11, config=DENYING.format())
-    wire = wire_of(await connect(server.url, user=user, password="p"))  # noqa: S106
-    for _ in range(2):
-        with pytest.raises(ForbiddenError, match=text):
-            await wire.request("denied", within_seconds=3_600, accept=lambda _reply: None)
+    server = await start_server(V2_11, config=DENYING)
+    for user, text in (("publish", "publish to denied"), ("subscribe", "subscribe to its inbox")):
+        wire = wire_of(await connect(server.url, user=user, password="p"))  # noqa: S106
+        for _ in range(2):
+            with pytest.raises(ForbiddenError, match=text):
+                await wire.request("denied", within_seconds=3_600, accept=lambda _reply: None)
 
 
 def test_a_request_is_json() -> None:
