@@ -1,6 +1,9 @@
-"""The report of the doctor: worst first, and bounded by code and stream."""
+"""The report of the doctor is worst first, and bounded; its page and its codes say the same."""
+
+import re
 
 from nats_scheduler.doctor.finding import MAX_LISTED, Code, Finding, Severity, report_of
+from tests.house.sources import ROOT
 
 NOTE = Finding(Code.COPIED, "what", "command", "A", "a")
 WARNING = Finding(Code.CLOCK_OFF, "what", "command")
@@ -23,8 +26,20 @@ def test_many_of_one_code_on_one_stream_are_counted_and_not_listed() -> None:
     assert list(report.findings) == [*many[:MAX_LISTED], *few, NOTE]
     assert report.unlisted == {(Code.SCHEDULE_INVALID, "A"): 3}
     assert (report.number_of(Severity.ERROR), report.number_of(Severity.NOTE)) == (len(many) + 1, 1)
+    before = report_of([ERROR], {(Code.NO_SIDECAR, "B"): 2, (Code.COPIED, "A"): 0})
+    assert before.unlisted == {(Code.NO_SIDECAR, "B"): 2}, "what was left out before is counted too"
 
 
-def test_what_was_left_out_before_is_counted_too() -> None:
-    report = report_of([ERROR], {(Code.NO_SIDECAR, "B"): 2, (Code.COPIED, "A"): 0})
-    assert report.unlisted == {(Code.NO_SIDECAR, "B"): 2}
+PAGE = ROOT / "docs" / "operating" / "doctor.md"
+HEADINGS = {"Errors": Severity.ERROR, "Warnings": Severity.WARNING, "Notes": Severity.NOTE}
+
+
+def test_each_code_has_its_heading_under_its_severity_and_no_other_has_one() -> None:
+    above, described = "", []
+    for mark, text in re.findall(r"^(##+) (.+)$", PAGE.read_text("utf-8"), re.M):
+        above = text if mark == "##" else above
+        if mark == "###":
+            described.append((text, HEADINGS[above]))
+    assert described == [(code.value, code.severity) for code in Code]
+    assert [code.severity for code in Code] == sorted((code.severity for code in Code), key=list(Severity).index)
+    assert all(len(code.why) > 20 for code in Code)

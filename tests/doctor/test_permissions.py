@@ -1,7 +1,5 @@
 """The permissions that the doctor asks for are those of `docs/operating/security.md`, and how a list is judged."""
 
-import pytest
-
 from nats_scheduler.doctor.facts import Need, StreamFacts
 from nats_scheduler.doctor.permissions import COLUMNS, PUBLISH, ROWS, SUBSCRIBE, Place, needs_of, permits
 from nats_scheduler.jetstream.streams import StreamState
@@ -13,6 +11,8 @@ FAILURES = "nats_scheduler_failures"
 V2_11, V2_14 = capabilities_of("2.11.0"), capabilities_of("2.14.0")
 PLACE = Place("$JS.API", "nats_scheduler", FAILURES, "$KV.nats_scheduler", "_INBOX", "nats-scheduler-1")
 NAMED = {"api": "$JS.API", "registry": "$KV.nats_scheduler", "bucket": "nats_scheduler", "inbox": "_INBOX"}
+
+
 NAMED |= {"failures": FAILURES, "canary": "nats_scheduler_canary", "snapshots": "nats_scheduler_snapshots"}
 
 
@@ -31,7 +31,7 @@ def stream(name: str, mode: Mode | None, **config: str) -> StreamFacts:
     return StreamFacts(StreamState({"name": name, "subjects": [f"{name}.>"], **config}, "", 1, 0), mode)
 
 
-def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
+def test_what_is_needed_depends_on_who_fires_a_stream_and_on_its_retention() -> None:
     emulated = needs_of(PLACE, V2_11, [stream("A", Mode.EMULATED), stream("B", None)])
     native = needs_of(PLACE, V2_14, [stream("A", Mode.NATIVE)])
     update, purge = "$JS.API.STREAM.UPDATE.A", "$JS.API.STREAM.PURGE.A"
@@ -40,28 +40,19 @@ def test_what_is_needed_depends_on_who_fires_a_stream() -> None:
     assert update not in {need.subject for need in native}
     assert Need(PUBLISH, purge, is_optional=True) in native
     assert not any(".B" in need.subject for need in emulated)
-
-
-def test_what_the_canary_needs_is_needed_only_where_there_is_one() -> None:
-    without = {need.subject for need in needs_of(PLACE, V2_11, [])}
-    having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), V2_11, [])}
-    assert having - without == {
-        "$JS.API.STREAM.CREATE.nats_scheduler_canary",
-        "$JS.API.STREAM.DELETE.nats_scheduler_canary",
-        "nats_scheduler.canary.>",
-    }
-
-
-def test_only_a_work_queue_is_subscribed_to_and_only_a_limits_stream_is_consumed() -> None:
     needs = needs_of(PLACE, V2_11, [stream("Q", Mode.EMULATED, retention="workqueue"), stream("L", Mode.EMULATED)])
     subjects = {need.subject for need in needs}
     assert {"Q.>", "$JS.API.CONSUMER.CREATE.L.nats-scheduler-1"} <= subjects
     assert not {"L.>", "$JS.API.CONSUMER.CREATE.Q.nats-scheduler-1"} & subjects
+    without = {need.subject for need in needs_of(PLACE, V2_11, [])}
+    having = {need.subject for need in needs_of(PLACE._replace(has_canary=True), V2_11, [])}
+    canary = {f"$JS.API.STREAM.{verb}.nats_scheduler_canary" for verb in ("CREATE", "DELETE")}
+    assert having - without == canary | {"nats_scheduler.canary.>"}, "it is needed only where there is a canary"
 
 
-@pytest.mark.parametrize(
-    ("rules", "is_permitted"),
-    [
+def test_a_list_of_permissions_is_judged_as_the_server_does() -> None:
+    need = Need(PUBLISH, "a.b", is_optional=False)
+    rules: list[tuple[dict[str, object], bool]] = [
         ({}, True),
         ({"publish": {"allow": ["a.*"]}}, True),
         ({"publish": {"allow": ["b.*"]}}, False),
@@ -69,11 +60,7 @@ def test_only_a_work_queue_is_subscribed_to_and_only_a_limits_stream_is_consumed
         ({"publish": {"allow": ["a.b"], "deny": ["a.c"]}}, True),
         ({"subscribe": {"allow": ["nothing"]}}, True),
         ({"publish": "text"}, True),
-    ],
-)
-def test_a_list_of_permissions_is_judged_as_the_server_does(rules: dict[str, object], is_permitted: bool) -> None:
-    assert permits(rules, Need(PUBLISH, "a.b", is_optional=False)) is is_permitted
-
-
-def test_a_subscription_with_a_queue_group_counts_without_it() -> None:
-    assert permits({"subscribe": {"allow": ["a.> workers"]}}, Need(SUBSCRIBE, "a.b", is_optional=False))
+    ]
+    for rule, is_permitted in rules:
+        assert permits(rule, need) is is_permitted, rule
+    assert permits({"subscribe": {"allow": ["a.> workers"]}}, need._replace(act=SUBSCRIBE)), "without its queue group"
