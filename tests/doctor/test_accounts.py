@@ -268,7 +268,6 @@ async def reported(url: str, code: Code) -> Sequence[Finding]:
 
 
 async def test_a_purge_that_is_allowed_by_name_stays_unclear_and_is_not_sent(start_server: StartServer) -> None:
-    """A server from 2.11 on takes a purge with an unreadable body for one without a body, and purges everything."""
     purge = "$JS.API.STREAM.PURGE"
     grant = needed("2.11", f"{purge}.ORDERS", f"{purge}.KV_nats_scheduler", without=f"{purge}.*")
     server = await start_server(V2_11, config=accounts([[*grant, Permission("subscribe", f"{purge}.*", ())]]))
@@ -279,7 +278,15 @@ async def test_a_purge_that_is_allowed_by_name_stays_unclear_and_is_not_sent(sta
     assert f"{purge}.ORDERS" in unclear.what
     async with account_on(url) as account:
         assert await account.messages("ORDERS", "orders.s")
-        answer = await account.connection.request_json(f"{purge}.ORDERS", "?")
+
+
+async def test_a_purge_with_an_unreadable_body_is_why_none_is_sent(shared_server: SharedServer) -> None:
+    """A server from 2.11 on takes such a body for none, and purges everything."""
+    server = await shared_server(V2_11)
+    async with account_on(server.url) as account:
+        await account.create("PURGED")
+        await account.publish("PURGED.a")
+        answer = await account.connection.request_json("$JS.API.STREAM.PURGE.PURGED", "?")
         assert answer["purged"] == 1
 
 
