@@ -16,10 +16,13 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import count, islice
 from pathlib import Path
+from typing import Any
 
+from tests.nemesis.instance import Program
 from tests.nemesis.round import Outcome, play
 from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, drawn, in_cluster
 from tests.nemesis.tally import Tally, evidence
+from tests.release.last_version import last_version
 
 TOLD_EVERY = 50
 """Rounds between two intermediate tallies."""
@@ -30,8 +33,12 @@ def main() -> int:
     given = _arguments()
     seeds = _seeds(given) if given.round_seed is None else [given.round_seed]
     folder = Path(tempfile.mkdtemp(prefix="nemesis-"))
+    last = last_version(folder) if given.updates else None
+    if isinstance(last, str):
+        print(last, file=sys.stderr)
+        return 2
     tally, crashed, begun = Tally(), 0, time.monotonic()
-    for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder), 1):
+    for number, (seed, outcome) in enumerate(_outcomes(seeds, given, folder, last), 1):
         if isinstance(outcome, str):
             crashed += 1
             print(f"round {seed} could not be played; logs in {folder / str(seed)}\n{outcome}", flush=True)
@@ -50,10 +57,10 @@ def main() -> int:
     return bool(tally.failed or crashed)
 
 
-def played(seed: int, folder: Path, *, snapshots: bool = False, cluster: bool = False, busy: int = 0) -> Outcome | str:
+def played(seed: int, folder: Path, kind: dict[str, Any]) -> Outcome | str:
     """Play one round in this process; returns its result, or the error that prevented it."""
     try:
-        outcome = asyncio.run(play(seed, folder, snapshots=snapshots, cluster=cluster, busy=busy))
+        outcome = asyncio.run(play(seed, folder, **kind))
     except Exception:
         return traceback.format_exc()
     if not outcome.violations:
@@ -61,14 +68,16 @@ def played(seed: int, folder: Path, *, snapshots: bool = False, cluster: bool = 
     return outcome
 
 
-def _outcomes(seeds: list[int], given: argparse.Namespace, folder: Path) -> Iterator[tuple[int, Outcome | str]]:
-    kind = {"snapshots": given.snapshots, "cluster": given.cluster, "busy": given.busy}
+def _outcomes(
+    seeds: list[int], given: argparse.Namespace, folder: Path, last: Program | None
+) -> Iterator[tuple[int, Outcome | str]]:
+    kind = {"snapshots": given.snapshots, "cluster": given.cluster, "busy": given.busy, "last": last}
     if len(seeds) == 1 or given.jobs == 1:
         for seed in seeds:
-            yield seed, played(seed, folder / str(seed), **kind)
+            yield seed, played(seed, folder / str(seed), kind)
         return
     with ProcessPoolExecutor(given.jobs) as processes:
-        under_way = {processes.submit(played, seed, folder / str(seed), **kind): seed for seed in seeds}
+        under_way = {processes.submit(played, seed, folder / str(seed), kind): seed for seed in seeds}
         for done in as_completed(under_way):
             yield under_way[done], done.result()
 
@@ -90,6 +99,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--busy", type=int, default=0, help="how many processes compute beside each of those rounds")
     parser.add_argument("--each", action="store_true", help="print a line for a round that kept every promise too")
     parser.add_argument("--snapshots", action="store_true", help="let sidecars keep snapshots, and begin with them")
+    parser.add_argument("--updates", action="store_true", help="play rolling updates from the last version, and back")
     return parser.parse_args()
 
 

@@ -33,10 +33,9 @@ WINDOW = SECOND
 class Waiting:
     """The time for which the threads of some processes waited for a processor."""
 
-    def __init__(self, processes: Callable[[], Iterable[int]], counted: Path = PROC) -> None:
-        """`processes` returns the ids of those that run at the moment; in `counted` is what Linux counts."""
+    def __init__(self, processes: Callable[[], Iterable[int]]) -> None:
+        """`processes` returns the ids of those that run at the moment."""
         self._processes = processes
-        self._counted = counted
         self._looks: deque[tuple[int, dict[int, int]]] = deque()
         """The instant of each look, and the time (ns) for which each thread had waited; the first is a window ago."""
         self.is_starved = False
@@ -56,7 +55,7 @@ class Waiting:
     def _read(self) -> Iterable[tuple[int, int]]:
         for process in self._processes():
             try:
-                for thread in (self._counted / str(process) / "task").iterdir():
+                for thread in (PROC / str(process) / "task").iterdir():
                     yield int(thread.name), int((thread / "schedstat").read_text().split()[1])
             except OSError:
                 continue  # it has just ended

@@ -20,8 +20,8 @@ OTHER_SEQUENCES = 1_000_000
 """The number added to the sequences of the other stream in the record, so that they are none of the first one."""
 
 
-async def read_into(history: History, account: Account, workers: Workers) -> int:
-    """Complete a history that has ended; returns how many schedules have no copy in the log."""
+async def read_into(history: History, account: Account, workers: Workers) -> None:
+    """Complete a history that has ended."""
     stored = {message.sequence: message for message in await account.messages(STREAM, "t.>")}
     received = workers.taken if history.terms.consumed else {}
     fires = [fire_seen(message) for _sequence, message in sorted({**received, **stored}.items())]
@@ -36,10 +36,9 @@ async def read_into(history: History, account: Account, workers: Workers) -> int
     seen = [_logged(message) for message in await account.messages(LOG, "log.s.>")]
     seen += [ScheduleSeen(m.subject, m.sequence, m.stored_at, m.body or b"") for m in remaining]
     known = {one.sequence: one for one in seen}
-    unseen = [one for one in _inferred(history) if one.sequence not in known]
-    known.update({one.sequence: one for one in unseen})
+    for one in _inferred(history):
+        known.setdefault(one.sequence, one)
     history.schedules = [known[sequence] for sequence in sorted(known) if known[sequence].body]
-    return len(unseen)
 
 
 def _inferred(history: History) -> Iterator[ScheduleSeen]:
@@ -64,12 +63,8 @@ def _inferred(history: History) -> Iterator[ScheduleSeen]:
 
 def _logged(message: StoredMessage) -> ScheduleSeen:
     """Read the copy of a schedule; an ordinary message on its subject has no body, and is not one."""
-    headers = _headers(message)
+    headers = {name.decode(): value.decode() for name, value in header_items(message.block)}
     stored_at = parse_rfc3339(headers["Nats-Time-Stamp"])
     assert isinstance(stored_at, int), headers
     body = message.body or b""
     return ScheduleSeen(headers["Nats-Subject"], int(headers["Nats-Sequence"]), stored_at, body)
-
-
-def _headers(message: StoredMessage) -> dict[str, str]:
-    return {name.decode(): value.decode() for name, value in header_items(message.block)}

@@ -9,6 +9,9 @@ import time
 
 from tests.judge.history import SECOND, Fault, History, Life, Terms
 
+MACHINE = "machine"
+"""The kind of fault of an overloaded machine."""
+
 
 def now() -> int:
     """Return the time of the servers (ns)."""
@@ -22,8 +25,6 @@ class Record:
         self.history = History(terms, begin=now())
         self.story: list[str] = []
         """The course of the round, line by line, for people."""
-        self.stood_still = 0
-        """The number of times that the machine was overloaded."""
 
     def tell(self, line: str, instant: int | None = None) -> None:
         """Add a line to the report."""
@@ -54,5 +55,4 @@ class Record:
 
     def machine_stood_still(self, begin: int) -> None:
         """Note that the machine was overloaded from an instant until now: any process may have stalled."""
-        self.stood_still += 1
-        self.broken("machine", None, begin)
+        self.broken(MACHINE, None, begin)

@@ -24,8 +24,7 @@ from tests.nemesis.machine import Machine
 from tests.nemesis.publishers import Publishers
 from tests.nemesis.reading import read_into
 from tests.nemesis.record import Record, now
-from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, with_snapshots
-from tests.nemesis.silence import longest_silence, ready_time
+from tests.nemesis.scenario import OF_SIDECARS, PAUSES, Scenario, Strike, drawn, in_cluster, rolling, with_snapshots
 from tests.nemesis.workers import Workers
 
 LATE_SCHEDULES = 3
@@ -53,11 +52,6 @@ class Outcome:
     """The promise and the evidence."""
     strikes: list[str] = field(default_factory=list)
     """The kinds of the strikes that were done."""
-    silence: int = 0
-    ready: int = 0
-    """The time (ns) for which a sidecar was ready, so that no fault excused anything."""
-    stood_still: int = 0
-    unseen: int = 0
     story: list[str] = field(default_factory=list)
     begun_with_snapshots: int = 0
     """The number of lives of sidecars that began with a snapshot."""
@@ -233,12 +227,17 @@ class Round:
         finally:
             self._is_server_struck = False
 
+    def _struck(self, strike: Strike, count: int) -> list[EmbeddedServer]:
+        """Return the nodes that a strike is for, and note that it is done."""
+        nodes = self._ground.nodes
+        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(count)]
+        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}")
+        self.done.append(strike.kind)
+        return struck
+
     async def _pause_nodes(self, strike: Strike) -> None:
         """Stop nodes, and let them go on; a cluster of which one is stopped may serve again before that."""
-        nodes, begin = self._ground.nodes, now()
-        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2 if strike.kind == "two-stops" else 1)]
-        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
-        self.done.append(strike.kind)
+        begin, struck = now(), self._struck(strike, 2 if strike.kind == "two-stops" else 1)
         for node in struck:
             self._ground.pause(node)
         serving = asyncio.create_task(self._ground.serves())
@@ -256,10 +255,7 @@ class Round:
 
     async def _kill_two(self, strike: Strike) -> None:
         """Kill two nodes, one after the other; each returns."""
-        nodes, begin = self._ground.nodes, now()
-        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2)]
-        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
-        self.done.append(strike.kind)
+        begin, struck = now(), self._struck(strike, 2)
 
         async def killed(node: EmbeddedServer, after: float) -> None:
             await self._pass(after)
@@ -288,12 +284,9 @@ class Round:
 
     async def _end_servers(self, strike: Strike) -> None:
         """End servers, and start them again; a cluster that lost one node serves again before that."""
-        nodes, begin = self._ground.nodes, now()
-        struck = [nodes[(strike.victim + n) % len(nodes)] for n in range(2 if strike.kind == "quorum" else 1)]
-        self.record.tell(f"{strike} strikes {', '.join(node.name for node in struck)}", begin)
+        begin, struck = now(), self._struck(strike, 2 if strike.kind == "quorum" else 1)
         for node in struck:
             await (node.stop() if strike.kind == "server-restart" else node.kill())
-        self.done.append(strike.kind)
         if strike.kind == "node-kill":
             await self._well_again(strike, begin)
         await self._pass(strike.lasts)
@@ -345,13 +338,24 @@ class Round:
 
 
 async def play(
-    seed: int, folder: Path, bug: str = "", *, snapshots: bool = False, cluster: bool = False, busy: int = 0
+    seed: int,
+    folder: Path,
+    bug: str = "",
+    *,
+    snapshots: bool = False,
+    cluster: bool = False,
+    busy: int = 0,
+    last: Program | None = None,
 ) -> Outcome:
     """Play the round of a seed and judge it; logs and stores are left in the folder.
 
     `bug` names one of `tests.simulation.planted` to plant in all sidecars; with `snapshots` they keep some, hastily.
     With `cluster` it is a round of a loaded cluster, and `busy` processes compute beside it.
+    With `last` it is a rolling update from that version; an odd seed goes back to it.
     """
+    if last is not None:
+        both = (this_program(), last) if seed % 2 else (last, this_program())
+        return await play_scenario(rolling(seed), folder, both)
     if cluster:
         return await play_scenario(in_cluster(seed, busy), folder, (Program(ALTERED),))
     if snapshots:
@@ -370,7 +374,7 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
                     beside.enter_context(ChildProcess(BUSY, folder, name=f"busy-{number}"))
                 await one.run()
             async with ground.account() as account:
-                unseen = await read_into(history, account, one.workers)
+                await read_into(history, account, one.workers)
             if scenario.is_loaded_cluster:
                 history.stores = await ground.stores()
                 history.answered = one.answered()
@@ -385,10 +389,6 @@ async def play_scenario(scenario: Scenario, folder: Path, programs: tuple[Progra
         history=history,
         violations=violations + [("Process", line) for line in one.surprises],
         strikes=one.done,
-        silence=longest_silence(history),
-        ready=ready_time(history),
-        stood_still=one.record.stood_still,
-        unseen=unseen,
         story=sorted(one.record.story),
         begun_with_snapshots=sum(instance.begun_with_snapshots for instance in one.instances),
         versions=[instance.versions for instance in one.instances],

@@ -10,25 +10,14 @@ from random import Random
 from tests.harness.servers import V2_10, V2_11
 from tests.judge.history import SECOND, Terms
 
-MILLISECOND = SECOND // 1000
-
 STRIKES = ("kill", "stop", "cut", "partition", "slow", "server-kill", "server-restart", "node-kill", "quorum", "bucket")
 """The strikes that the nemesis can do."""
 UPDATE = "update"
-"""A sidecar is ended, and started again with another version of the program: see `tests.nemesis.updates`."""
+"""A sidecar is ended, and started again with another version of the program: see `rolling`."""
 KINDS = (*STRIKES, "mixed")
 """The subject of a round: one kind of strike, or all that its servers allow."""
 
-CLUSTER_KINDS = (
-    "clock",
-    "node-stop",
-    "two-stops",
-    "node-kill",
-    "two-kills",
-    "step-down",
-    "sidecars",
-    "mixed",
-)
+CLUSTER_KINDS = ("clock", "node-stop", "two-stops", "node-kill", "two-kills", "step-down", "sidecars", "mixed")
 """The subject of a round of a loaded cluster: see `in_cluster`."""
 
 OF_SINGLE_SERVERS = ("server-kill", "server-restart")
@@ -81,6 +70,10 @@ STEADY = 6
 """Schedules that fire each second from the beginning to the end."""
 CLUSTER_BREAKS_FOR = 20.0
 """Strikes on a loaded cluster begin within this time (s)."""
+UPDATED = 3
+"""Sidecars of a rolling update."""
+UPDATE_PAUSE = 4.0
+"""Seconds between two updates: the one before serves again, and has its part."""
 REPEATING = 130
 """Schedules of a loaded cluster that fire from the beginning to the end, each second or less often."""
 SOON = 390
@@ -218,6 +211,25 @@ def in_cluster(seed: int, busy: int = 0) -> Scenario:
     strikes = tuple(_cluster_strike(kind, after, random) for after in times)
     usual = Scenario(seed, kind, version, 3, 3, False, strikes)
     return replace(usual, breaks_for=CLUSTER_BREAKS_FOR, repeating=REPEATING, soon=SOON, durable=durable, busy=busy)
+
+
+def rolling(seed: int) -> Scenario:
+    """Draw a rolling update: the sidecars of one account go from one version of the program to another, one by one.
+
+    In between both versions share the bucket and divide the streams. Of two sidecars, and then of the last one, the
+    update is a drain, as an orchestrator does it, or a kill; a sidecar of either version is killed meanwhile.
+    """
+    random = Random(f"update {seed}")
+    strikes = []
+    for number in range(UPDATED):
+        after = 0.5 + number * UPDATE_PAUSE
+        lasts, way = random.uniform(0.8, 1.2), random.choice(("drain", "drain", "kill"))
+        strikes.append(Strike(UPDATE, after, lasts, number, way))
+        if number < UPDATED - 1:
+            killed = random.choice([n for n in range(UPDATED) if n != number])
+            strikes.append(Strike("kill", after + random.uniform(2.5, 3.0), random.uniform(0.05, 0.3), killed))
+    version, consumes = random.choice([V2_11, V2_10]), random.random() < 0.5
+    return Scenario(seed, UPDATE, version, 1, UPDATED, consumes, tuple(strikes))
 
 
 def _cluster_strike(kind: str, after: float, random: Random) -> Strike:

@@ -2,15 +2,19 @@
 
 Its rule: a failed round is printed with the command that repeats it, and with everything about the schedules that the
 violations name.
+The silence of a round is the longest time until every steady schedule had fired again, counted from the moment from
+which nothing excuses a sidecar: they fire each second, so up to a second of it is no fault.
 """
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
 
+from tests.judge.health import Readiness
 from tests.judge.history import SECOND, History
+from tests.nemesis.publishers import steady
+from tests.nemesis.record import MACHINE
 from tests.nemesis.round import Outcome
-from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, Scenario
+from tests.nemesis.scenario import CLUSTER_KINDS, KINDS, STEADY, UPDATE, Scenario
 
 PROMISES = ("Complete", "Unique", "Timely", "Faithful", "Latest", "Gone", "Live")
 
@@ -26,7 +30,6 @@ class Line:
     silence: int = 0
     ready: int = 0
     stood_still: int = 0
-    unseen: int = 0
     lost: int = 0
     """The number of messages that servers had acknowledged and lost, by the files of all nodes."""
     broken: Counter[str] = field(default_factory=Counter)
@@ -34,14 +37,14 @@ class Line:
 
     def add(self, outcome: Outcome) -> None:
         """Count a round."""
+        history = outcome.history
         self.rounds += 1
-        self.schedules += len(outcome.history.schedules)
-        self.fires += len(outcome.history.fires)
+        self.schedules += len(history.schedules)
+        self.fires += len(history.fires)
         self.strikes += len(outcome.strikes)
-        self.silence = max(self.silence, outcome.silence)
-        self.ready += outcome.ready
-        self.stood_still += outcome.stood_still
-        self.unseen += outcome.unseen
+        self.silence = max(self.silence, longest_silence(history))
+        self.ready += ready_time(history)
+        self.stood_still += sum(fault.kind == MACHINE for fault in history.faults)
         self.lost += len(outcome.lost)
         self.broken.update({promise for promise, _evidence in outcome.violations})
 
@@ -60,13 +63,15 @@ class Tally:
 
     def __init__(self) -> None:
         self.lines: dict[str, Line] = {}
+        self.all = Line()
         self.begun_with_snapshots = 0
         self.failures: list[tuple[Scenario, list[str]]] = []
         """The rounds that broke promises, and which."""
 
     def add(self, outcome: Outcome) -> None:
         """Count a round under its kind."""
-        self.lines.setdefault(outcome.scenario.kind, Line()).add(outcome)
+        for line in (self.lines.setdefault(outcome.scenario.kind, Line()), self.all):
+            line.add(outcome)
         self.begun_with_snapshots += outcome.begun_with_snapshots
         if outcome.violations:
             broken = Counter(promise for promise, _evidence in outcome.violations)
@@ -75,7 +80,7 @@ class Tally:
     @property
     def failed(self) -> int:
         """The number of broken promises, added up over the rounds."""
-        return sum(sum(line.broken.values()) for line in self.lines.values())
+        return sum(self.all.broken.values())
 
     def written(self) -> str:
         """Write the table of the kinds, and one of the rounds that broke promises, with the violations of each."""
@@ -84,7 +89,7 @@ class Tally:
         rows = ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names)]
         kinds = dict.fromkeys((*KINDS, *CLUSTER_KINDS, *self.lines))
         rows += [self.lines[kind].written(kind) for kind in kinds if kind in self.lines]
-        rows.append(_sum(self.lines.values()).written("all"))
+        rows.append(self.all.written("all"))
         if self.failures:
             rows += ["", "| round | broken | repeat it |", "| --- | --- | --- |"]
         for scenario, broken in self.failures:
@@ -92,13 +97,28 @@ class Tally:
         return "\n".join(rows)
 
 
-def _sum(lines: Iterable[Line]) -> Line:
-    total = Line()
-    for line in lines:
-        for name in ("rounds", "schedules", "fires", "strikes", "stood_still", "unseen", "lost", "ready"):
-            setattr(total, name, getattr(total, name) + getattr(line, name))
-        total.silence = max(total.silence, line.silence)
-        total.broken.update(line.broken)
+def longest_silence(history: History) -> int:
+    """Return the longest silence (ns) of a steady schedule after a fault."""
+    fires: dict[str, list[int]] = defaultdict(list)
+    for fire in history.fires:
+        fires[fire.schedule].append(fire.stored_at)
+    at_once = replace(history.terms, resumes_within=0)
+    stretches = Readiness(replace(history, terms=at_once)).stretches
+    longest = 0
+    for begin, end in stretches:
+        for number in range(STEADY):
+            instants = fires[steady(number)]
+            after = min((instant for instant in instants if instant >= begin), default=end)
+            longest = max(longest, min(after, end) - begin)
+    return longest
+
+
+def ready_time(history: History) -> int:
+    """Return how long (ns) some sidecar was ready."""
+    total = covered = 0
+    for begin, end in sorted(Readiness(history).stretches):
+        total += max(0, end - max(begin, covered))
+        covered = max(covered, end)
     return total
 
 
@@ -107,6 +127,7 @@ def command(scenario: Scenario) -> str:
     more = " --snapshots" if scenario.snapshots else ""
     more += " --cluster" if scenario.is_loaded_cluster else ""
     more += f" --busy {scenario.busy}" if scenario.busy else ""
+    more += " --updates" if scenario.kind == UPDATE else ""
     return f"python -m tests.nemesis{more} --round-seed {scenario.seed}"
 
 

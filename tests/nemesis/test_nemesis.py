@@ -1,12 +1,9 @@
 """Real servers and real sidecars keep every promise, whatever breaks; and a bug in real sidecars is found.
 
-`NATS_SCHEDULER_NEMESIS=N` plays N rounds of all kinds in the place of the usual ones; `NATS_SCHEDULER_SEED` sets the
-seed of the first of them, which is printed.
+With `TEST_EFFORT=N` or a `TEST_SEED`, N times as many rounds as usual are drawn, of all kinds.
 """
 
 import asyncio
-import os
-import secrets
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
@@ -18,8 +15,10 @@ import pytest
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.server_clock import ServerClock
+from nats_scheduler.version import VERSION
 from tests.harness.account import account_on
-from tests.harness.servers import EMULATED_VERSIONS, running_server
+from tests.harness.seeds import EFFORT, SEED, seeds
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, running_server
 from tests.judge.checkers import verdict
 from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves, Terms
 from tests.judge.reading import store_seen
@@ -30,11 +29,27 @@ from tests.nemesis.instance import Clock
 from tests.nemesis.publishers import steady
 from tests.nemesis.record import now
 from tests.nemesis.round import Outcome, play
-from tests.nemesis.scenario import CLOCKS, CLUSTER_KINDS, FAULTS_OF_SIDECARS, KINDS, SOON, STRIKES, drawn, in_cluster
+from tests.nemesis.scenario import (
+    CLOCKS,
+    CLUSTER_KINDS,
+    FAULTS_OF_SIDECARS,
+    KINDS,
+    SOON,
+    STRIKES,
+    UPDATE,
+    drawn,
+    in_cluster,
+    rolling,
+)
 from tests.nemesis.tally import Tally, evidence
+from tests.release.last_version import LAST_VERSION, last_version
 
 USUAL = (22, 1, 14, 59, 5, 51)
 """A kill, a stop, a partition, delays, a server that is killed, and a node of a cluster."""
+HASTY = (22, 51, 14)
+"""A kill, a node of a cluster, a partition; and a kill in the middle of each."""
+UPDATES = (2, 3)
+"""To this version on a work queue of 2.10, and back from it on a stream of 2.11 that keeps its fires."""
 PLANTED = {
     "never_open_again": (2, {"Live", "Complete"}),
     "early": (2, {"Timely"}),
@@ -48,14 +63,9 @@ ATTEMPTS = 2
 Outcomes = dict[tuple[int, str], Outcome]
 
 
-def seeds() -> list[int]:
+def rounds(usual: tuple[int, ...]) -> list[int]:
     """Return the seeds of the rounds to play."""
-    count = int(os.environ.get("NATS_SCHEDULER_NEMESIS") or 0)
-    if not count:
-        return list(USUAL)
-    first = int(os.environ.get("NATS_SCHEDULER_SEED") or secrets.randbelow(10**9))
-    print(f"repeat it with NATS_SCHEDULER_SEED={first}")
-    return list(range(first, first + count))
+    return list(usual) if (SEED, EFFORT) == (0, 1) else list(seeds(len(usual)))
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +79,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
             return await play(seed, folder, bug)
 
     async def all_played() -> Outcomes:
-        wanted = [(seed, "") for seed in seeds()] + [(seed, bug) for bug, (seed, _promises) in PLANTED.items()]
+        wanted = [(seed, "") for seed in rounds(USUAL)] + [(seed, bug) for bug, (seed, _promises) in PLANTED.items()]
         found = await asyncio.gather(*(played(seed, bug) for seed, bug in wanted))
         return dict(zip(wanted, found, strict=True))
 
@@ -128,17 +138,17 @@ def excepts_all_days(history: History) -> None:
     history.calendars = [CalendarSeen(name, 0, Leaves.NOTHING) for name in NAMES]
 
 
-@pytest.mark.parametrize(
-    ("falsify", "promise"),
-    [
-        (loses_a_fire, "Complete"),
-        (doubles_a_fire, "Unique"),
-        (is_silent_in_the_end, "Live"),
-        (loses_a_schedule, "Complete"),
-        (loses_a_fire_elsewhere, "Complete"),
-        (excepts_all_days, "Unique"),
-    ],
-)
+FALSIFIED: list[tuple[Callable[[History], None], str]] = [
+    (loses_a_fire, "Complete"),
+    (doubles_a_fire, "Unique"),
+    (is_silent_in_the_end, "Live"),
+    (loses_a_schedule, "Complete"),
+    (loses_a_fire_elsewhere, "Complete"),
+    (excepts_all_days, "Unique"),
+]
+
+
+@pytest.mark.parametrize(("falsify", "promise"), FALSIFIED)
 def test_what_is_falsified_in_a_real_history_is_found(
     outcomes: Outcomes, falsify: Callable[[History], None], promise: str
 ) -> None:
@@ -158,16 +168,57 @@ def fires_of_one(history: History) -> list[FireSeen]:
     return [fire for fire in history.fires if fire.schedule == steady(0)]
 
 
+# -- snapshots and updates -------------------------------------------------------------------------------------------
+
+
+async def test_no_promise_is_broken_where_sidecars_begin_with_snapshots(tmp_path: Path) -> None:
+    played = await asyncio.gather(*(play(seed, tmp_path / str(seed), snapshots=True) for seed in HASTY))
+    failed = "\n".join(evidence(outcome) for outcome in played if outcome.violations)
+    assert not failed, failed
+    assert sum(outcome.begun_with_snapshots for outcome in played), "no life began with a snapshot"
+
+
+async def test_no_promise_is_broken_by_a_rolling_update_or_its_reverse(tmp_path: Path) -> None:
+    last = last_version(tmp_path)
+    if isinstance(last, str):
+        pytest.skip(last)
+    places = asyncio.Semaphore(2)
+
+    async def played(seed: int) -> Outcome:
+        async with places:
+            return await play(seed, tmp_path / str(seed), last=last)
+
+    outcomes = dict(zip(rounds(UPDATES), await asyncio.gather(*map(played, rounds(UPDATES))), strict=True))
+    failed = "\n".join(evidence(outcome) for outcome in outcomes.values() if outcome.violations)
+    assert not failed, failed
+    for seed, outcome in outcomes.items():
+        first, second = (VERSION, LAST_VERSION) if seed % 2 else (LAST_VERSION, VERSION)
+        for versions in outcome.versions:
+            assert (versions[0], versions[-1]) == (first, second)
+            assert versions == sorted(versions, reverse=seed % 2 == 1), "it does not go back in between"
+        assert outcome.strikes.count(UPDATE) == len(outcome.versions)
+        assert len(outcome.history.fires) > 20
+
+
+# -- what is drawn and recorded --------------------------------------------------------------------------------------
+
+
 def test_the_seeds_strike_in_every_way() -> None:
     scenarios = [drawn(seed) for seed in range(200)]
+    assert scenarios == [drawn(seed) for seed in range(200)]
     assert {scenario.kind for scenario in scenarios} == set(KINDS)
     assert {strike.kind for scenario in scenarios for strike in scenario.strikes} == set(STRIKES)
     assert {(scenario.nodes, scenario.version[:4]) for scenario in scenarios} == {(1, "2.10"), (1, "2.11"), (3, "2.11")}
     assert {scenario.instances for scenario in scenarios} == {1, 2, 3}
+    updates = [rolling(seed) for seed in UPDATES]
+    assert {seed % 2 for seed in UPDATES} == {0, 1}
+    assert {(one.version, one.consumes) for one in updates} == {(V2_10, True), (V2_11, False)}
+    assert {strike.way for one in updates for strike in one.strikes if strike.kind == UPDATE} == {"drain", "kill"}
 
 
 def test_the_seeds_of_loaded_clusters_break_everything_on_both_versions() -> None:
     scenarios = [in_cluster(seed) for seed in range(200)]
+    assert scenarios == [in_cluster(seed) for seed in range(200)]
     assert {scenario.kind for scenario in scenarios} == set(CLUSTER_KINDS)
     kinds = {strike.kind for scenario in scenarios for strike in scenario.strikes}
     assert kinds == {*CLUSTER_KINDS[:-2], *FAULTS_OF_SIDECARS}
@@ -175,11 +226,6 @@ def test_the_seeds_of_loaded_clusters_break_everything_on_both_versions() -> Non
     assert {(one.version[:4], one.durable) for one in scenarios} == set(product(("2.10", "2.11"), (True, False)))
     assert {(one.nodes, one.instances, one.soon, one.busy) for one in scenarios} == {(3, 3, SOON, 0)}
     assert {in_cluster(seed, busy=2).busy for seed in range(3)} == {2}
-
-
-def test_a_seed_is_the_same_script_each_time() -> None:
-    for draw in (drawn, in_cluster):
-        assert [draw(seed) for seed in range(50)] == [draw(seed) for seed in range(50)]
 
 
 def test_the_tally_names_each_promise_that_a_round_broke_and_the_command_that_repeats_it() -> None:
