@@ -229,19 +229,6 @@ async def test_the_sidecar_publishes_nothing_but_schedules_of_the_stream(control
     assert (await controlled.stored("O.other")).body == b"stays"
 
 
-async def test_a_pause_of_a_schedule_that_rolls_up_the_stream_removes_nothing(controlled: Controlled) -> None:
-    prefix = "X-" if controlled.is_native else ""  # a native server refuses it
-    await controlled.account.create("R", allow_rollup_hdrs=True)
-    await controlled.running.ready("R")
-    headers = {f"{prefix}{name}": value for name, value in far("R.out")}
-    await controlled.account.publish("R.s", {**headers, "Nats-Rollup": "all"})
-    await controlled.account.publish("R.other", body=b"stays")
-    answer = await request(controlled.account.connection, "pause", {"stream": "R", "subject": "R.s"})
-    assert isinstance(answer, Refused)
-    assert (answer.code, "would remove other messages" in answer.sentence) == (422, True)
-    assert len(await controlled.account.messages("R", ">")) == 2
-
-
 def test_a_fire_that_may_be_stored_is_only_safe_to_repeat_with_its_time() -> None:
     unknown, not_done = UnknownOutcomeError("no answer"), NoAnswerError("no answer")
     fire = FireRequest(stream="O", subject="O.s")

@@ -3,23 +3,20 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
 from nats_scheduler.message.timetable import delay_of
-from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import schedules as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, far_hour, in_seconds, sidecar_on
-from tests.harness.servers import EMULATED_VERSIONS, NATIVE_VERSIONS, V2_10, V2_11, V2_15
+from tests.harness.account import WAIT_SECONDS, account_on, far_hour, in_seconds, sidecar_on
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
-from tests.service.asking import Refusal, answered, ask
+from tests.service.asking import Asked, Refusal, ask, at
 
 ZONE = "Europe/Berlin"
 CRON_HOUR = far_hour(ZONE)
@@ -27,59 +24,30 @@ HOURS = (5, 3, 9, 1, 7)
 """The hours after which the schedules `O.s.<hours>` fire."""
 
 
-@dataclass
-class Asked:
-    """A sidecar that serves the stream `O` with known schedules, and who asks it."""
+async def held(asked: Asked, count: int) -> None:
+    """Wait until the sidecar holds `count` schedules, and their shards."""
 
-    server: EmbeddedServer
-    account: Account
-    running: Running
-    version: str
+    async def are_held() -> bool:
+        answer = await ask(asked.account.connection, "streams.list")
+        streams = answer["streams"] if isinstance(answer, dict) else []
+        return any(one["schedules"] and one["schedules"]["total"] == count and one["holders"] for one in streams)
 
-    @property
-    def is_native(self) -> bool:
-        """True if the server itself fires the schedules."""
-        return self.version in NATIVE_VERSIONS
-
-    async def schedule(self, subject: str, pattern: str, prefix: str = "", **more: str) -> int:
-        """Store a schedule that fires into `O.out`, unless another target is named."""
-        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": "O.out"}
-        headers |= {name.replace("_", "-"): value for name, value in more.items()}
-        return await self.account.publish(subject, {f"{prefix}{name}": value for name, value in headers.items()})
-
-    async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
-        return await answered(self.account.connection, endpoint, request)
-
-    async def listed(self, **request: Any) -> list[dict[str, Any]]:
-        return list((await self.answer("schedules.list", stream="O", **request))["schedules"])
-
-    async def next_fires(self, subject: str, **request: Any) -> dict[str, Any]:
-        return await self.answer("schedules.next", stream="O", subject=subject, **request)
-
-    async def holds(self, count: int) -> None:
-        """Wait until the sidecar holds `count` schedules, and their shards."""
-
-        async def held() -> bool:
-            answer = await ask(self.account.connection, "streams.list")
-            streams = answer["streams"] if isinstance(answer, dict) else []
-            return any(one["schedules"] and one["schedules"]["total"] == count and one["holders"] for one in streams)
-
-        await eventually(held, within_seconds=WAIT_SECONDS, describe=f"{count} schedules are held")
+    await eventually(are_held, within_seconds=WAIT_SECONDS, describe=f"{count} schedules are held")
 
 
 @pytest.fixture(params=[V2_10, V2_11, V2_15])
 async def asked(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
     server = await start_server(request.param)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        asked = Asked(server, account, running, request.param)
+        asked = Asked(account, running, request.param)
         await account.create("O", allow_msg_ttl=True)
         for hours in HOURS:
-            await asked.schedule(f"O.s.{hours}", f"@at {in_seconds(3600 * hours)}")
+            await asked.schedule(f"O.s.{hours}", at(hours))
         morning = {"Nats_Schedule_Time_Zone": ZONE, "Nats_Schedule_Target": "O.morning"}
-        await asked.schedule("O.cron", f"0 30 {CRON_HOUR} * * mon-fri", **morning)
+        await asked.schedule("O.cron", f"0 30 {CRON_HOUR} * * mon-fri", "", b"", **morning)
         await asked.schedule("O.invalid", "@every soon", "X-" if asked.is_native else "")  # the server refuses it
         await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
-        await asked.holds(len(HOURS) + 1)
+        await held(asked, len(HOURS) + 1)
         await running.healthy()
         yield asked
 
@@ -107,8 +75,7 @@ async def test_streams_with_their_counts_and_what_fires_next(asked: Asked) -> No
 async def test_pages_of_streams(asked: Asked) -> None:
     await asked.account.create("PLAIN", allow_msg_schedules=False)
     for name in ("A", "B"):
-        await asked.account.create(name, retention="workqueue")
-        await asked.running.ready(name)
+        await asked.create(name, retention="workqueue")
     first = await asked.answer("streams.list", limit=2)
     second = await asked.answer("streams.list", limit=2, cursor=first["cursor"])
     assert [one["stream"] for one in (*first["streams"], *second["streams"])] == ["A", "B", "O"]
@@ -137,9 +104,9 @@ async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Ask
         cursor = page["cursor"]
     assert pages == [["O.s.1", "O.s.3"], ["O.s.5", "O.s.7"], ["O.s.9"]]
     for cron in ({"target": "O.morning"}, {"kind": "cron"}, {"kind": ["cron", "every"]}):
-        assert [one["subject"] for one in await asked.listed(**cron)] == ["O.cron"], cron
-    assert len(await asked.listed(kind="at", state=["waiting", "failing"])) == 5
-    assert await asked.listed(state="failing") == []
+        assert await asked.subjects("O", **cron) == ["O.cron"], cron
+    assert len(await asked.listed("O", kind="at", state=["waiting", "failing"])) == 5
+    assert await asked.listed("O", state="failing") == []
     for kind in ("rejected", "misnamed"):
         listed = (await asked.answer(f"{kind}.list", stream="O"))[kind]
         assert [one["subject"] for one in listed] == [f"O.{kind.replace('rejected', 'invalid')}"], "it is listed apart"
@@ -147,19 +114,19 @@ async def test_schedules_are_listed_soonest_first_on_pages_and_chosen(asked: Ask
 
 
 async def test_paused_schedules_are_listed_and_counted_as_such(asked: Asked) -> None:
-    headers = {"Nats-Schedule-X-Paused": "@every 1h", "Nats-Schedule-Target": "O.out"}
-    await asked.account.publish("O.paused", headers)
+    paused = {"Nats-Schedule-X-Paused": "@every 1h", "Nats-Schedule-Target": "O.out"}
+    await asked.account.publish("O.paused", paused)
 
     async def is_counted() -> bool:
         (stream,) = (await asked.answer("streams.list"))["streams"]
         return bool(stream["schedules"]["states"].get("paused") == 1)
 
     await eventually(is_counted, within_seconds=WAIT_SECONDS, describe="it is counted")
-    (listed,) = await asked.listed(state="paused")
+    (listed,) = await asked.listed("O", state="paused")
     found = await asked.answer("schedules.get", stream="O", subject="O.paused")
     assert found["schedule"] == listed
     assert (listed["pattern"], listed["next_fire"], found["flight"]) == ("@every 1h", None, None)
-    following = await asked.next_fires("O.paused")
+    following = await asked.answer("schedules.next", stream="O", subject="O.paused")
     assert (following["fires"], following["ends"]) == ([], True)
 
 
@@ -181,23 +148,23 @@ async def test_next_fires_of_a_schedule(asked: Asked) -> None:
     await asked.schedule("O.short", "@every 2h", Nats_TTL="5h")
     sequence = await asked.schedule("O.spread", "@every 2h", "X-", Nats_Schedule_X_Jitter="1h")
     await asked.schedule("O.holidays", "0 0 */12 * * *", "X-", Nats_Schedule_X_Except=str(day))
-    await asked.holds(len(HOURS) + 4)
-    once = await asked.next_fires("O.s.5")
+    await held(asked, len(HOURS) + 4)
+    once = await asked.answer("schedules.next", stream="O", subject="O.s.5")
     assert (len(once["fires"]), once["ends"]) == (1, True)
-    cron = await asked.next_fires("O.cron", count=3)
+    cron = await asked.answer("schedules.next", stream="O", subject="O.cron", count=3)
     assert all(f"T{CRON_HOUR:02}:30:00+0" in fire["local"] for fire in cron["fires"])
     assert (len(cron["fires"]), cron["time_zone"]) == (3, "Europe/Berlin")
-    short = await asked.next_fires("O.short")
+    short = await asked.answer("schedules.next", stream="O", subject="O.short")
     assert (len(short["fires"]), short["ends"]) == (2, True), "its TTL ends it before the third"
     assert {fire["sent"] for fire in short["fires"]} == {None}
-    for fire in (await asked.next_fires("O.spread", count=2))["fires"]:
+    for fire in (await asked.answer("schedules.next", stream="O", subject="O.spread", count=2))["fires"]:
         due = fire["nanoseconds"]
         assert fire["sent"] == format_rfc3339(due + delay_of("O.spread", sequence, due, HOUR))
-    holidays = await asked.next_fires("O.holidays", count=8)
+    holidays = await asked.answer("schedules.next", stream="O", subject="O.holidays", count=8)
     assert holidays["excepted"] == [{"first": f"{day}T00:00:00Z", "last": f"{day}T12:00:00Z"}], "days that are left out"
     days = [fire["utc"][:10] for fire in holidays["fires"]]
     assert (str(day) in days, str(after) in days) == (False, True)
-    assert (await asked.next_fires("O.holidays", count=1))["excepted"] == []
+    assert (await asked.answer("schedules.next", stream="O", subject="O.holidays", count=1))["excepted"] == []
 
 
 async def test_patterns_and_messages_are_computed_explained_and_checked(asked: Asked) -> None:
@@ -233,10 +200,9 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
 ) -> None:
     config = (await asked.account.api.stream("O"))["config"]
     await asked.account.api.update_stream({**config, "max_msg_size": 400})
-    headers = {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "O.out"}
-    await asked.account.publish("O.large", headers, b"x" * 300)
+    await asked.schedule("O.large", f"@at {in_seconds(0.1)}", body=b"x" * 300)
     (listed,) = await eventually(
-        lambda: asked.listed(state="failing"), within_seconds=WAIT_SECONDS, describe="the schedule fails"
+        lambda: asked.listed("O", state="failing"), within_seconds=WAIT_SECONDS, describe="the schedule fails"
     )
     assert (listed["subject"], listed["failing"]["err_code"]) == ("O.large", 10054)
     assert (await asked.answer("schedules.get", stream="O", subject="O.large"))["flight"]["attempts"] >= 1
@@ -248,7 +214,7 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
     await eventually(is_counted, within_seconds=WAIT_SECONDS, describe="it is counted, if some moments later")
     mine = await asked.answer(f"failing.list.{asked.running.sidecar.instance}", stream="O")
     assert (mine["streams"]["O"]["total"], mine["complete"]) == (1, True)
-    await asked.account.publish("O.larger", headers, b"x" * 301)
+    await asked.schedule("O.larger", f"@at {in_seconds(0.1)}", body=b"x" * 301)
 
     async def both_fail() -> bool:
         return bool((await asked.answer("failing.list", stream="O"))["streams"]["O"]["total"] == 2)
@@ -310,12 +276,12 @@ async def test_an_answer_goes_to_an_inbox_and_nowhere_else(asked: Asked) -> None
 async def test_one_long_answer_is_a_shorter_page_and_a_cursor(start_server: StartServer) -> None:
     server = await start_server(config="max_payload: 6000\n")
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        asked, count = Asked(server, account, running, V2_11), 30
+        asked, count = Asked(account, running), 30
         await account.create("O")
         for number in range(count):
             await asked.schedule(f"O.s.{number:02}", f"@at {in_seconds(3600 + number)}")
         await running.ready("O")
-        await asked.holds(count)
+        await held(asked, count)
         found, cursor, pages = list[str](), None, 0
         while cursor is not None or not pages:
             page = await asked.answer("schedules.list", stream="O", cursor=cursor)
@@ -338,7 +304,7 @@ async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked)
     """Who sees a fire knows the inbox of its acknowledgements, and asks for an answer there."""
     seen: list[bytes] = []
     asked.account.connection.subscribe("O.out", lambda _subject, reply, *_rest: seen.append(reply))
-    await asked.account.publish("O.fires", {"Nats-Schedule": f"@at {in_seconds(0.1)}", "Nats-Schedule-Target": "O.out"})
+    await asked.schedule("O.fires", f"@at {in_seconds(0.1)}")
     await eventually(lambda: seen, within_seconds=WAIT_SECONDS, describe="a fire is seen")
     assert seen[0], "it has a reply subject"
     assert not is_inbox(seen[0])

@@ -1,7 +1,6 @@
 """A sidecar beside the native scheduler answers for what the server fires as it does for what it fires itself."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,95 +14,63 @@ from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import server_schedules
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_12, V2_15
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
-from tests.service.asking import Refusal, answered, ask
-
-
-@dataclass
-class Native:
-    """A sidecar beside a native server, and who asks it."""
-
-    account: Account
-    running: Running
-    version: str
-
-    async def answer(self, endpoint: str, **request: Any) -> dict[str, Any]:
-        return await answered(self.account.connection, endpoint, request)
-
-    async def schedule(self, subject: str, hours: float = 1, *, prefix: str = "", pattern: str = "") -> int:
-        """Store a schedule, of the server's unless it has a prefix."""
-        wanted = pattern or f"@at {in_seconds(3600 * hours)}"
-        names = f"{prefix}Nats-Schedule", f"{prefix}Nats-Schedule-Target"
-        target = f"{subject.partition('.')[0]}.out"
-        return await self.account.publish(subject, dict(zip(names, (wanted, target), strict=True)))
-
-    async def holds(self, stream: str, *subjects: str) -> None:
-        """Wait until the sidecar itself holds these schedules."""
-        service = self.running.sidecar.served[stream]
-        await eventually(
-            lambda: all(service.engine.held.peek(one) is not None for one in subjects),
-            within_seconds=WAIT_SECONDS,
-            describe=f"{subjects} are held",
-        )
-
-    async def has_read(self, stream: str) -> None:
-        """Wait until answers say that they contain all that is stored, also of what the sidecar itself fires."""
-        last = (await self.account.api.stream(stream))["state"]["last_seq"]
-
-        async def reached() -> bool:
-            return bool((await self.answer("schedules.list", stream=stream))["read_through"] == last)
-
-        await eventually(reached, within_seconds=WAIT_SECONDS, describe=f"{stream} is read to its end")
-
-    async def listed(self, stream: str, **request: Any) -> list[dict[str, Any]]:
-        return list((await self.answer("schedules.list", stream=stream, **request))["schedules"])
-
-    async def create(self, name: str, **config: Any) -> None:
-        await self.account.create(name, **config)
-        await self.running.ready(name)
-
-    async def read(self, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
-        """Read the stream as `ls --json` does."""
-        state = StreamState.from_info(await self.account.api.stream(stream))
-        found = await read_stream_listing(self.account.connection, self.account.api, state, mode, (), CLOCK.now)
-        return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
+from tests.service.asking import Asked, at
 
 
 @pytest.fixture(params=NATIVE_VERSIONS)
-async def native(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Native]:
+async def native(request: pytest.FixtureRequest, start_server: StartServer) -> AsyncIterator[Asked]:
     server = await start_server(request.param)
     async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
-        yield Native(account, running, request.param)
+        yield Asked(account, running, request.param)
 
 
-only_2_15 = pytest.mark.parametrize("native", [V2_15], indirect=True)
+async def holds(native: Asked, stream: str, *subjects: str) -> None:
+    """Wait until the sidecar itself holds these schedules."""
+    held = native.running.sidecar.served[stream].engine.held
+    await eventually(
+        lambda: all(held.peek(one) is not None for one in subjects),
+        within_seconds=WAIT_SECONDS,
+        describe=f"{subjects} are held",
+    )
 
 
-async def test_both_kinds_are_listed_as_ls_lists_them(native: Native) -> None:
+async def stored(native: Asked, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
+    """Read the stream as `ls --json` does."""
+    state = StreamState.from_info(await native.account.api.stream(stream))
+    found = await read_stream_listing(native.account.connection, native.account.api, state, mode, (), CLOCK.now)
+    return [dict(schedule_document(stream, mode, one)) for one in found.schedules]
+
+
+async def test_both_kinds_are_listed_as_ls_lists_them(native: Asked) -> None:
     await native.create("O", allow_msg_ttl=True)
-    await native.schedule("O.server.1", 5)
-    await native.schedule("O.sidecar.1", 3, prefix="X-")
-    await native.schedule("O.sidecar.2", prefix="X-", pattern="0 0 0 1 1 *")
-    await native.schedule("O.server.2", 1)
+    await native.schedule("O.server.1", at(5))
+    await native.schedule("O.sidecar.1", at(3), "X-")
+    await native.schedule("O.sidecar.2", "0 0 0 1 1 *", "X-")
+    await native.schedule("O.server.2", at(1))
     expected = ["O.server.2", "O.sidecar.1", "O.server.1", "O.sidecar.2"]
     if native.version != V2_12:
-        await native.schedule("O.server.3", pattern="0 0 12 2 1 *")
+        await native.schedule("O.server.3", "0 0 12 2 1 *")
         expected.append("O.server.3")
-    await native.holds("O", "O.sidecar.1", "O.sidecar.2")
+    await holds(native, "O", "O.sidecar.1", "O.sidecar.2")
     page = await native.answer("schedules.list", stream="O")
     assert [one["subject"] for one in page["schedules"]] == expected
-    assert page["schedules"] == await native.read("O")
+    assert page["schedules"] == await stored(native, "O")
     assert {one["subject"].split(".")[1]: (one["fired_by"], one["dialect"]) for one in page["schedules"]} == {
         "server": ("server", "adr51"),
         "sidecar": ("sidecar", "portable"),
     }
     assert page["mode"] == "native"
-    await native.has_read("O")
-    assert [one["subject"] for one in await native.listed("O", filter="O.server.*", limit=1)] == ["O.server.2"]
+    last = (await native.account.api.stream("O"))["state"]["last_seq"]
+
+    async def all_is_read() -> bool:
+        return bool((await native.answer("schedules.list", stream="O"))["read_through"] == last)
+
+    await eventually(all_is_read, within_seconds=WAIT_SECONDS, describe="O is read to its end")
+    assert await native.subjects("O", filter="O.server.*", limit=1) == ["O.server.2"]
     (stream,) = (await native.answer("streams.list"))["streams"]
     assert (stream["mode"], stream["schedules"]["total"], stream["unread"]) == ("native", len(expected), None)
     assert stream["next"]["subject"] == "O.server.2"
@@ -115,11 +82,11 @@ async def test_both_kinds_are_listed_as_ls_lists_them(native: Native) -> None:
     assert pages == expected
 
 
-async def test_one_schedule_its_next_and_its_past_fires(native: Native) -> None:
+async def test_one_schedule_its_next_and_its_past_fires(native: Asked) -> None:
     await native.create("O")
     repeats = native.version != V2_12
-    await native.schedule("O.one", pattern="@every 1s" if repeats else f"@at {in_seconds(3600)}")
-    await native.schedule("O.past", pattern=f"@at {in_seconds(0.2)}")
+    await native.schedule("O.one", "@every 1s" if repeats else at(1))
+    await native.schedule("O.past", f"@at {in_seconds(0.2)}")
     await native.account.wait_for("O", "O.out", 3 if repeats else 1)
     known = await native.answer("schedules.get", stream="O", subject="O.one")
     assert (known["holder"], known["holder_answered"], known["flight"]) == (None, True, None)
@@ -129,13 +96,11 @@ async def test_one_schedule_its_next_and_its_past_fires(native: Native) -> None:
     assert [later - earlier for earlier, later in pairwise(fires)] == [SECOND] * (2 if repeats else 0)
     past = (await native.answer("fires.list", stream="O", subject="O.past", target="O.out"))["fires"]
     assert [(one["fired_by"], one["next_fire"]) for one in past] == [("server", None)]
-    gone = await ask(native.account.connection, "schedules.get", {"stream": "O", "subject": "O.past"})
-    assert isinstance(gone, Refusal)
-    assert gone.code == 404
+    assert (await native.refusal("schedules.get", stream="O", subject="O.past")).code == 404
     await native.create("S")
-    await native.schedule("S.ours", 0.5, prefix="X-")
-    await native.schedule("S.theirs", 0.5)
-    await native.holds("S", "S.ours")
+    await native.schedule("S.ours", at(0.5), "X-")
+    await native.schedule("S.theirs", at(0.5))
+    await holds(native, "S", "S.ours")
     timeline = await native.answer("timeline.list", stream="S", minutes=60)
     assert (timeline["complete"], sum(minute["fires"] for minute in timeline["minutes"])) == (True, 2)
     soonest = [(one["subject"], one["fired_by"]) for one in timeline["soonest"]]
@@ -153,50 +118,31 @@ async def test_on_a_dormant_stream_nothing_fires_and_all_is_listed(tmp_path: Pat
         await machine.install(V2_15)
         async with sidecar_on(machine.url) as running, account_on(machine.url) as account:
             await running.ready("O")
-            native = Native(account, running, V2_15)
-            await native.schedule("O.sidecar", 3, prefix="X-")
-            await native.holds("O", "O.sidecar")
+            native = Asked(account, running, V2_15)
+            await native.schedule("O.sidecar", at(3), "X-")
+            await holds(native, "O", "O.sidecar")
             page = await native.answer("schedules.list", stream="O", kind=["at", "every"])
             fired_by = {one["subject"]: one["fired_by"] for one in page["schedules"]}
             assert (page["mode"], fired_by) == ("dormant", {"O.server": "none", "O.sidecar": "sidecar"})
-            assert await native.listed("O") == await native.read("O", Mode.DORMANT)
+            assert await native.listed("O") == await stored(native, "O", Mode.DORMANT)
             await account.api.call("STREAM.PURGE.O", {"filter": "O.gone"})
-            assert {one["subject"] for one in await native.listed("O")} == {"O.server", "O.sidecar"}
+            assert set(await native.subjects("O")) == {"O.server", "O.sidecar"}
             rejected = (await native.answer("rejected.list", stream="O"))["rejected"]
             assert [(one["subject"], one["dialect"]) for one in rejected] == [("O.invalid", "adr51")]
             assert (await native.answer("streams.list"))["streams"][0]["rejected"] == 1
 
 
-@only_2_15
+@pytest.mark.parametrize("native", [V2_15], indirect=True)
 async def test_one_stream_that_is_too_large_does_not_hide_the_others(
-    native: Native, monkeypatch: pytest.MonkeyPatch
+    native: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_schedules, "MAX_SCHEDULES", 3)
-    await native.create("A")
-    await native.create("B")
-    for number in range(4):
-        await native.schedule(f"A.s.{number}")
-    await native.schedule("B.one")
-    refused = await ask(native.account.connection, "schedules.list", {"stream": "A"})
-    assert isinstance(refused, Refusal)
+    for name, count in (("A", 4), ("B", 1)):
+        await native.create(name)
+        for number in range(count):
+            await native.schedule(f"{name}.s.{number}", at(1))
+    refused = await native.refusal("schedules.list", stream="A")
     assert (refused.code, "3 are read for requests" in refused.sentence) == (503, True)
     large, small = (await native.answer("streams.list"))["streams"]
     assert (large["stream"], large["schedules"], large["next"], large["unread"]) == ("A", None, None, refused.sentence)
     assert (small["stream"], small["schedules"]["total"], small["unread"]) == ("B", 1, None)
-
-
-@only_2_15
-async def test_it_answers_again_after_the_connection_was_lost(native: Native) -> None:
-    await native.create("O")
-    await native.schedule("O.one")
-    assert len(await native.listed("O")) == 1
-    assert native.running.sidecar.connection is not None
-    native.running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
-    await native.running.told_of("connection_lost")
-    await native.schedule("O.two", 2)
-
-    async def again() -> list[str] | None:
-        found = await ask(native.account.connection, "schedules.list", {"stream": "O"})
-        return [one["subject"] for one in found["schedules"]] if isinstance(found, dict) else None
-
-    assert await eventually(again, within_seconds=WAIT_SECONDS, describe="it answers") == ["O.one", "O.two"]

@@ -65,18 +65,3 @@ async def test_the_requests_of_the_page_work_one_after_the_other(start_server: S
         (mine,) = json.loads(await nats.run("micro", "stats", "nats-scheduler", "--json"))
         counted = {one["subject"]: one["num_requests"] for one in mine["endpoints"]}
         assert counted["nats_scheduler.control.v1.schedules.edit"] == 2
-
-
-async def test_a_request_is_refused_with_the_setting_in_the_sentence(
-    start_server: StartServer, nats_cli: NatsCli
-) -> None:
-    server = await start_server()
-    nats = nats_cli.at(server.url)
-    async with sidecar_on(server.url) as running, account_on(server.url) as account:
-        await account.api.call("STREAM.CREATE.ORDERS", json.loads(STREAM_FILE))
-        await running.ready("ORDERS")
-        for arguments in typed():
-            refused = await nats.run("req", *arguments)
-            assert "Nats-Service-Error-Code: 403" in refused
-            assert "its setting allow_control is off" in refused
-        assert "allow_control: false" in await nats.run("micro", "info", "nats-scheduler")
