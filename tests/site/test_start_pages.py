@@ -1,15 +1,6 @@
 """The first pages and those for contributors do what they say, typed from their first command to their last."""
 
-from pathlib import Path
+from tests.site.blocks import START
+from tests.site.reader import following
 
-import pytest
-
-from tests.house.sources import place
-from tests.site.pages import START, pages_of
-from tests.site.reader import follow
-
-
-@pytest.mark.server
-@pytest.mark.parametrize("page", pages_of(START), ids=place)
-async def test_the_page_does_what_it_says(page: Path, tmp_path: Path, programs: Path) -> None:
-    await follow(page, tmp_path, programs)
+test_the_page_does_what_it_says = following(START)
