@@ -12,6 +12,7 @@ import sys
 import venv
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,27 +79,21 @@ class Installed:
             subprocess.run([str(python), "-m", "venv", "--without-pip", str(folder)], check=True, timeout=BUILD_SECONDS)
         self.python = folder / "bin" / "python"
 
-    def pip(self, *arguments: str) -> None:
-        """Run our pip for this environment."""
-        command = [sys.executable, "-m", "pip", "--python", str(self.python), "--disable-pip-version-check"]
-        ran = subprocess.run(
-            [*command, *arguments], check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS
-        )
+    def install(self, *wanted: str) -> None:
+        """Install distributions with what they need, by our pip; what is imported is compiled then."""
+        pip = [sys.executable, "-m", "pip", "--python", str(self.python), "--disable-pip-version-check"]
+        command = [*pip, "install", "--quiet", "--no-compile", *wanted]
+        ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_SECONDS)
         if ran.returncode and any(sign in ran.stderr for sign in UNREACHABLE):
             pytest.skip(f"no index of Python packages can be reached: {ran.stderr.strip().splitlines()[0]}")
         assert ran.returncode == 0, ran.stdout + ran.stderr
-
-    def install(self, *wanted: str) -> None:
-        """Install distributions with what they need; what is imported is compiled then."""
-        self.pip("install", "--quiet", "--no-compile", *wanted)
 
     def versions(self) -> dict[str, str]:
         """Return the distributions that are installed, by name."""
         program = (
             "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
         )
-        found: dict[str, str] = json.loads(self.run_python(program))
-        return found
+        return dict(json.loads(self.run([str(self.python), "-I", "-c", program])))
 
     def command(self, *arguments: str) -> list[str]:
         """Name `nats-scheduler` of this environment."""
@@ -111,18 +106,7 @@ class Installed:
 
     def run(self, command: Sequence[str], seconds: float = 120.0) -> str:
         """Run a command outside of this checkout, and return what it prints; it has to succeed."""
-        ran = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
-        )
+        options: Any = {"cwd": self.folder, "env": self.environment(), "timeout": seconds, "check": False}
+        ran = subprocess.run(command, capture_output=True, text=True, **options)
         assert ran.returncode == 0, ran.stdout + ran.stderr
-        return ran.stdout
-
-    def run_python(self, program: str, *arguments: str, options: Sequence[str] = ()) -> str:
-        """Run a program with this environment's Python; `-I` keeps the folder and the variables out."""
-        return self.run([str(self.python), "-I", *options, "-c", program, *arguments])
+        return str(ran.stdout)
