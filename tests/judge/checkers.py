@@ -1,6 +1,6 @@
 """The promises, each as a checker: it takes a history and lists every violation, with its evidence.
 
-Its rule: fires are matched to due targets one to one, so that what is missing and what is too much are both found.
+Its rule: a checker demands what its promise says and excuses what the promise excuses, and nothing else.
 
 - *Complete*: each due of a known version is stored, unless no instance was ready between it and the next one (the
   missed-fire rule: of those one make-up fire stands for all), or the version may have ended before one was.
@@ -20,21 +20,19 @@ Its rule: fires are matched to due targets one to one, so that what is missing a
 - *Overlap* is what a policy asks for: no fire while the one before is unfinished (`tests.judge.overlaps`).
 """
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from tests.judge.calendars import CalendarRecord, may_except_last
+from tests.judge.calendars import may_except_last
+from tests.judge.case import Case
 from tests.judge.contents import Contents, said
-from tests.judge.forgotten import Losses, is_forgotten
-from tests.judge.health import Readiness
+from tests.judge.forgotten import is_forgotten
 from tests.judge.history import EVERYTHING, NEVER, SECOND, FireKey, FireSeen, History, Verb
-from tests.judge.identities import Identities
 from tests.judge.missed import given_up, is_too_late, last_is_skipped, needed, stood_for_from
 from tests.judge.overlaps import free_from, holds_back, is_too_soon, may_skip_last
-from tests.judge.versions import REPLACING, Version, matched, versions_of
+from tests.judge.versions import REPLACING, Version
 
 ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
@@ -55,45 +53,6 @@ class Violation:
     def __str__(self) -> str:
         """Describe it in one line."""
         return f"{self.promise}: {self.schedule} (version {self.sequence}): {self.evidence}"
-
-
-class Case:
-    """A history, read once for all checkers."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.terms = history.terms
-        self.subjects = {operation.schedule for operation in history.operations}
-        """The subjects on which schedules were stored."""
-        self.versions = versions_of(history)
-        self.readiness = Readiness(history)
-        self.identities = Identities(history)
-        self.calendars = CalendarRecord(history)
-        self.losses = Losses(history)
-        self.targets = _matched_to_dues(history, self.versions)
-        """For each fire that a due asks for, by its stream sequence: the version's sequence and the due."""
-        self.stored: dict[tuple[int, int], FireSeen] = {
-            self.targets[fire.sequence]: fire for fire in history.fires if fire.sequence in self.targets
-        }
-
-    def ready_for(self, version: Version, due: int, begin: int, end: int) -> int:
-        """Return how long (ns) an instance was ready for a fire, at a time; while it waits for its identity none is."""
-        longest = 0
-        for waits_from, free in self.identities.waits(FireKey(version.sequence, due)):
-            longest = max(longest, self.readiness.longest(begin, min(end, waits_from)))
-            begin = max(begin, free)
-        return max(longest, self.readiness.longest(begin, end))
-
-    def ahead(self, fire: FireSeen, earliest: int) -> int:
-        """Return by how much (ns) a fire may be early that is to be sent at `earliest`."""
-        known = [fault for fault in self.history.faults if fault.ahead]
-        if not known:
-            return self.terms.clock_ahead
-        return max((f.ahead for f in known if f.begin <= fire.stored_at and earliest <= f.end), default=0)
-
-    def at(self, instant: int) -> str:
-        """Write an instant as seconds since the beginning."""
-        return f"{(instant - self.history.begin) / SECOND:.3f} s"
 
 
 def verdict(history: History) -> list[Violation]:
@@ -402,27 +361,6 @@ def overlapping(case: Case) -> list[Violation]:
                 stored = f"the fire of {_time(case, fire)} is stored at {case.at(fire.stored_at)}"
                 found.append(_violation("Overlap", version, f"{stored}, and {before.sequence} is unfinished"))
     return found
-
-
-def _matched_to_dues(history: History, versions: dict[int, Version]) -> dict[int, tuple[int, int]]:
-    """Match fires to the dues of versions, one to one; one without an identity may stand for any that has passed."""
-    on: dict[str, list[Version]] = defaultdict(list)
-    for version in versions.values():
-        on[version.schedule].append(version)
-    horizon = history.end + history.terms.clock_ahead
-    dues = {version.sequence: version.dues(horizon) for version in versions.values()}
-    known = {sequence: set(instants) for sequence, instants in dues.items()}
-    candidates: dict[int, list[tuple[int, int]]] = {}
-    for fire in history.fires:
-        if fire.schedule_sequence is not None and fire.fire_time is not None:
-            is_due = fire.fire_time in known.get(fire.schedule_sequence, ())
-            candidates[fire.sequence] = [(fire.schedule_sequence, fire.fire_time)] if is_due else []
-        else:
-            passed = fire.stored_at + history.terms.clock_ahead
-            candidates[fire.sequence] = [
-                (v.sequence, d) for v in on[fire.schedule] for d in reversed(dues[v.sequence]) if v.sent_at(d) <= passed
-            ]
-    return matched(candidates)
 
 
 def _time(case: Case, fire: FireSeen) -> str:

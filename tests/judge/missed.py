@@ -9,10 +9,8 @@ What may have waited for the fire before (`judge.overlaps`) was not missed: the 
 all of them, and it is owed whatever the grace is.
 """
 
-from typing import Protocol
-
-from tests.judge.health import Readiness
-from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen, History, Terms
+from tests.judge.case import Case
+from tests.judge.history import EVERYTHING, NEVER, SECOND, FireSeen
 from tests.judge.overlaps import free_from
 from tests.judge.versions import Version
 
@@ -20,32 +18,12 @@ BACKLOG_TIME = SECOND
 """The additional time (ns) that an instance may need for a fire behind which a backlog waits."""
 
 
-class Evidence(Protocol):
-    """The properties of a case that these rules read."""
-
-    @property
-    def history(self) -> History:
-        """The recorded history."""
-
-    @property
-    def terms(self) -> Terms:
-        """Where the promises end."""
-
-    @property
-    def subjects(self) -> set[str]:
-        """The subjects on which schedules were stored."""
-
-    @property
-    def readiness(self) -> Readiness:
-        """The stretches in which an instance was ready."""
-
-
-def needed(case: Evidence, version: Version) -> int:
+def needed(case: Case, version: Version) -> int:
     """Return how long (ns) an instance must be ready to have stored a fire."""
     return case.terms.slack + (0 if version.pattern.policies.most == 1 else BACKLOG_TIME)
 
 
-def given_up(case: Evidence, version: Version, dues: list[int], horizon: int) -> list[tuple[int, int]]:
+def given_up(case: Case, version: Version, dues: list[int], horizon: int) -> list[tuple[int, int]]:
     """Return each due, and when it is owed no longer."""
     policies = version.pattern.policies
     begins = _backlog_begins(case, version)
@@ -62,7 +40,7 @@ def given_up(case: Evidence, version: Version, dues: list[int], horizon: int) ->
     return found
 
 
-def _backlog_begins(case: Evidence, version: Version) -> int:
+def _backlog_begins(case: Case, version: Version) -> int:
     """Return the due behind which all that is missed is owed: the first one of which the fire can be seen.
 
     It is an earlier one if each instance that began later knew how far fires were settled.
@@ -77,7 +55,7 @@ def _backlog_begins(case: Evidence, version: Version) -> int:
     return min(known, NEVER if may_be_gone else min(times, default=NEVER))
 
 
-def _live_after(case: Evidence, began_at: int) -> int:
+def _live_after(case: Case, began_at: int) -> int:
     """Return when (ns) an instance had certainly read everything that asked for a checkpoint at an instant."""
     if len({life.instance for life in case.history.lives}) == 1:
         return min((fire.stored_at for fire in case.history.fires if fire.stored_at > began_at), default=NEVER)
@@ -98,7 +76,7 @@ def stood_for_from(version: Version, due: int) -> int | None:
     return max(sent_at, version.sent_at(due) + policies.grace_time) if policies.missed.startswith("all") else sent_at
 
 
-def is_too_late(case: Evidence, version: Version, due: int, fire: FireSeen) -> bool:
+def is_too_late(case: Case, version: Version, due: int, fire: FireSeen) -> bool:
     """Return whether a fire is stored that was to be skipped: nothing lived that could have begun it in time."""
     after = version.pattern.policies.skipped_after
     if after is None:
@@ -110,7 +88,7 @@ def is_too_late(case: Evidence, version: Version, due: int, fire: FireSeen) -> b
     return not any(life.begin <= end and life.end >= begin for life in case.history.lives)
 
 
-def last_is_skipped(case: Evidence, version: Version) -> bool:
+def last_is_skipped(case: Case, version: Version) -> bool:
     """Return whether a version may be gone because its last fire was skipped."""
     after, dues = version.pattern.policies.skipped_after, version.dues(case.history.end)
     if after is None or not dues or version.pattern.following(dues[-1], version.stored_at) is not None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from nats_scheduler.engine.actions import Notify
 from nats_scheduler.engine.holding.lifecycle import Denied
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost, StreamChanged
 from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Record
@@ -32,7 +31,7 @@ from nats_scheduler.runtime.stream_service import EngineFailedError, StreamServi
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.clock import ManualClock
 from tests.harness.waiting import eventually
-from tests.runtime.test_driver import SilentStream
+from tests.runtime.test_stream_service import Fires
 
 ORDERS, BILLS = "emulated.ORDERS", "emulated.BILLS"
 LONG_SECONDS = 30.0
@@ -62,26 +61,12 @@ def test_the_record_of_a_lease_is_read_as_it_was_written_and_anything_else_names
     assert record_of(newer, 7) == Record(UNHELD, 7, is_foreign=True), "it is only known to exist"
 
 
-class Contact(SilentStream):
-    """A contact that delivers what a test gives it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.notify: Notify
-        """Passes an input to the service."""
-
-    def __call__(self, _config: Any, notify: Notify, _tasks: asyncio.TaskGroup, **_more: Any) -> "Contact":
-        """Make contact, as a `Contacts` does."""
-        self.notify = notify
-        return self
-
-
 class Streams:
     """Services with contact, by the names of their streams."""
 
     def __init__(self) -> None:
         self.services: dict[str, StreamService] = {}
-        self._contacts: dict[str, Contact] = {}
+        self._contacts: dict[str, Fires] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def begin(self, name: str) -> None:
@@ -89,7 +74,7 @@ class Streams:
         server, state = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20), StreamState.from_info(info_of(name))
         one = StreamService(state, Mode.EMULATED, server, SidecarSettings(), ManualClock(), lambda *_: None)
         nothing: Any = None
-        contact = Contact()
+        contact = Fires()
         self._running[name] = asyncio.create_task(one.serve(contact, nothing, nothing))
         self.services[name], self._contacts[name] = one, contact
         await eventually(lambda: one.has_contact, within_seconds=LONG_SECONDS)

@@ -9,6 +9,7 @@ a damaged one; what is wrong with the snapshots that it finds is drawn once for 
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -113,7 +114,7 @@ class BucketServer:
 
     def tell(self, key: str, body: bytes, block: bytes = b"") -> None:
         """Take a value whose sender awaits no answer."""
-        if self.timeline.now >= self.leaderless_until and self.stream is not None:
+        if not self.is_silent() and self.stream is not None:
             self.write(key, body, block)
 
     def watch(self, watcher: "Watcher") -> None:
@@ -126,8 +127,12 @@ class BucketServer:
             for message in self.stream.messages():
                 watcher.stored(message)
 
+    def is_silent(self) -> bool:
+        """Return whether no request is answered now."""
+        return self.timeline.now < self.leaderless_until
+
     def _listen(self) -> None:
-        if self.timeline.now < self.leaderless_until:
+        if self.is_silent():
             raise UnheardError
 
     def _stored(self, message: StoredMessage) -> None:
@@ -275,32 +280,24 @@ def hasty() -> Iterable[tuple[Any, str, Any]]:
 class SnapshotServer(BucketServer):
     """The bucket as the server holds it; it shares the silence of the registry's bucket."""
 
-    def __init__(self, timeline: Timeline, silent_until: Callable[[], int]) -> None:
-        """`silent_until` returns the instant (ns) before which no request is answered."""
+    def __init__(self, timeline: Timeline, is_silent: Callable[[], bool]) -> None:
         super().__init__(timeline)
-        self._silent_until = silent_until
-
-    def listen(self) -> None:
-        """Raise if no answer is given now."""
-        self.leaderless_until = self._silent_until()
-        self._listen()
+        self.is_silent = is_silent  # type: ignore[method-assign]
 
     def put(self, key: str, body: bytes) -> int:
         """Write bytes; returns their sequence."""
-        self.listen()
         sequence = self.write(key, body)
         assert sequence is not None, "no revision was named"
         return sequence
 
     def purge_below(self, keys: str, sequence: int) -> None:
         """Remove what is stored under matching keys below a sequence."""
-        self.listen()
+        self._listen()
         if self.stream is None:
             raise NoJetStreamError(f"{keys}: no server answers")
-        found = [one.sequence for one in self.stream.messages() if subject_matches(one.subject, keys)]
-        for one in found:
-            if one < sequence:
-                self.stream.delete(one)
+        for one in list(self.stream.messages()):
+            if subject_matches(one.subject, keys) and one.sequence < sequence:
+                self.stream.delete(one.sequence)
 
 
 class SimulatedSnapshots:
@@ -317,7 +314,6 @@ class SimulatedSnapshots:
         """Create the bucket if it does not exist."""
 
         def opened() -> bool:
-            self._server.listen()
             is_new = self._server.look() is None
             self._server.create()
             return is_new
@@ -326,7 +322,9 @@ class SimulatedSnapshots:
 
     async def revised(self, key: str) -> tuple[Object | None, int]:
         """Return the last value, or another one, and its revision."""
-        message = await self._link.ask_again(Point.READ_SNAPSHOT, lambda: self._last(key), then=Point.SNAPSHOT_READ)
+        message = await self._link.ask_again(
+            Point.READ_SNAPSHOT, lambda: self._server.last(key), then=Point.SNAPSHOT_READ
+        )
         if message is None:
             return None, 0
         body, revision = message.body or b"", message.sequence
@@ -342,16 +340,12 @@ class SimulatedSnapshots:
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write a value in place of another one."""
-
-        def swapped() -> int | None:
-            self._server.listen()
-            return self._server.swap(key, value, revision)
-
-        return await self._link.ask(Point.WRITE_SNAPSHOT, swapped, Point.SNAPSHOT_WRITTEN)
+        swap = partial(self._server.swap, key, value, revision)
+        return await self._link.ask(Point.WRITE_SNAPSHOT, swap, Point.SNAPSHOT_WRITTEN)
 
     async def chunk(self, key: str) -> bytes | None:
         """Return the bytes under a key, or others."""
-        await self._link.ask_again(Point.READ_SNAPSHOT, lambda: self._last(key), then=Point.SNAPSHOT_READ)
+        await self._link.ask_again(Point.READ_SNAPSHOT, lambda: self._server.last(key), then=Point.SNAPSHOT_READ)
         written = self._server.versions.get(key, [])
         if not written or (self._found == "partial" and self._random.random() < 0.5):
             return None
@@ -365,7 +359,3 @@ class SimulatedSnapshots:
     async def purge_below(self, keys: str, sequence: int) -> None:
         """Purge what is stored under matching keys below a sequence."""
         await self._link.ask(Point.WRITE_SNAPSHOT, lambda: self._server.purge_below(keys, sequence))
-
-    def _last(self, key: str) -> Any:
-        self._server.listen()
-        return self._server.last(key)

@@ -11,10 +11,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.fire import (
-    Fire,
-    ReadContent,
-)
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.jetstream.connection import REQUEST_DEADLINE_SECONDS, REQUEST_RESEND_INTERVAL_SECONDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, NoAnswerError

@@ -141,7 +141,7 @@ class Server:
         self.history = history
         self.listeners: list[Listener] = []
         self.bucket = BucketServer(timeline)
-        self.snapshots = SnapshotServer(timeline, lambda: self.bucket.leaderless_until)
+        self.snapshots = SnapshotServer(timeline, lambda: self.bucket.is_silent())
         self.keeps_snapshots = scenario.snapshots
         """True if instances keep snapshots."""
         self.reads_for = scenario.reads_for

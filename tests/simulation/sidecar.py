@@ -13,14 +13,7 @@ from typing import Any
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.events import Event
-from nats_scheduler.engine.fire import (
-    AwaitProposals,
-    Fire,
-    LookForFire,
-    Question,
-    ReadContent,
-    ReadDuplicate,
-)
+from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -131,7 +124,8 @@ class SimulatedContact(AgreedContact):
 
     def ask(self, question: Question) -> None:
         """Begin to find out something about one fire, or to read its content."""
-        self._link.process.point(Point.READ, _named(question))
+        one: Any = getattr(question, "fire", question)
+        self._link.process.point(Point.READ, f"{type(question).__name__} of {one.schedule}")
         super().ask(question)
 
     def purge(self, request: PurgeSchedule) -> None:
@@ -371,18 +365,3 @@ class Sidecar:
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
-
-
-def _named(question: Question) -> str:
-    """Return what a trace says of a question."""
-    match question:
-        case ReadContent(schedule, sequence):
-            return f"{schedule}@{sequence}"
-        case ReadDuplicate(fire):
-            return f"the duplicate of {fire.fire_time}"
-        case AwaitProposals(fire):
-            return f"whether all is applied before the fire of {fire.fire_time}"
-        case LookForFire(fire):
-            return f"the fire of {fire.fire_time} elsewhere"
-        case _:
-            return f"whether {question.schedule} is finished through {question.through}"
