@@ -261,63 +261,44 @@ def contents(count: int, first: int = 0) -> list[Input]:
     return [ContentRead("orders.s", number, None, None) for number in range(first, first + count)]
 
 
-async def test_contents_that_come_together_are_taken_in_parts_and_each_once() -> None:
-    engine = NotingEngine()
-    one, given = driver(engine), [*contents(3 * MAX_CONTENTS_PER_STEP), CaughtUp()]
+async def test_contents_that_come_together_are_taken_in_parts_in_the_order_in_which_they_came() -> None:
+    """What needs no fire to be built does not wait for contents, and is taken between those it came between."""
+    engine, removal = NotingEngine(), RemovalRequested(filter="orders.s")
+    one, read = driver(engine), contents(3 * MAX_CONTENTS_PER_STEP)
+    parts = [read[start : start + MAX_CONTENTS_PER_STEP] for start in range(0, len(read), MAX_CONTENTS_PER_STEP)]
+    parts[0].append(removal)
+    parts[1].insert(1, CaughtUp())
+    given = [content for part in parts for content in part]
     for content in given:
         one.receive(content)
     await eventually(lambda: sum(map(len, engine.taken)) == len(given), within_seconds=SHORT_SECONDS)
-    assert [content for step in engine.taken for content in step] == given, "in the order in which they came"
-    assert max(map(len, engine.taken)) <= MAX_CONTENTS_PER_STEP + 1
+    assert engine.taken == parts
     one.stop()
 
 
-async def test_no_content_is_taken_after_the_loss_of_its_contact() -> None:
+async def test_no_content_waits_behind_the_loss_of_its_contact_and_those_of_the_next_are_taken_in_parts() -> None:
     engine = NotingEngine()
     one, given = driver(engine), contents(3 * MAX_CONTENTS_PER_STEP)
     for content in given:
         one.receive(content)
     one.detach("lost")
     one.step()
-    one.step()
-    assert engine.taken[0] == [*given, ContactLost("lost")]
-    assert not any(engine.taken[1:])
+    assert engine.taken == [[*given, ContactLost("lost")]]
+    one.attach(SilentStream())
+    for content in (later := contents(MAX_CONTENTS_PER_STEP + 1, first=1_000)):
+        one.receive(content)
+    await eventually(lambda: later[-1] in engine.taken[-1], within_seconds=SHORT_SECONDS)
+    assert [part for part in engine.taken[1:] if part] == [later[:-1], later[-1:]]
     one.stop()
-
-
-def waiting(*given: Input) -> WaitingInputs:
-    inputs = WaitingInputs()
-    for one in given:
-        inputs.add(one)
-    return inputs
-
-
-def test_what_came_between_two_contents_is_taken_between_them() -> None:
-    removal = RemovalRequested(filter="orders.s")
-    before, after = contents(MAX_CONTENTS_PER_STEP), contents(2, MAX_CONTENTS_PER_STEP)
-    inputs = waiting(*before, removal, after[0], CaughtUp(), after[1])
-    assert inputs.take() == [*before, removal], "what needs no fire to be built does not wait for contents"
-    assert inputs.take() == [after[0], CaughtUp(), after[1]]
-    assert not inputs
-    assert not inputs.take()
-
-
-def test_after_the_loss_of_a_contact_contents_are_taken_in_parts_again() -> None:
-    given = [*contents(3 * MAX_CONTENTS_PER_STEP), ContactLost("lost"), *contents(1)]
-    inputs = waiting(*given)
-    assert inputs.take() == given
-    assert not inputs
-    later = contents(MAX_CONTENTS_PER_STEP + 1)
-    for one in later:
-        inputs.add(one)
-    assert inputs.take() == later[:-1]
 
 
 def test_to_take_a_part_costs_no_more_however_many_contents_wait() -> None:
     """A burst whose contents came faster than fires were built of them took three times the CPU."""
 
     def work(count: int) -> int:
-        inputs, events = waiting(*contents(count)), 0
+        inputs, events = WaitingInputs(), 0
+        for content in contents(count):
+            inputs.add(content)
 
         def note(_frame: object, _event: str, _argument: object) -> None:
             nonlocal events

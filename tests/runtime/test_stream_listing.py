@@ -25,7 +25,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from nats_scheduler.service.client import Listed
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
-from tests.harness.servers import V2_12, V2_14
+from tests.harness.servers import V2_15
 from tests.harness.waiting import eventually
 
 LONG_PAST = "@at 2020-01-01T00:00:00Z"
@@ -42,10 +42,9 @@ class Looked:
         """Store a message on a subject of the stream."""
         return await self.account.publish(f"{self.name}.{rest}", headers or "")
 
-    async def schedule(self, rest: str, pattern: str, target: str = "out", prefix: str = "") -> int:
+    async def schedule(self, rest: str, pattern: str) -> int:
         """Store a schedule."""
-        names = (f"{prefix}Nats-Schedule", f"{prefix}Nats-Schedule-Target")
-        return await self.publish(rest, dict(zip(names, (pattern, f"{self.name}.{target}"), strict=True)))
+        return await self.publish(rest, {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{self.name}.out"})
 
     async def state(self) -> StreamState:
         """Return the stream as the server describes it."""
@@ -61,10 +60,8 @@ class Looked:
     ) -> Listed:
         """Read a listing."""
         connection, api = self.account.connection, self.account.api
-        state = await self.state()
-        return await read_stream_listing(
-            connection, api, state, mode, checkpoints, now, removes_expired=removes_expired
-        )
+        reading = connection, api, await self.state(), mode, checkpoints, now
+        return await read_stream_listing(*reading, removes_expired=removes_expired)
 
     def brief(self, listing: Listed) -> list[tuple[str, State]]:
         """Return which schedules were listed, without the stream's name, and how they stand."""
@@ -82,12 +79,6 @@ async def account(emulated_server: EmbeddedServer) -> AsyncIterator[Account]:
 async def looked(request: pytest.FixtureRequest, account: Account, stream_name: str) -> Looked:
     """Make a stream of each kind that is followed in its own way."""
     await account.create(stream_name, retention=request.param)
-    return Looked(account, stream_name)
-
-
-async def native(account: Account, stream_name: str) -> Looked:
-    """Make a stream that the server itself schedules on."""
-    await account.create(stream_name)
     return Looked(account, stream_name)
 
 
@@ -181,32 +172,6 @@ async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_re
     assert len(read) <= 1
 
 
-async def test_the_fires_of_the_server_are_no_invalid_schedules(shared_server: SharedServer, stream_name: str) -> None:
-    async with account_on((await shared_server(V2_14)).url) as account:
-        looked = await native(account, stream_name)
-        await looked.schedule("every", "@every 1s")
-        await account.wait_for(stream_name, f"{stream_name}.out")
-        listing = await looked.look(Mode.NATIVE)
-        assert [(one.subject, one.fired_by) for one in listing.schedules] == [(f"{stream_name}.every", FiredBy.SERVER)]
-        assert listing.rejected == []
-
-
-async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fires_one(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    async with account_on((await shared_server(V2_12)).url) as account:
-        looked = await native(account, stream_name)
-        both = {"Nats-Schedule": f"@at {in_seconds(3600)}", "X-Nats-Schedule": f"@at {in_seconds(7200)}"}
-        targets = {f"{name}-Target": f"{stream_name}.out" for name in both}
-        await looked.publish("both", both | targets)
-        found = {mode: (await looked.look(mode)).schedules for mode in (Mode.NATIVE, Mode.DORMANT, Mode.EMULATED)}
-        assert {mode: [(one.terms.dialect.name, one.fired_by) for one in found[mode]] for mode in found} == {
-            Mode.NATIVE: [("adr51", FiredBy.SERVER), ("portable", FiredBy.SIDECAR)],
-            Mode.DORMANT: [("adr51", FiredBy.NONE), ("portable", FiredBy.SIDECAR)],
-            Mode.EMULATED: [("adr51", FiredBy.SIDECAR)],
-        }
-
-
 async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_ends_it(
     account: Account, stream_name: str
 ) -> None:
@@ -230,22 +195,42 @@ async def test_one_whose_ttl_runs_out_first_is_listed_as_such_where_the_sidecar_
     }
 
 
-async def test_the_next_fire_is_the_one_that_the_server_will_store(
-    shared_server: SharedServer, stream_name: str
+@pytest.fixture
+async def native(shared_server: SharedServer, stream_name: str) -> AsyncIterator[Looked]:
+    """Make a stream that the server itself schedules on."""
+    async with account_on((await shared_server(V2_15)).url) as account:
+        await account.create(stream_name)
+        yield Looked(account, stream_name)
+
+
+async def test_a_message_in_both_spellings_is_two_schedules_where_the_server_fires_one(native: Looked) -> None:
+    both = {"Nats-Schedule": f"@at {in_seconds(3600)}", "X-Nats-Schedule": f"@at {in_seconds(7200)}"}
+    await native.publish("both", both | {f"{name}-Target": f"{native.name}.out" for name in both})
+    found = {mode: (await native.look(mode)).schedules for mode in (Mode.NATIVE, Mode.DORMANT, Mode.EMULATED)}
+    assert {mode: [(one.terms.dialect.name, one.fired_by) for one in found[mode]] for mode in found} == {
+        Mode.NATIVE: [("adr51", FiredBy.SERVER), ("portable", FiredBy.SIDECAR)],
+        Mode.DORMANT: [("adr51", FiredBy.NONE), ("portable", FiredBy.SIDECAR)],
+        Mode.EMULATED: [("adr51", FiredBy.SIDECAR)],
+    }
+
+
+async def test_the_next_fire_is_the_one_that_the_server_will_store_and_its_fires_are_no_schedules(
+    native: Looked,
 ) -> None:
     """The server rounds 1.4 s to one second after the first fire, so only its own fires show when it fires next."""
-    async with account_on((await shared_server(V2_14)).url) as account:
-        looked = await native(account, stream_name)
-        await looked.schedule("every", "@every 1.4s")
-        await account.wait_for(stream_name, f"{stream_name}.out", 2)
-        (one,) = (await looked.look(Mode.NATIVE)).schedules
-        assert one.next_fire is not None
+    account, target = native.account, f"{native.name}.out"
+    await native.schedule("every", "@every 1.4s")
+    await account.wait_for(native.name, target, 2)
+    listing = await native.look(Mode.NATIVE)
+    (one,) = listing.schedules
+    assert (one.subject, one.fired_by, listing.rejected) == (f"{native.name}.every", FiredBy.SERVER, [])
+    assert one.next_fire is not None
 
-        async def announced() -> list[int | None]:
-            """Return the fire times that the fires so far have announced, once the one that was listed is stored."""
-            fires = await account.messages(stream_name, f"{stream_name}.out")
-            is_stored = fires[-1].stored_at >= (one.next_fire or 0)
-            return [following_fire(fire.block, ADR51) for fire in fires] if is_stored else []
+    async def announced() -> list[int | None]:
+        """Return the fire times that the fires so far have announced, once the one that was listed is stored."""
+        fires = await account.messages(native.name, target)
+        is_stored = fires[-1].stored_at >= (one.next_fire or 0)
+        return [following_fire(fire.block, ADR51) for fire in fires] if is_stored else []
 
-        found = await eventually(announced, within_seconds=WAIT_SECONDS, describe="it fires again")
-        assert one.next_fire in found
+    found = await eventually(announced, within_seconds=WAIT_SECONDS, describe="it fires again")
+    assert one.next_fire in found
