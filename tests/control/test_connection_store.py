@@ -1,25 +1,40 @@
-"""The store on a connection keeps the contract of all stores, on every version of the server."""
+"""The store on a connection keeps the contract of all stores, and reports what servers answer and what they forbid."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from nats_scheduler.control.changes import Kind
 from nats_scheduler.control.edits import add
-from nats_scheduler.control.errors import NotPossibleError
+from nats_scheduler.control.errors import (
+    ConflictError,
+    ForbiddenError,
+    NoAnswerError,
+    NotFoundError,
+    NotPossibleError,
+    RefusedError,
+    ScheduleError,
+    UnknownOutcomeError,
+)
+from nats_scheduler.control.port import Published
 from nats_scheduler.control.store import ScheduleStore
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.message.capabilities import capabilities
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.conftest import SharedServer
-from tests.control.contract import StoreContract
+from tests.conftest import SharedServer, StartServer
+from tests.control.contract import NEVER, StoreContract
 from tests.control.server_side import ServerSide, account_with
-from tests.harness.account import CLOCK, Account
+from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.blocks import block_to_send
-from tests.harness.servers import ALL_VERSIONS
+from tests.harness.servers import ALL_VERSIONS, V2_11, V2_15
 
 
 async def store_of(account: Account, *portable: str) -> ScheduleStore:
@@ -42,13 +57,166 @@ class TestConnectionStore(StoreContract):
     """On a plain stream with portable headers, which every version has."""
 
 
+async def side_with(side: ServerSide, more: str, **config: Any) -> ServerSide:
+    """Create another stream beside that of a side."""
+    name = f"{side.stream}-{more}"
+    await side.account.create(name, allow_msg_schedules=False, **config)
+    return ServerSide(side.account, await store_of(side.account, name), name)
+
+
+async def put(side: ServerSide, pattern: str = NEVER, *, expected: int = 0) -> StoredMessage:
+    """Publish a schedule through the store; the server must take it."""
+    stored = await side.store.publish(side.stream, side.subject(), side.block(pattern), b"body", expected=expected)
+    message = await side.account.api.message(side.stream, seq=stored.sequence)
+    assert message is not None
+    return message
+
+
+async def ended(changing: Awaitable[Published | None]) -> type[Exception] | None:
+    """Return the kind of error with which a change ended, None for none."""
+    try:
+        await changing
+    except ScheduleError as error:
+        return type(error)
+    return None
+
+
+async def sequences(side: ServerSide) -> list[int]:
+    return [one.sequence for one in await side.messages(side.subject())]
+
+
 async def test_what_a_stream_acknowledges_and_does_not_store_is_not_reported_as_stored(side: ServerSide) -> None:
-    name = f"{side.stream}-interest"
-    await side.account.create(name, allow_msg_schedules=False, retention="interest")
-    store = await store_of(side.account, name)
-    headers = {"X-Nats-Schedule": "@at 2200-01-01T00:00:00Z", "X-Nats-Schedule-Target": f"{name}.out"}
+    other = await side_with(side, "interest", retention="interest")
     with pytest.raises(NotPossibleError, match="needs a consumer of its subject"):
-        await add(store, name, f"{name}.s", block_to_send(headers), b"")
+        await add(other.store, other.stream, other.subject(), other.block(), b"")
     config = {"durable_name": "c", "ack_policy": "explicit"}
-    await side.account.api.call(f"CONSUMER.DURABLE.CREATE.{name}.c", {"stream_name": name, "config": config})
-    assert (await add(store, name, f"{name}.s", block_to_send(headers), b"")).kind is Kind.ADDED
+    wanted = {"stream_name": other.stream, "config": config}
+    await side.account.api.call(f"CONSUMER.DURABLE.CREATE.{other.stream}.c", wanted)
+    assert (await add(other.store, other.stream, other.subject(), other.block(), b"")).kind is Kind.ADDED
+
+
+OUTCOMES: list[tuple[list[int], type[Exception] | None]] = [
+    ([10164, 10163, 10063], None),
+    ([10164, 10071], ConflictError),
+    ([10164] * 9, NoAnswerError),
+    ([10008], UnknownOutcomeError),
+    ([10158], UnknownOutcomeError),
+    ([0], UnknownOutcomeError),
+    ([10077], RefusedError),
+]
+"""The codes of a server's answers, one after the other, and the outcome."""
+
+
+async def test_what_the_server_cannot_say_yet_is_no_change_of_another_client(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    async with account_on((await shared_server(V2_15)).url) as account:
+        answers: list[bytes] = []
+
+        def answer(_subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
+            account.connection.write(frame(reply.decode(), "", b"", answers.pop(0)))
+
+        account.connection.subscribe(f"{stream_name}.s", answer)
+        store = await store_of(account)
+        for codes, outcome in OUTCOMES:
+            answers[:] = [*map(refusal, codes), b'{"stream": "ELSEWHERE", "seq": 7}']
+            found = await ended(store.publish("ELSEWHERE", f"{stream_name}.s", b"", b"", expected=3))
+            assert found is outcome, codes
+
+
+def refusal(code: int) -> bytes:
+    error = {"code": 503 if code == 0 else 400, "err_code": code, "description": "not now"}
+    return json.dumps({"error": error, "stream": "ELSEWHERE", "seq": 0}).encode()
+
+
+async def test_what_cannot_be_stored_there_is_refused(side: ServerSide) -> None:
+    """A condition that the server would not find, a subject of another stream, and one of no stream."""
+    store, stream, block = side.store, side.stream, side.block()
+    hiding = side.block(Note="Nats-Expected-Last-Subject-Sequence: 7 Nats-Expected-Stream: x")
+    hidden = await ended(store.publish(stream, side.subject(), hiding, b"", expected=5))
+    assert hidden in (NotPossibleError, ConflictError)
+    assert await side.messages(side.subject()) == []
+    elsewhere = f"{side.unserved}.s"
+    assert await ended(store.publish(stream, elsewhere, block, b"", expected=0)) is not None
+    assert await side.account.api.message(side.unserved, last_by_subj=elsewhere) is None
+    assert await ended(store.publish(stream, "nobody.listens", block, b"", expected=0)) is NoAnswerError
+
+
+async def test_what_the_stream_forbids_is_refused_or_done_otherwise(side: ServerSide) -> None:
+    small = await side_with(side, "small", max_msg_size=300)
+    with pytest.raises(RefusedError) as raised:
+        await small.store.publish(small.stream, small.subject(), small.block(), bytes(1_000), expected=0)
+    assert raised.value.code == 10054
+    unpurged, last = await side_with(side, "unpurged", deny_purge=True), None
+    for hours in (1, 2, 3):
+        last = await put(unpurged, f"@every {hours}h", expected=0 if last is None else last.sequence)
+    assert last is not None
+    await unpurged.store.delete(unpurged.stream, last)
+    assert await sequences(unpurged) == [], "each version is deleted"
+    kept = await side_with(side, "kept", deny_purge=True, deny_delete=True)
+    stored = await put(kept)
+    assert await ended(kept.store.delete(kept.stream, stored)) is RefusedError
+    assert await sequences(kept) == [stored.sequence]
+
+
+async def test_another_message_under_the_same_sequence_is_not_deleted(side: ServerSide) -> None:
+    """As after a restore, or if the stream was created anew: the sequences begin again."""
+    first, store = await put(side), side.store
+    earlier, elsewhere = first._replace(stored_at=first.stored_at - 1), first._replace(subject=side.subject("other"))
+    assert await ended(store.delete(side.stream, earlier)) is ConflictError
+    assert await ended(store.delete(side.stream, elsewhere)) is NotFoundError
+    unseen = first._replace(sequence=1_000)
+    assert await ended(store.delete(side.stream, unseen)) is UnknownOutcomeError, "the leader may be behind"
+    assert await sequences(side) == [first.sequence]
+
+
+async def test_of_a_delete_and_an_edit_at_the_same_time_neither_undoes_the_other(side: ServerSide) -> None:
+    """Either the edit is stored and stays, or the delete came first and the edit finds its schedule changed."""
+    other = side.block("@every 1h")
+    for _ in range(20):
+        stored = await put(side, expected=(await sequences(side) or [0])[-1])
+        removed, written = await asyncio.gather(
+            ended(side.store.delete(side.stream, stored)),
+            ended(side.store.publish(side.stream, side.subject(), other, b"edited", expected=stored.sequence)),
+        )
+        left = [message.body for message in await side.messages(side.subject())][-1:]
+        assert (left, written, removed) in (([b"edited"], None, ConflictError), ([], ConflictError, None))
+
+
+async def test_schedules_of_a_native_server_are_edited_in_the_same_way(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    async with account_on((await shared_server(V2_15)).url) as account:
+        await account.create(stream_name)
+        store, subject, target = await store_of(account), f"{stream_name}.s", f"{stream_name}.out"
+        headers = block_to_send({"Nats-Schedule": NEVER, "Nats-Schedule-Target": target})
+        first = await store.publish(stream_name, subject, headers, b"", expected=0)
+        assert await ended(store.publish(stream_name, subject, headers, b"", expected=0)) is ConflictError
+        second = await store.publish(stream_name, subject, headers, b"", expected=first.sequence)
+        wrong = block_to_send({"Nats-Schedule": "@often", "Nats-Schedule-Target": target})
+        with pytest.raises(RefusedError) as raised:
+            await store.publish(stream_name, subject, wrong, b"", expected=second.sequence)
+        assert raised.value.code == 10189
+        last = await store.last(stream_name, subject)
+        assert last is not None
+        await store.delete(stream_name, last)
+        assert await account.messages(stream_name, subject) == []
+
+
+@pytest.mark.server
+async def test_a_user_without_permission_is_refused(start_server: StartServer) -> None:
+    config = """
+    accounts { A { jetstream: enabled, users [
+        { user: all, password: p }
+        { user: reader, password: p, permissions { publish { deny: ["S.s", "$JS.API.STREAM.PURGE.>"] } } }
+    ] } }"""
+    server = await start_server(V2_11, config=config)
+    async with account_on(server.url, user="all", password="p") as owner:  # noqa: S106
+        await owner.create("S", allow_msg_schedules=False)
+        side = ServerSide(owner, await store_of(owner), "S")
+        stored = await put(side)
+        async with account_on(server.url, user="reader", password="p") as reader:  # noqa: S106
+            store = await store_of(reader)
+            publish = store.publish("S", "S.s", side.block(), b"", expected=stored.sequence)
+            assert await ended(publish) is ForbiddenError
+            assert await ended(store.delete("S", stored)) is ForbiddenError

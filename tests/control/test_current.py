@@ -11,8 +11,7 @@ from tests.control.world import NEVER, SUBJECT, World, block
 from tests.harness.blocks import block_of
 
 
-async def test_an_active_schedule_is_read() -> None:
-    world = World()
+async def test_an_active_schedule_is_read(world: World) -> None:
     sequence = world.put(block("@every 1h", Nats_Schedule_X_Owner="team", Nats_Schedule_X_Note="why"))
     found = await current(world.store, await world.store.served("S"), SUBJECT)
     assert (found.subject, found.sequence, found.pattern) == (SUBJECT, sequence, "@every 1h")
@@ -20,8 +19,7 @@ async def test_an_active_schedule_is_read() -> None:
     assert found.timetable().repeats
 
 
-async def test_a_paused_and_rejected_schedule_is_read() -> None:
-    world = World()
+async def test_a_paused_and_rejected_schedule_is_read(world: World) -> None:
     world.put(block("nonsense", "X-").replace(b"X-Nats-Schedule:", b"X-Nats-Schedule-X-Paused:"))
     found = await world.found()
     assert (found.is_paused, found.dialect, found.pattern, found.definition) == (True, PORTABLE, "nonsense", None)
@@ -53,8 +51,7 @@ async def test_what_is_no_schedule_is_not_found() -> None:
             await current(world.store, await world.store.served("S"), SUBJECT)
 
 
-async def test_a_fire_that_landed_on_a_schedule_is_not_taken_for_it() -> None:
-    world = World()
+async def test_a_fire_that_landed_on_a_schedule_is_not_taken_for_it(world: World) -> None:
     world.put(block())
     world.put(block_of(("Nats-Scheduler", "S.other"), ("Nats-Msg-Id", "nats-scheduler:1:5:S.other")))
     with pytest.raises(NotPossibleError, match=r"a fire of S\.other"):
@@ -72,8 +69,7 @@ async def test_a_spelling_that_nothing_fires_is_named() -> None:
             await current(world.store, dormant, SUBJECT)
 
 
-async def test_the_first_spelling_counts() -> None:
-    world = World()
+async def test_the_first_spelling_counts(world: World) -> None:
     world.put(block() + b"")
     both = block()[:-2] + block("@every 1h", "X-")[len(b"NATS/1.0\r\n") :]
     world.put(both)
@@ -81,8 +77,7 @@ async def test_the_first_spelling_counts() -> None:
     assert (found.dialect, found.pattern) == (ADR51, NEVER)
 
 
-async def test_what_matches_is_found_by_subject() -> None:
-    world = World()
+async def test_what_matches_is_found_by_subject(world: World) -> None:
     world.put(block(), subject="S.b.two")
     world.put(block("nonsense"), subject="S.b.one")
     world.put(block().replace(b"Schedule:", b"Schedule-X-Paused:"), subject="S.b.three")
@@ -94,8 +89,7 @@ async def test_what_matches_is_found_by_subject() -> None:
     assert [one.subject for one in await matching(world.store, "S")][-1] == "S.c.one"
 
 
-async def test_more_than_are_wanted_are_refused() -> None:
-    world = World()
+async def test_more_than_are_wanted_are_refused(world: World) -> None:
     for number in range(3):
         world.put(block(), subject=f"S.{number}")
     assert len(await matching(world.store, "S", most=3)) == 3

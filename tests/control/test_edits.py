@@ -1,10 +1,26 @@
-"""Schedules are added, edited and removed, and what is not named stays as it is."""
+"""Schedules are added, edited, removed, paused and resumed: what is not named stays as it is, and nothing is lost."""
 
 import pytest
 
 from nats_scheduler.control.changes import Author, Kind
-from nats_scheduler.control.edits import STAYS_PAUSED, add, edit, pause, remove, resume
-from nats_scheduler.control.errors import AlreadyExistsError, ConflictError, NotPossibleError, RejectedError
+from nats_scheduler.control.edits import (
+    DROPPED,
+    FIRES_AT_ONCE,
+    PHASE_LOST,
+    STAYS_PAUSED,
+    add,
+    edit,
+    pause,
+    remove,
+    resume,
+)
+from nats_scheduler.control.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotFoundError,
+    NotPossibleError,
+    RejectedError,
+)
 from nats_scheduler.control.storing import BEGINS_ANEW
 from nats_scheduler.control.words import Edit
 from nats_scheduler.message.headers import header_value, with_header
@@ -17,15 +33,13 @@ AUTHOR = Author("jane", "why not")
 # -- add -------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_addition_is_recorded_with_its_author() -> None:
-    world = World()
+async def test_an_addition_is_recorded_with_its_author(world: World) -> None:
     change = await add(world.store, "S", SUBJECT, block(), b"body", author=AUTHOR)
     assert (change.kind, change.author, change.at) == (Kind.ADDED, AUTHOR, world.time)
     assert world.store.recorded == [change]
 
 
-async def test_what_is_there_already_keeps_its_phase_and_is_not_recorded() -> None:
-    world = World()
+async def test_what_is_there_already_keeps_its_phase_and_is_not_recorded(world: World) -> None:
     first = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
     world.after(60)
     again = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
@@ -34,8 +48,7 @@ async def test_what_is_there_already_keeps_its_phase_and_is_not_recorded() -> No
     assert world.store.recorded == [first]
 
 
-async def test_another_schedule_is_replaced_only_if_that_is_wanted() -> None:
-    world = World()
+async def test_another_schedule_is_replaced_only_if_that_is_wanted(world: World) -> None:
     before = world.put(block())
     with pytest.raises(AlreadyExistsError, match="another schedule"):
         await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
@@ -43,8 +56,7 @@ async def test_another_schedule_is_replaced_only_if_that_is_wanted() -> None:
     assert (change.kind, change.before, change.after) == (Kind.EDITED, before, before + 1)
 
 
-async def test_nobody_has_a_header_stored_that_lends_a_right() -> None:
-    world = World()
+async def test_nobody_has_a_header_stored_that_lends_a_right(world: World) -> None:
     for name in ("Nats-Trace-Only", "Nats-Trace-Dest", "nats-trace-dest", "Nats-Incr"):
         for dry_run in (False, True):
             wanted = with_header(block(), name.encode(), b"true")
@@ -56,8 +68,7 @@ async def test_nobody_has_a_header_stored_that_lends_a_right() -> None:
             assert world.stream.last_sequence == sequence
 
 
-async def test_what_is_stored_again_carries_no_such_header_any_more() -> None:
-    world = World()
+async def test_what_is_stored_again_carries_no_such_header_any_more(world: World) -> None:
     world.put(block(A="b\r\nNats-Expected-J\r\nNats-Trace-Dest: x\r\nB: c"))
     for change in (pause, resume):
         await change(world.store, "S", SUBJECT)
@@ -85,28 +96,24 @@ async def test_policies_that_have_no_effect_are_named() -> None:
     assert (await add(World().store, "S", SUBJECT, block(**policies), b"body")).notes == ()
 
 
-async def test_a_plain_message_is_not_overwritten_by_accident() -> None:
-    world = World()
+async def test_a_plain_message_is_not_overwritten_by_accident(world: World) -> None:
     world.put(b"", b"an order")
     with pytest.raises(AlreadyExistsError, match="no schedule"):
         await add(world.store, "S", SUBJECT, block(), b"body")
     assert (await add(world.store, "S", SUBJECT, block(), b"body", replace=True)).kind is Kind.ADDED
 
 
-async def test_a_delete_marker_counts_as_nothing() -> None:
-    world = World()
+async def test_a_delete_marker_counts_as_nothing(world: World) -> None:
     world.put(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n", b"")
     assert (await add(world.store, "S", SUBJECT, block(), b"body")).kind is Kind.ADDED
 
 
-async def test_the_same_that_another_replica_has_just_added_is_unchanged() -> None:
-    world = World()
+async def test_the_same_that_another_replica_has_just_added_is_unchanged(world: World) -> None:
     world.store.wire.interruptions.append(lambda: world.put(block()))
     assert (await add(world.store, "S", SUBJECT, block(), b"body")).kind is Kind.UNCHANGED
 
 
-async def test_another_schedule_that_was_just_added_is_a_conflict() -> None:
-    world = World()
+async def test_another_schedule_that_was_just_added_is_a_conflict(world: World) -> None:
     world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
     with pytest.raises(AlreadyExistsError):
         await add(world.store, "S", SUBJECT, block(), b"body")
@@ -116,9 +123,10 @@ async def test_another_schedule_that_was_just_added_is_a_conflict() -> None:
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 2h"
 
 
-async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition_unless_a_version_is_expected() -> None:
+async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition_unless_a_version_is_expected(
+    world: World,
+) -> None:
     """A worker that receives a fire stores the next schedule on its subject while a sidecar purges the last one."""
-    world = World()
     fired = world.put(block())
     world.store.wire.interruptions.append(lambda: world.stream.purge(SUBJECT))
     change = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
@@ -129,15 +137,13 @@ async def test_a_replacement_of_what_is_removed_at_the_same_time_is_an_addition_
     assert len(world.stream) == 0
 
 
-async def test_an_addition_may_lose_its_answer() -> None:
-    world = World()
+async def test_an_addition_may_lose_its_answer(world: World) -> None:
     world.store.wire.faults.append(Fault.UNKNOWN_DONE)
     assert (await add(world.store, "S", SUBJECT, block(), b"body")).kind is Kind.ADDED
     assert len(world.stream) == 1
 
 
-async def test_a_schedule_that_was_paused_stays_paused_when_it_is_added_again() -> None:
-    world = World()
+async def test_a_schedule_that_was_paused_stays_paused_when_it_is_added_again(world: World) -> None:
     await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
     await pause(world.store, "S", SUBJECT)
     again = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
@@ -147,8 +153,7 @@ async def test_a_schedule_that_was_paused_stays_paused_when_it_is_added_again() 
     assert (await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")).kind is Kind.UNCHANGED
 
 
-async def test_a_paused_schedule_can_be_added() -> None:
-    world = World()
+async def test_a_paused_schedule_can_be_added(world: World) -> None:
     world.put(block())
     paused = world.last().block.replace(b"Nats-Schedule:", b"Nats-Schedule-X-Paused:")
     assert (await add(world.store, "S", "S.other", paused, b"body")).kind is Kind.ADDED
@@ -157,16 +162,14 @@ async def test_a_paused_schedule_can_be_added() -> None:
         await add(world.store, "S", SUBJECT, paused, b"body")
 
 
-async def test_a_message_id_that_the_server_knows_is_no_silent_success() -> None:
-    world = World()
+async def test_a_message_id_that_the_server_knows_is_no_silent_success(world: World) -> None:
     await add(world.store, "S", SUBJECT, block(Nats_Msg_Id="once"), b"body")
     world.stream.purge(SUBJECT)
     with pytest.raises(ConflictError, match="Nats-Msg-Id"):
         await add(world.store, "S", SUBJECT, block(Nats_Msg_Id="once"), b"body")
 
 
-async def test_a_dry_run_of_an_addition_stores_nothing() -> None:
-    world = World()
+async def test_a_dry_run_of_an_addition_stores_nothing(world: World) -> None:
     for replace in (False, True):
         change = await add(world.store, "S", SUBJECT, block(), b"body", replace=replace, dry_run=True)
         assert (change.kind, change.before, change.after) == (Kind.ADDED, None, None)
@@ -179,16 +182,14 @@ async def test_a_dry_run_of_an_addition_stores_nothing() -> None:
 # -- edit ------------------------------------------------------------------------------------------------------------
 
 
-async def test_an_edit_that_changes_nothing_stores_nothing() -> None:
-    world = World()
+async def test_an_edit_that_changes_nothing_stores_nothing(world: World) -> None:
     sequence = world.put(block(Count="1"))
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Count", b"1")], unset=[b"No"], body=b"body"))
     assert (change.kind, change.after) == (Kind.UNCHANGED, sequence)
     assert (world.last().sequence, world.store.recorded) == (sequence, [])
 
 
-async def test_an_edit_keeps_the_fire_times_of_an_interval() -> None:
-    world = World()
+async def test_an_edit_keeps_the_fire_times_of_an_interval(world: World) -> None:
     world.put(block("@every 1h"))
     expected = (await world.found()).timetable().next_fire(world.time + 600_000_000_000)
     world.after(600)
@@ -199,8 +200,7 @@ async def test_an_edit_keeps_the_fire_times_of_an_interval() -> None:
     assert change.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T13:00:00Z keeps its fire times",)
 
 
-async def test_an_edit_of_the_pattern_begins_anew() -> None:
-    world = World()
+async def test_an_edit_of_the_pattern_begins_anew(world: World) -> None:
     world.put(block("@every 1h"))
     world.after(600)
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 2h")]))
@@ -208,8 +208,7 @@ async def test_an_edit_of_the_pattern_begins_anew() -> None:
     assert change.notes == ()
 
 
-async def test_the_same_interval_in_other_words_keeps_the_fire_times() -> None:
-    world = World()
+async def test_the_same_interval_in_other_words_keeps_the_fire_times(world: World) -> None:
     world.put(block("@every 1h"))
     first = (await world.found()).timetable().first_fire()
     world.after(600)
@@ -218,8 +217,7 @@ async def test_the_same_interval_in_other_words_keeps_the_fire_times() -> None:
     assert (found.pattern, found.timetable().first_fire()) == ("@every 60m", first)
 
 
-async def test_an_anchor_goes_with_the_grid_that_it_was_for() -> None:
-    world = World()
+async def test_an_anchor_goes_with_the_grid_that_it_was_for(world: World) -> None:
     world.put(block("@every 1h", Nats_Schedule_X_Anchor="2026-11-20T12:00:00Z"))
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"0 0 5 * * *")]))
     assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
@@ -247,8 +245,7 @@ async def test_an_edit_sets_nothing_that_the_server_ignores() -> None:
         assert "the server rounds each fire time to the second" in change.notes
 
 
-async def test_an_edit_of_a_paused_schedule_leaves_it_paused() -> None:
-    world = World()
+async def test_an_edit_of_a_paused_schedule_leaves_it_paused(world: World) -> None:
     world.put(block())
     await pause(world.store, "S", SUBJECT)
     change = await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 1h")]))
@@ -257,9 +254,8 @@ async def test_an_edit_of_a_paused_schedule_leaves_it_paused() -> None:
     assert header_value(found.message.block, b"Nats-Schedule") is None
 
 
-async def test_an_edit_that_would_be_rejected_or_is_none_is_refused() -> None:
+async def test_an_edit_that_would_be_rejected_or_is_none_is_refused(world: World) -> None:
     """To end, pause or double a schedule is no edit."""
-    world = World()
     sequence = world.put(block())
     for rejected in (Edit(set=[(b"Nats-Schedule-Target", b"elsewhere")]), Edit(unset=[b"Nats-Schedule-Target"])):
         with pytest.raises(RejectedError):
@@ -274,8 +270,7 @@ async def test_an_edit_that_would_be_rejected_or_is_none_is_refused() -> None:
     assert world.last().sequence == sequence
 
 
-async def test_an_edit_of_another_version_than_expected_is_a_conflict() -> None:
-    world = World()
+async def test_an_edit_of_another_version_than_expected_is_a_conflict(world: World) -> None:
     first = world.put(block())
     second = world.put(block("@every 1h"))
     with pytest.raises(ConflictError) as raised:
@@ -283,8 +278,7 @@ async def test_an_edit_of_another_version_than_expected_is_a_conflict() -> None:
     assert raised.value.sequence == second
 
 
-async def test_a_rejected_schedule_can_be_mended() -> None:
-    world = World()
+async def test_a_rejected_schedule_can_be_mended(world: World) -> None:
     world.put(block("@every 1x"))
     await edit(world.store, "S", SUBJECT, Edit(set=[(b"Nats-Schedule", b"@every 1h")]))
     assert (await world.found()).definition is not None
@@ -297,8 +291,7 @@ async def test_what_else_begins_anew_is_said() -> None:
     assert change.notes == ("X-Limit counts the fires from now on", "the Nats-TTL of the schedule begins anew")
 
 
-async def test_a_schedule_that_has_a_message_id_can_be_edited() -> None:
-    world = World()
+async def test_a_schedule_that_has_a_message_id_can_be_edited(world: World) -> None:
     world.put(block(Nats_Msg_Id="once"))
     change = await edit(world.store, "S", SUBJECT, Edit(body=b"new"))
     assert world.last().sequence == change.after
@@ -318,8 +311,179 @@ async def test_any_schedule_is_removed_with_its_older_versions() -> None:
         assert (len(world.stream), world.store.recorded) == (0, [change])
 
 
-async def test_a_dry_run_of_a_removal_removes_nothing() -> None:
-    world = World()
+async def test_a_dry_run_of_a_removal_removes_nothing(world: World) -> None:
     world.put(block())
     change = await remove(world.store, "S", SUBJECT, dry_run=True)
     assert (change.kind, len(world.stream), world.store.recorded) == (Kind.REMOVED, 1, [])
+
+
+# -- pause and resume ------------------------------------------------------------------------------------------------
+
+
+async def test_a_paused_schedule_comes_back_byte_for_byte() -> None:
+    for prefix in ("", "X-"):
+        world = World()
+        before = block("0 0 5 * * *", prefix, Note="é \t", Nats_Schedule_Note="1")
+        sequence = world.put(before, b"\x00body")
+        paused = await pause(world.store, "S", SUBJECT, author=AUTHOR)
+        found = paused.kind, paused.before, paused.after, paused.author
+        assert found == (Kind.PAUSED, sequence, sequence + 1, AUTHOR)
+        assert (await world.found()).is_paused
+        assert not header_value(world.last().block, f"{prefix}Nats-Schedule".encode())
+        resumed = await resume(world.store, "S", SUBJECT)
+        assert (resumed.kind, resumed.before, resumed.after) == (Kind.RESUMED, sequence + 1, sequence + 2)
+        assert world.last().body == b"\x00body"
+        assert world.last().block.startswith(before[:-2]), "only the conditions of the publish follow"
+        assert world.store.recorded == [paused, resumed]
+
+
+async def test_the_phase_of_an_interval_survives_a_pause(world: World) -> None:
+    world.put(block("@every 1h"))
+    world.after(90)
+    paused = await pause(world.store, "S", SUBJECT)
+    assert paused.notes == ("Nats-Schedule-X-Anchor: 2026-11-20T13:00:00Z keeps its fire times",)
+    world.after(10 * 3600)
+    resumed = await resume(world.store, "S", SUBJECT)
+    assert (await world.found()).timetable().first_fire() == instant("2026-11-20T23:00:00Z")
+    assert resumed.notes == ()
+
+
+async def test_an_anchor_that_is_there_is_kept(world: World) -> None:
+    world.put(block("@every 1h", Nats_Schedule_X_Anchor="2026-11-20T00:30:00Z"))
+    assert (await pause(world.store, "S", SUBJECT)).notes == ()
+    await resume(world.store, "S", SUBJECT)
+    assert (await world.found()).timetable().first_fire() == instant("2026-11-20T12:30:00Z")
+
+
+async def test_a_server_that_fires_begins_the_interval_anew() -> None:
+    world = World(is_native=True)
+    world.put(block("@every 1h"))
+    assert (await pause(world.store, "S", SUBJECT)).notes == (BEGINS_ANEW,)
+    assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
+    assert (await resume(world.store, "S", SUBJECT)).notes == (BEGINS_ANEW,)
+
+
+async def test_no_older_version_is_left_for_a_server_that_fires() -> None:
+    world = World(is_native=True)
+    for pattern in ("@every 1h", "0 0 5 * * *"):
+        world.put(block(pattern))
+    await pause(world.store, "S", SUBJECT)
+    assert [header_value(one.block, b"Nats-Schedule") for one in world.stream.messages(SUBJECT)] == [None]
+    await resume(world.store, "S", SUBJECT)
+    assert header_value(world.last().block, b"Nats-Rollup") == b"sub", "as the server adds it itself"
+
+
+async def test_a_pause_never_rolls_up_the_stream(world: World) -> None:
+    """Such a schedule is rejected; a server up to 2.11 has stored it, after it has removed everything else."""
+    sequence = world.put(block("@every 1h", Nats_Rollup="all"))
+    with pytest.raises(NotPossibleError, match="a Nats-Rollup of 'all', which would remove other messages"):
+        await pause(world.store, "S", SUBJECT, dry_run=True)
+    with pytest.raises(NotPossibleError, match="which would remove other messages"):
+        await pause(world.store, "S", SUBJECT)
+    assert world.last().sequence == sequence
+
+
+async def test_a_portable_schedule_on_a_native_stream_keeps_its_phase() -> None:
+    world = World(is_native=True)
+    world.put(block("@every 1h", "X-"))
+    await pause(world.store, "S", SUBJECT)
+    assert header_value(world.last().block, b"X-Nats-Schedule-X-Anchor") == b"2026-11-20T13:00:00Z"
+
+
+async def test_a_schedule_that_was_paused_by_hand_has_lost_its_phase(world: World) -> None:
+    world.put(block("@every 1h").replace(b"Schedule:", b"Schedule-X-Paused:"))
+    assert (await resume(world.store, "S", SUBJECT)).notes == (PHASE_LOST,)
+
+
+async def test_a_time_that_has_passed_fires_at_once(world: World) -> None:
+    world.put(block("@at 2026-11-20T12:30:00Z"))
+    await pause(world.store, "S", SUBJECT)
+    world.after(3600)
+    assert (await resume(world.store, "S", SUBJECT, dry_run=True)).notes == (FIRES_AT_ONCE,)
+    assert (await world.found()).is_paused
+    assert (await resume(world.store, "S", SUBJECT)).notes == (FIRES_AT_ONCE,)
+
+
+async def test_a_time_that_has_passed_is_dropped_on_request(world: World) -> None:
+    world.put(block("@at 2026-11-20T12:30:00Z"))
+    await pause(world.store, "S", SUBJECT)
+    world.after(3600)
+    change = await resume(world.store, "S", SUBJECT, drop=True, dry_run=True)
+    assert (change.kind, world.last().sequence) == (Kind.REMOVED, change.before)
+    change = await resume(world.store, "S", SUBJECT, drop=True)
+    assert (change.kind, change.after, change.notes) == (Kind.REMOVED, None, (DROPPED,))
+    assert world.stream.last(SUBJECT) is None
+
+
+async def test_what_still_comes_is_not_dropped() -> None:
+    for pattern in ("@at 2026-11-20T15:00:00Z", "0 0 5 * * *", "@every 1h"):
+        world = World()
+        world.put(block(pattern))
+        await pause(world.store, "S", SUBJECT)
+        world.after(7200)
+        assert (await resume(world.store, "S", SUBJECT, drop=True)).kind is Kind.RESUMED, pattern
+
+
+async def test_a_schedule_that_has_ended_meanwhile_is_not_resumed(world: World) -> None:
+    world.put(block("@every 1h", Nats_Schedule_X_End="2026-11-20T20:00:00Z"))
+    await pause(world.store, "S", SUBJECT)
+    world.after(24 * 3600)
+    with pytest.raises(RejectedError, match="X-End"):
+        await resume(world.store, "S", SUBJECT)
+    assert (await world.found()).is_paused
+
+
+async def test_what_is_paused_is_not_paused_again_and_what_is_not_is_not_resumed(world: World) -> None:
+    for stored in (b"", b"NATS/1.0\r\nNats-Schedule-Target: S.out\r\n\r\n"):
+        if stored:
+            world.put(stored)
+        for change in (pause, resume):
+            with pytest.raises(NotFoundError):
+                await change(world.store, "S", SUBJECT)
+    world.put(block())
+    with pytest.raises(NotPossibleError, match="is not paused"):
+        await resume(world.store, "S", SUBJECT)
+    await pause(world.store, "S", SUBJECT)
+    with pytest.raises(NotPossibleError, match="paused already"):
+        await pause(world.store, "S", SUBJECT)
+
+
+async def test_a_version_that_is_not_expected_stays(world: World) -> None:
+    sequence = world.put(block())
+    with pytest.raises(ConflictError):
+        await pause(world.store, "S", SUBJECT, expected=sequence + 1)
+    await pause(world.store, "S", SUBJECT, expected=sequence)
+    with pytest.raises(ConflictError):
+        await resume(world.store, "S", SUBJECT, expected=sequence)
+    await resume(world.store, "S", SUBJECT, expected=sequence + 1)
+
+
+async def test_a_dry_run_says_what_a_pause_would_do(world: World) -> None:
+    sequence = world.put(block("@every 1h"))
+    change = await pause(world.store, "S", SUBJECT, dry_run=True)
+    assert (change.kind, change.after, len(change.notes)) == (Kind.PAUSED, sequence, 1)
+    assert (world.last().sequence, world.store.recorded) == (sequence, [])
+
+
+async def test_a_rejected_schedule_can_be_paused_but_not_resumed(world: World) -> None:
+    world.put(block("nonsense"))
+    change = await pause(world.store, "S", SUBJECT)
+    assert change.notes[0].startswith("it is rejected, paused or not")
+    with pytest.raises(RejectedError):
+        await resume(world.store, "S", SUBJECT)
+
+
+async def test_a_pause_whose_answer_is_lost_is_done_once() -> None:
+    for lost in (Fault.UNKNOWN_DONE, Fault.UNKNOWN_NOT_DONE):
+        world = World()
+        sequence = world.put(block("@every 1h"))
+        world.store.wire.faults.append(lost)
+        assert (await pause(world.store, "S", SUBJECT)).after == sequence + 1
+        world.store.wire.faults.append(lost)
+        assert (await resume(world.store, "S", SUBJECT)).after == sequence + 2
+
+
+async def test_the_limit_that_counts_anew_is_said(world: World) -> None:
+    world.put(block("0 0 5 * * *", Nats_Schedule_X_Limit="3"))
+    await pause(world.store, "S", SUBJECT)
+    assert (await resume(world.store, "S", SUBJECT)).notes == ("X-Limit counts the fires from now on",)

@@ -62,8 +62,7 @@ def actions(plan: Plan) -> list[tuple[Action, str]]:
 NOTHING = Plan("S", unchanged=1)
 
 
-async def test_what_is_missing_is_added_and_then_nothing_is_to_do() -> None:
-    world = World()
+async def test_what_is_missing_is_added_and_then_nothing_is_to_do(world: World) -> None:
     assert actions(await planned(world, declared())) == [(Action.ADD, SUBJECT)]
     assert await applied(world, declared()) == NOTHING
     assert world.last().body == b"body"
@@ -88,8 +87,7 @@ async def test_a_change_shows_each_header_before_and_after() -> None:
     assert await applied(world, wanted) == NOTHING
 
 
-async def test_the_order_of_headers_is_no_change() -> None:
-    world = World()
+async def test_the_order_of_headers_is_no_change(world: World) -> None:
     world.put(block_of(("Nats-Schedule-Target", "S.out"), ("Nats-Msg-Id", "17"), ("Nats-Schedule", "@every 1h")))
     assert await planned(world, declared()) == NOTHING
 
@@ -97,8 +95,7 @@ async def test_the_order_of_headers_is_no_change() -> None:
 # -- fire times ------------------------------------------------------------------------------------------------------
 
 
-async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid() -> None:
-    world = World()
+async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid(world: World) -> None:
     await applied(world, declared())
     before = await world.found()
     for content, body in ((HOURLY, b"other"), (HOURLY, b"third"), (replace(HOURLY, pattern="@every 60m"), b"third")):
@@ -109,16 +106,14 @@ async def test_another_body_and_the_same_interval_in_other_words_keep_the_grid()
         assert found.timetable().first_fire() == before.timetable().first_fire()
 
 
-async def test_another_interval_begins_anew() -> None:
-    world = World()
+async def test_another_interval_begins_anew(world: World) -> None:
     await applied(world, declared())
     world.after(600)
     await applied(world, declared(replace(HOURLY, pattern="@every 2h")))
     assert header_value(world.last().block, b"Nats-Schedule-X-Anchor") is None
 
 
-async def test_a_time_that_has_passed_is_not_added_again() -> None:
-    world = World()
+async def test_a_time_that_has_passed_is_not_added_again(world: World) -> None:
     at, end = "2026-11-20T12:00:00Z", "2026-11-20T12:00:00Z"
     past = declared(Readable(f"@at {at}", target="S.out"))
     ended = declared(replace(HOURLY, policies=(PolicyText("X-End", end),)), "S.ended")
@@ -130,8 +125,7 @@ async def test_a_time_that_has_passed_is_not_added_again() -> None:
     assert actions(await planned(world, past)) == [(Action.REPLACE, SUBJECT)], "it is there and has not fired"
 
 
-async def test_what_is_stored_is_unchanged_also_after_its_end() -> None:
-    world = World()
+async def test_what_is_stored_is_unchanged_also_after_its_end(world: World) -> None:
     end = declared(replace(HOURLY, policies=(PolicyText("X-End", "2026-11-21T00:00:00Z"),)))
     await applied(world, end)
     await pause(world.store, "S", SUBJECT)
@@ -150,8 +144,7 @@ async def test_an_end_does_not_count_where_the_server_itself_fires() -> None:
     assert actions(await planned(world, end)) == [(Action.ADD, SUBJECT)]
 
 
-async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_same() -> None:
-    world = World()
+async def test_what_is_stored_and_rejected_is_a_fault_also_if_the_file_says_the_same(world: World) -> None:
     world.put(block("@often"))
     [fault] = (await planned(world, declared(replace(HOURLY, pattern="@often")))).faults
     assert fault.code == 10189
@@ -170,8 +163,7 @@ async def test_what_an_operator_paused_stays_paused() -> None:
         assert (await world.found()).is_paused
 
 
-async def test_the_file_pauses_and_resumes_if_it_says_so() -> None:
-    world = World()
+async def test_the_file_pauses_and_resumes_if_it_says_so(world: World) -> None:
     await applied(world, declared())
     due = (await world.found()).timetable().first_fire()
     world.after(60)
@@ -187,8 +179,7 @@ async def test_the_file_pauses_and_resumes_if_it_says_so() -> None:
     assert (found.is_paused, found.timetable().first_fire()) == (False, due)
 
 
-async def test_a_new_schedule_may_be_paused_from_the_beginning() -> None:
-    world = World()
+async def test_a_new_schedule_may_be_paused_from_the_beginning(world: World) -> None:
     assert await applied(world, declared(paused=True)) == NOTHING
     assert (await world.found()).is_paused
 
@@ -196,14 +187,12 @@ async def test_a_new_schedule_may_be_paused_from_the_beginning() -> None:
 # -- owners ----------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_applied_with_an_owner_carries_its_label() -> None:
-    world = World()
+async def test_what_is_applied_with_an_owner_carries_its_label(world: World) -> None:
     assert await applied(world, declared(), owner="billing") == NOTHING
     assert (await world.found()).owner == "billing"
 
 
-async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for() -> None:
-    world = World()
+async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for(world: World) -> None:
     for name, owner in (("a", "billing"), ("b", "ops"), ("c", "billing")):
         world.put(block(Nats_Schedule_X_Owner=owner), subject=f"S.{name}")
     world.put(block(), subject="S.d")
@@ -216,8 +205,7 @@ async def test_only_the_owners_own_schedules_are_removed_and_only_if_asked_for()
     assert {message.subject async for message in world.store.schedules("S", ">")} == {"S.b", "S.d", SUBJECT}
 
 
-async def test_a_schedule_of_another_owner_is_left_as_it_is() -> None:
-    world = World()
+async def test_a_schedule_of_another_owner_is_left_as_it_is(world: World) -> None:
     world.put(block(Nats_Schedule_X_Owner="ops"))
     for owner in (None, "billing"):
         plan = await planned(world, declared(), owner=owner)
@@ -233,8 +221,7 @@ async def test_a_schedule_that_names_another_owner_than_its_file_is_a_fault() ->
     assert (fault.header, "expected 'billing'" in fault.text) == ("Nats-Schedule-X-Owner", True)
 
 
-async def test_what_has_no_owner_is_adopted() -> None:
-    world = World()
+async def test_what_has_no_owner_is_adopted(world: World) -> None:
     world.put(block("@every 1h"))
     [step] = (await planned(world, declared(), owner="billing")).steps
     assert step.differences == (Difference("Nats-Schedule-X-Owner", (), (b"billing",)),)
@@ -265,8 +252,7 @@ async def test_what_would_be_rejected_is_a_fault_with_the_servers_code() -> None
         assert fault.subject == subject, "the stream does not have it"
 
 
-async def test_an_ordinary_message_is_not_overwritten() -> None:
-    world = World()
+async def test_an_ordinary_message_is_not_overwritten(world: World) -> None:
     world.put(b"", b"an order")
     [fault] = (await planned(world, declared())).faults
     assert "no schedule is stored there" in fault.text
@@ -296,8 +282,7 @@ async def test_the_edit_of_another_client_is_not_lost() -> None:
         assert (await world.found()).pattern == "@every 3h"
 
 
-async def test_the_same_stored_by_another_client_is_no_conflict() -> None:
-    world = World()
+async def test_the_same_stored_by_another_client_is_no_conflict(world: World) -> None:
     [step] = (await planned(world, declared())).steps
     sequence = world.put(block("@every 1h"))
     change = await carry_out(world.store, await world.store.served("S"), step)

@@ -57,8 +57,7 @@ async def test_an_edit_whose_answer_is_lost_is_stored_once() -> None:
             assert world.store.recorded == [change]
 
 
-async def test_an_edit_that_is_never_answered_is_unknown() -> None:
-    world = World()
+async def test_an_edit_that_is_never_answered_is_unknown(world: World) -> None:
     first = world.put(block())
     world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
     with pytest.raises(UnknownOutcomeError):
@@ -67,8 +66,7 @@ async def test_an_edit_that_is_never_answered_is_unknown() -> None:
     assert world.store.recorded == []
 
 
-async def test_an_edit_that_another_one_may_have_replaced_is_unknown() -> None:
-    world = World()
+async def test_an_edit_that_another_one_may_have_replaced_is_unknown(world: World) -> None:
     world.put(block())
     world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
     world.store.wire.interruptions.extend([lambda: None, lambda: world.put(block("@every 1h"))])
@@ -176,8 +174,7 @@ async def test_what_an_interest_stream_does_not_store_is_not_reported_as_stored(
     assert (await add(world.store, "S", SUBJECT, block(), b"")).kind is Kind.ADDED
 
 
-async def test_a_removal_after_another_one_finds_nothing() -> None:
-    world = World()
+async def test_a_removal_after_another_one_finds_nothing(world: World) -> None:
     world.put(block())
     found = world.last()
     world.stream.purge(SUBJECT)
@@ -185,16 +182,14 @@ async def test_a_removal_after_another_one_finds_nothing() -> None:
         await delete_message(world.store, "S", found)
 
 
-async def test_a_removal_that_is_never_answered_is_unknown() -> None:
-    world = World()
+async def test_a_removal_that_is_never_answered_is_unknown(world: World) -> None:
     world.put(block())
     world.store.wire.faults.extend([Fault.UNKNOWN_NOT_DONE] * MAX_ATTEMPTS)
     with pytest.raises(UnknownOutcomeError):
         await remove(world.store, "S", SUBJECT)
 
 
-async def test_a_removal_that_is_not_answered_leaves_a_later_edit() -> None:
-    world = World()
+async def test_a_removal_that_is_not_answered_leaves_a_later_edit(world: World) -> None:
     world.put(block())
     world.store.wire.faults.append(Fault.UNKNOWN_NOT_DONE)
     world.store.wire.interruptions.append(lambda: world.put(block("@every 1h")))
@@ -203,8 +198,7 @@ async def test_a_removal_that_is_not_answered_leaves_a_later_edit() -> None:
     assert header_value(world.last().block, b"Nats-Schedule") == b"@every 1h"
 
 
-async def test_a_subject_that_is_none_or_of_another_stream_is_refused() -> None:
-    world = World()
+async def test_a_subject_that_is_none_or_of_another_stream_is_refused(world: World) -> None:
     for subject in ("S.*", "S.>", "S..s", ""):
         with pytest.raises(NotPossibleError, match="literal"):
             await add(world.store, "S", subject, block(), b"")

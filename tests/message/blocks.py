@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
+from nats_scheduler.message.reading import Reading
 from tests.harness.blocks import block_of
 
 NAMES = [
@@ -48,3 +49,9 @@ proper_blocks = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUE
 def portable(items: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return `items` with the portable names of schedule headers, and of headers that look like one."""
     return [(f"X-{name}" if "Nats-Schedule" in name else name, value) for name, value in items]
+
+
+def meaning(reading: Reading | None) -> Reading:
+    """Return the reading of a message that means something."""
+    assert reading is not None
+    return reading

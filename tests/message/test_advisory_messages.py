@@ -21,9 +21,6 @@ def test_a_subject_that_cannot_be_a_part_of_another_is_left_out() -> None:
         message = advisory_message("fire_late", "S", {"schedule": schedule})
         assert message.subject == GENERAL, schedule
         assert json.loads(message.body)["schedule"] == schedule
-
-
-def test_the_longest_subject_is_used_and_the_next_is_left_out() -> None:
     longest = "x" * (MAX_ADVISORY_SUBJECT_BYTES - len(GENERAL) - 1)
     assert len(advisory_subject("fire_late", "S", longest)) == MAX_ADVISORY_SUBJECT_BYTES
     assert advisory_subject("fire_late", "S", f"{longest}x") == GENERAL

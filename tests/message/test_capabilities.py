@@ -3,23 +3,14 @@
 from nats_scheduler.message.capabilities import Capabilities, capabilities_of
 
 
-def test_a_version_says_the_least_that_its_servers_can_do() -> None:
+def test_a_version_says_what_its_servers_can_do_and_refuse() -> None:
     levels = {"2.9.25": 0, "2.10.29": 0, "2.11": 1, "2.11.0": 1, "2.12.8": 2, "2.13.1": 2, "2.14.0-RC.3": 4}
     for version, level in {**levels, "2.15.0-dev": 4, "main": 0, "": 0}.items():
         assert capabilities_of(version) == Capabilities(version, level)
-
-
-def test_a_server_without_metadata_of_streams_is_too_old() -> None:
     versions = ("2.9.25", "2.10", "2.10.0", "2.15.0-dev", "main", "")
     assert [version for version in versions if Capabilities(version).is_too_old] == ["2.9.25"]
-
-
-def test_each_line_refuses_discard_new_from_a_release_of_its_own_on() -> None:
     refusing = ["2.12.10", "2.12.15-RC.1", "2.14.2", "2.15.0-dev", "3.0.0"]
     others = ["2.12.0", "2.12.9", "2.14", "2.14.0", "2.14.1", "main", ""]
     assert [version for version in (*refusing, *others) if Capabilities(version).refuses_discard_new] == refusing
-
-
-def test_other_releases_remove_only_what_is_copied() -> None:
-    versions = ("2.12.8", "2.14.6", "2.15.0", "2.15.1", "2.14", "main", "")
-    assert [version for version in versions if Capabilities(version).empties_queues] == []
+    emptying_none = ("2.12.8", "2.14.6", "2.15.0", "2.15.1", "2.14", "main", "")
+    assert [version for version in emptying_none if Capabilities(version).empties_queues] == []

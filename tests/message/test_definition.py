@@ -55,9 +55,6 @@ def test_a_definition_holds_what_the_headers_say() -> None:
     plain = read(schedule())
     assert isinstance(plain, Definition)
     assert (plain.terms.source, plain.terms.ttl, plain.terms.rollup) == (None, "", False)
-
-
-def test_a_target_need_not_be_utf_8() -> None:
     block = block_of(("Nats-Schedule", AT), ("Nats-Schedule-Target", b"orders.\xff"))
     found = read_definition(block, "orders.s1", RULES["full"], ADR51, 0)
     assert isinstance(found, Definition)

@@ -39,6 +39,10 @@ def test_a_target_in_another_stream_is_the_target() -> None:
     assert (found.terms.target, found.terms.policies.target_elsewhere) == ("jobs.run", "jobs.run")
     assert found.terms.source == "cron.sample"
     assert read_definition(definition_block(found), SUBJECT, RULES, PORTABLE, STORED_AT) == found
+    assert isinstance(read(EVERY, elsewhere("jobs.run"), rules=ANY_STREAM_RULES), Definition)
+    fault = rejected(EVERY, elsewhere("jobs.run"), ("X-Nats-Schedule-X-Overlap", "skip"))
+    assert (fault.code, fault.header) == (0, X_TARGET.decode())
+    assert fault.reason.startswith("is beside X-Overlap")
 
 
 def test_the_rules_of_the_other_stream_are_not_those_of_ours() -> None:
@@ -108,13 +112,3 @@ def test_a_schedule_that_a_server_fires_may_have_it_beside_its_target() -> None:
     found = read(*headers, rules=rules, dialect=ADR51)
     assert isinstance(found, Definition)
     assert found.terms.target == "cron.due"
-
-
-def test_where_no_stream_is_named_no_subject_is_known_to_be_its_own() -> None:
-    assert isinstance(read(EVERY, elsewhere("jobs.run"), rules=ANY_STREAM_RULES), Definition)
-
-
-def test_what_is_asked_about_messages_of_its_own_stream_is_not_possible_beside_it() -> None:
-    fault = rejected(EVERY, elsewhere("jobs.run"), ("X-Nats-Schedule-X-Overlap", "skip"))
-    assert (fault.code, fault.header) == (0, X_TARGET.decode())
-    assert fault.reason.startswith("is beside X-Overlap")

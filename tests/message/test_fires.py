@@ -23,6 +23,7 @@ from nats_scheduler.message.timetable import Timetable, delay_of, stored_timetab
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
+from tests.message.blocks import meaning
 from tests.schedule.reading import read as read_pattern
 
 RULES = StreamRules.from_config({"name": "S", "subjects": ["S.>"]})
@@ -37,8 +38,7 @@ def at(second: int) -> int:
 def schedule(sequence: int, second: int, *more: tuple[str, str]) -> StoredSchedule:
     """Return `@every 10s`, stored at a second."""
     block = block_of(("Nats-Schedule", "@every 10s"), ("Nats-Schedule-Target", "S.out"), *more)
-    reading = read_message(block, "S.s", at(second), RULES, DIALECTS)
-    assert reading is not None
+    reading = meaning(read_message(block, "S.s", at(second), RULES, DIALECTS))
     assert reading.definition is not None
     pattern, terms = reading.definition
     return StoredSchedule(sequence, stored_timetable(pattern, terms.policies, at(second), "S.s", sequence), terms)
@@ -110,11 +110,10 @@ def test_messages_that_cannot_be_fires_are_passed_over() -> None:
         ours(9, 20, 30, of=9),
         stored=schedule(2, 0),
     )
-
-
-def test_a_forged_fire_of_the_stored_schedule_is_passed_over() -> None:
     off_the_grid = ours(5, 13, 20, of=2)
     assert dues(read(off_the_grid, ours(6, 20, 30, of=2), stored=schedule(2, 0))) == [(6, 20)]
+    early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
+    assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
 
 
 def test_a_fire_of_the_server_is_due_when_the_one_before_it_says() -> None:
@@ -132,27 +131,18 @@ def test_the_oldest_fire_of_a_server_has_no_fire_time_without_its_schedule() -> 
     assert dues(unread) == [(5, None)]
 
 
-def test_after_a_replacement_the_fire_time_is_that_of_the_new_schedule() -> None:
+def test_a_replacement_or_a_cancel_is_told_by_the_time_that_was_named() -> None:
     found = read(servers(5, 10, 20), servers(7, 25, 35), native=True, stored=schedule(6, 15))
     assert dues(found) == [(7, 25), (5, None)]
-
-
-def test_a_fire_before_the_time_that_was_named_came_from_a_replacement() -> None:
     assert dues(read(servers(5, 10, 60), servers(7, 25, 35), native=True)) == [(7, None), (5, None)]
-
-
-def test_a_cancel_before_the_next_fire_is_no_fire() -> None:
     assert dues(read(servers(5, 10, 20), servers(6, 15, None), native=True, stored=schedule(2, 0))) == [(5, 10)]
+    assert not read(servers(5, 10, 20), stored=schedule(2, 0))
 
 
 def test_fires_from_before_and_after_graduation_are_one_history() -> None:
     found = read(ours(5, 10, 20), servers(6, 20, 30), native=True, stored=schedule(1, 0))
     assert dues(found) == [(6, 20), (5, 10)]
     assert [one.by_server for one in found] == [True, False]
-
-
-def test_without_the_servers_scheduler_a_message_without_identity_is_no_fire() -> None:
-    assert not read(servers(5, 10, 20), stored=schedule(2, 0))
 
 
 def test_a_fire_that_was_requested_says_nothing_of_its_neighbours() -> None:
@@ -164,11 +154,6 @@ def test_a_fire_that_was_requested_says_nothing_of_its_neighbours() -> None:
         requested = [(one.fire_time, one.fired_by, one.lateness) for one in found if one.was_requested]
         assert requested == [(at(12), "request", None)]
         assert [one.fire_time for one in found if not one.was_requested] == [at(20), at(10)]
-
-
-def test_a_fire_that_claims_to_be_requested_too_early_is_none() -> None:
-    early = block_of(("Nats-Scheduler", "S.s"), ("Nats-Msg-Id", beside_identity("S.s", 1, at(100))))
-    assert read(StoredMessage("S.out", 3, at(13), early, None), stored=schedule(1, 0)) == []
 
 
 def test_the_sequences_of_another_stream_say_nothing() -> None:
@@ -202,19 +187,13 @@ def judged(pattern: str, message: StoredMessage, *, fire_time: int = FIRE, due: 
     return fault_of(FIRED._replace(fire_time=fire_time), message, Timetable(read_pattern(pattern), NOON), terms, due)
 
 
-def test_clocks_may_differ_by_that_much_and_no_more() -> None:
+def test_its_time_is_a_fire_time_or_the_one_that_is_due_and_not_later_than_clocks_differ() -> None:
     assert not is_too_early(FIRE - MAX_CLOCK_DIFFERENCE_NS, FIRE)
     assert is_too_early(FIRE - MAX_CLOCK_DIFFERENCE_NS - 1, FIRE)
     early = claiming("purge", FIRE - MAX_CLOCK_DIFFERENCE_NS - 1)
     assert judged(EVERY, early) == TOO_EARLY
-
-
-def test_a_make_up_fire_beside_a_server_has_the_portable_names() -> None:
     assert judged(EVERY, claiming(format_rfc3339(FIRE + MINUTE), dialect=PORTABLE)) == ""
     assert judged(EVERY, claiming(format_rfc3339(FIRE - MINUTE), dialect=PORTABLE))
-
-
-def test_its_time_is_a_fire_time_or_the_one_that_is_due() -> None:
     assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=NOON + 3 * MINUTE) == ""
     other = NOON + 3 * MINUTE + SECOND
     assert judged(EVERY, claiming("purge", NOON + HOUR), fire_time=other) == "its time is no fire time of the schedule"

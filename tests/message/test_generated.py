@@ -50,9 +50,6 @@ def test_the_block_is_the_one_that_the_server_generated() -> None:
     for name, (schedule, source, generated) in GENERATED.items():
         base = schedule if source is None else source
         assert generated_block(base, *definition(schedule), "t.s", None) == generated, name
-
-
-def test_a_message_without_a_block_gets_one() -> None:
     assert generated_block(None, *scheduled("@at 2020-01-01T00:00:00Z"), "t.s", None) == b"NATS/1.0\r\n" + PURGED
 
 

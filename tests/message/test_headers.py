@@ -75,11 +75,8 @@ def test_a_name_that_the_block_starts_with_is_never_found() -> None:
 
 
 def test_a_header_is_appended_at_the_end() -> None:
-    block = with_header(block_of(("A", "1"), ("B", "2")), b"A", b"3")
-    assert block == b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\n\r\n"
-
-
-def test_no_block_becomes_one() -> None:
+    appended = with_header(block_of(("A", "1"), ("B", "2")), b"A", b"3")
+    assert appended == b"NATS/1.0\r\nA: 1\r\nB: 2\r\nA: 3\r\n\r\n"
     for block in (None, b"", b"x", b"xx", EMPTY_BLOCK):
         assert with_header(block, b"A", b"1") == b"NATS/1.0\r\nA: 1\r\n\r\n"
 
@@ -93,9 +90,6 @@ def test_every_occurrence_is_removed_and_the_rest_stays() -> None:
     block = b"NATS/1.0\r\nKey: 1\r\nA:  x \r\nKey:\r\nKey: 2\r\nkey: 3\r\nA: y\r\nKeys: 4\r\nKey: 5\r\n\r\n"
     assert without_headers(block, [b"Key"]) == b"NATS/1.0\r\nA:  x \r\nkey: 3\r\nA: y\r\nKeys: 4\r\n\r\n"
     assert without_headers(block, (), [b"Key"]) == b"NATS/1.0\r\nA:  x \r\nkey: 3\r\nA: y\r\n\r\n"
-
-
-def test_a_block_of_nothing_but_stripped_headers_vanishes() -> None:
     assert without_headers(block_of(("Key", "1"), ("Other", "2")), [b"Key"], [b"Oth"]) == b""
     assert without_headers(EMPTY_BLOCK, [b"Key"], [b"Oth"]) == EMPTY_BLOCK
 
@@ -211,12 +205,9 @@ def test_ours_come_last_where_nothing_hides_them(headers: list[tuple[bytes, byte
     assert with_effective_headers(base, ours_for(b"orders.s")) == with_headers(base, ours_for(b"orders.s"))
 
 
-def test_a_schedule_called_like_a_header_fires_all_the_same() -> None:
+def test_a_schedule_called_like_a_header_fires_unless_no_order_uncovers_what_is_placed() -> None:
     doubled, guard = b"a.Nats-Msg-IdNats-Msg-Id", b"a." + GUARD_SUBJECT
     for schedule in (b"a.Nats-Msg-Id", doubled, b"a." + SEQUENCE, guard, b"Nats-Msg-Id." + SEQUENCE):
         assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is not None
-
-
-def test_what_no_order_uncovers_is_not_placed_at_all() -> None:
     schedule = b"Nats-Msg-Id." + GUARD_SUBJECT
     assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is None

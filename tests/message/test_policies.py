@@ -219,9 +219,6 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
     ):
         fault = rejected(pattern, *policies)
         assert (fault.header, fault.value) == ("Nats-Schedule", pattern), policies
-
-
-def test_an_end_that_is_not_later_than_the_start_is_rejected() -> None:
     fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
     assert fault.header == "Nats-Schedule-X-End"
 
@@ -242,9 +239,6 @@ def test_an_overlap_needs_a_consumer_where_the_stream_keeps_what_was_acknowledge
             assert isinstance(found, Definition)
         assert isinstance(read(EVERY, ("X-Overlap", "skip"), ("X-Consumer", "work-1"), rules=rules), Definition)
         assert isinstance(read(EVERY, ("X-Overlap", "allow"), rules=rules), Definition)
-
-
-def test_an_overlap_changes_no_fire_times() -> None:
     assert accepted(DAILY, ("X-Overlap", "queue"), ("X-Timeout", "1h")).pattern is accepted(DAILY).pattern
 
 
@@ -319,21 +313,15 @@ def test_the_zone_and_the_flag_of_the_stream_come_before_a_syntax() -> None:
     assert found.code == 10188
 
 
-def test_a_syntax_without_a_schedule_means_nothing() -> None:
-    block = block_of(("X-Nats-Schedule-X-Syntax", "none"))
-    assert read_definition(block, SUBJECT, RULES, PORTABLE, STORED_AT) is None
-
-
-def test_the_errors_of_the_server_come_first() -> None:
+def test_a_policy_counts_beside_a_schedule_and_after_the_errors_of_the_server() -> None:
     block = block_of(("Nats-Schedule", EVERY), ("Nats-Schedule-X-Limit", "0"))
     found = read_definition(block, SUBJECT, RULES, ADR51, STORED_AT)
     assert isinstance(found, Rejection)
     assert found.code == 10190, "the target is missing"
-
-
-def test_a_policy_beside_no_schedule_means_nothing() -> None:
     block = block_of(("Nats-Schedule-X-Limit", "0"))
     assert read_definition(block, SUBJECT, RULES, ADR51, STORED_AT) is None
+    block = block_of(("X-Nats-Schedule-X-Syntax", "none"))
+    assert read_definition(block, SUBJECT, RULES, PORTABLE, STORED_AT) is None
 
 
 def test_policies_of_the_other_spelling_are_not_those_of_a_schedule() -> None:

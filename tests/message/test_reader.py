@@ -24,7 +24,7 @@ from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from tests.harness.blocks import block_of
 from tests.harness.seeds import draws
-from tests.message.blocks import NAMES, VALUES, odd_blocks, proper_blocks
+from tests.message.blocks import NAMES, VALUES, meaning, odd_blocks, proper_blocks
 
 STORED_AT = 1_790_000_000_000_000_000
 RULES = StreamRules("ORDERS", ("orders.>", "audit.*"))
@@ -243,8 +243,7 @@ def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
         reader = CountingReader(rules, DIALECTS)
         for number in range(70):
             one = message(block_of(*headers(number)))
-            reading = reader.read(one)
-            assert reading is not None, fleet
+            reading = meaning(reader.read(one))
             assert reading.definition is not None, fleet
             assert reading == read_slowly(one, rules), one
         assert reader.uncached <= 2, fleet
@@ -280,8 +279,7 @@ def assert_read_after(first: Headers, other: Headers, dialects: Sequence[Dialect
     """Read a block, and one that differs only in values that mean nothing in most blocks."""
     reader = MessageReader(RULES, dialects)
     template, one = message(block_of(*first)), message(block_of(*other))
-    read = reader.read(template)
-    assert read is not None
+    read = meaning(reader.read(template))
     assert read.definition is not None
     assert reader.read(one) == read_slowly(one, RULES, dialects) != read
 
@@ -322,8 +320,7 @@ def test_a_known_block_is_rejected_where_it_does_not_fire_within_the_horizon() -
     times = [STORED_AT, LEAP_DAY_OF_2096, STORED_AT]
     messages = [message(block, stored_at=stored_at) for stored_at in times]
     assert_reads_as_ever(messages, RULES, DIALECTS)
-    reading = MessageReader(RULES, DIALECTS).read(messages[1])
-    assert reading is not None
+    reading = meaning(MessageReader(RULES, DIALECTS).read(messages[1]))
     assert reading.rejection is not None
 
 
@@ -335,8 +332,7 @@ def test_a_schedule_that_cancels_another_one_does_both_each_time_it_is_read() ->
         (b"Nats-Schedule-Next", b"purge"),
     )
     assert_reads_as_ever([message(block)], RULES, DIALECTS)
-    reading = MessageReader(RULES, DIALECTS).read(message(block))
-    assert reading is not None
+    reading = meaning(MessageReader(RULES, DIALECTS).read(message(block)))
     assert (reading.cancels, reading.definition is None) == ("orders.s2", False)
 
 
@@ -375,8 +371,7 @@ def test_what_is_kept_is_bounded() -> None:
 
 
 def test_the_terms_that_are_kept_are_bounded() -> None:
-    plain = read_message(block_of(at(1), TARGET), "orders.s1", STORED_AT, RULES, DIALECTS)
-    assert plain is not None
+    plain = meaning(read_message(block_of(at(1), TARGET), "orders.s1", STORED_AT, RULES, DIALECTS))
     assert plain.definition is not None
     terms, kept = plain.definition.terms, FarKind(RULES)
     for number in range(MAX_TERMS + 10):

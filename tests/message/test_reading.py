@@ -26,7 +26,7 @@ from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import parse_pattern
 from tests.harness.blocks import block_of, block_with, with_identity
 from tests.harness.seeds import draws
-from tests.message.blocks import odd_blocks
+from tests.message.blocks import meaning, odd_blocks
 from tests.message.recorded import AT, schedule
 
 RULES = StreamRules("ORDERS", ("orders.>", "sample.*"), allow_msg_ttl=True)
@@ -39,20 +39,16 @@ def read(*headers: tuple[str, str]) -> Reading | None:
     return read_message(block_of(*headers), "orders.s1", STORED_AT, RULES, DIALECTS)
 
 
-def test_an_ordinary_message_means_nothing() -> None:
+def test_an_ordinary_message_and_a_look_alike_mean_nothing() -> None:
     for block in (None, b"", EMPTY_BLOCK, b"xx", block_of(("A", "b"), ("Nats-Msg-Id", "c"))):
         assert read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS) is None
-
-
-def test_a_look_alike_means_nothing() -> None:
     assert read(("nats-schedule", "@daily"), ("A", "Nats-Schedule: @daily"), ("Nats-Schedule-Target", "x y")) is None
 
 
 def test_a_schedule_is_defined_in_the_dialect_that_carries_it() -> None:
     for dialect in DIALECTS:
         block = block_of((dialect.schedule, AT.encode()), (dialect.target, b"orders.due"))
-        reading = read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS)
-        assert reading is not None
+        reading = meaning(read_message(block, "orders.s1", STORED_AT, RULES, DIALECTS))
         assert isinstance(reading.definition, Definition)
         assert reading.definition.terms.dialect is dialect
 
@@ -64,44 +60,33 @@ def test_the_first_dialect_with_a_schedule_decides() -> None:
         ("Nats-Schedule", AT),
         ("Nats-Schedule-Target", "orders.due"),
     )
-    native_first = read_message(both, "orders.s1", STORED_AT, RULES, [ADR51, PORTABLE])
-    assert native_first is not None
+    native_first = meaning(read_message(both, "orders.s1", STORED_AT, RULES, [ADR51, PORTABLE]))
     assert native_first.definition is not None
-    portable_first = read_message(both, "orders.s1", STORED_AT, RULES, [PORTABLE, ADR51])
-    assert portable_first is not None
+    portable_first = meaning(read_message(both, "orders.s1", STORED_AT, RULES, [PORTABLE, ADR51]))
     assert portable_first.rejection is not None
     assert portable_first.rejection.code == 10189
 
 
-def test_a_dialect_that_is_not_served_is_not_read() -> None:
+def test_a_dialect_is_read_if_it_is_served_and_has_a_schedule() -> None:
     block = block_of(*schedule("rubbish"))
     assert read_message(block, "orders.s1", STORED_AT, RULES, [PORTABLE]) is None
     assert read_message(block, "orders.s1", STORED_AT, RULES, []) is None
-
-
-def test_an_empty_schedule_leaves_the_word_to_the_other_dialect() -> None:
-    reading = read(("Nats-Schedule", ""), ("X-Nats-Schedule", AT), ("X-Nats-Schedule-Target", "orders.due"))
-    assert reading is not None
+    reading = meaning(read(("Nats-Schedule", ""), ("X-Nats-Schedule", AT), ("X-Nats-Schedule-Target", "orders.due")))
     assert reading.definition is not None
     assert reading.definition.terms.dialect is PORTABLE
 
 
-def test_a_message_that_names_a_schedule_and_says_purge_cancels_it() -> None:
+def test_a_message_that_names_a_schedule_and_says_purge_cancels_it_also_if_it_is_one() -> None:
     cancel = Reading(cancels="orders.s2")
     assert read(("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge")) == cancel
     assert read(("X-Nats-Schedule-Next", "purge"), ("X-Nats-Scheduler", "orders.s2"), ("A", "b")) == cancel
-
-
-def test_a_schedule_may_cancel_another_one() -> None:
-    reading = read(*schedule(scheduler="orders.s2", next="purge"))
-    assert reading is not None
+    reading = meaning(read(*schedule(scheduler="orders.s2", next="purge")))
     assert reading.definition is not None
     assert reading.cancels == "orders.s2"
 
 
 def test_a_faulty_cancel_spoils_the_schedule_that_carries_it() -> None:
-    reading = read(*schedule(scheduler="orders.s2"))
-    assert reading is not None
+    reading = meaning(read(*schedule(scheduler="orders.s2")))
     assert reading.definition is None
     assert str(reading.rejection) == (
         "Nats-Scheduler of 'orders.s2' is without Nats-Schedule-Next: expected 'purge' there, or neither"
@@ -129,16 +114,14 @@ def test_a_faulty_cancel_says_what_was_expected() -> None:
             "Nats-Scheduler of 'orders.s1' is the subject of the message itself: a schedule ends another one",
         ),
     ):
-        reading = read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following))
-        assert reading is not None
+        reading = meaning(read(("Nats-Scheduler", scheduler), ("Nats-Schedule-Next", following)))
         assert str(reading.rejection) == f"{sentence} (server code 10212)"
 
 
 def test_a_cancel_on_a_stream_without_schedules_names_the_stream() -> None:
     block = block_of(("Nats-Scheduler", "orders.s2"), ("Nats-Schedule-Next", "purge"))
     off = StreamRules("ORDERS", ("orders.>",), schedules_enabled=False)
-    reading = read_message(block, "orders.s1", STORED_AT, off, DIALECTS)
-    assert reading is not None
+    reading = meaning(read_message(block, "orders.s1", STORED_AT, off, DIALECTS))
     assert str(reading.rejection) == (
         "Nats-Scheduler of 'orders.s2' is on stream 'ORDERS', which has no schedules: set allow_msg_schedules "
         "(server code 10188)"
@@ -150,13 +133,11 @@ def test_the_ttl_of_the_schedule_itself_is_judged_first_or_last() -> None:
     """A server of 2.10 ignores it; the server's other rejections are in `recorded`."""
     without = StreamRules("ORDERS", ("orders.>",))
     block = block_of(*schedule("rubbish", storage_ttl="5m"))
-    first = read_message(block, "orders.s1", STORED_AT, without, DIALECTS)
-    assert first is not None
+    first = meaning(read_message(block, "orders.s1", STORED_AT, without, DIALECTS))
     assert str(first.rejection) == (
         "Nats-TTL of '5m' is on stream 'ORDERS', which has no message TTLs: set allow_msg_ttl (server code 10166)"
     )
-    last = read(*schedule(storage_ttl="soon"))
-    assert last is not None
+    last = meaning(read(*schedule(storage_ttl="soon")))
     assert str(last.rejection) == ("Nats-TTL of 'soon' is not a duration such as '5m' or 'never' (server code 10165)")
     assert read(("Nats-TTL", "soon"), ("Nats-Schedule-Target", "orders.due")) is None, "no schedule, no judgement"
 
@@ -169,19 +150,12 @@ def test_a_fire_of_ours_is_told_by_its_identity_whichever_dialect_is_served_now(
             assert read_message(block_of(*headers), "orders.due", STORED_AT, RULES, served) == fire
 
 
-def test_a_fire_of_ours_is_neither_a_schedule_nor_a_cancel() -> None:
+def test_an_identity_counts_with_the_schedule_that_it_names_and_before_all_else() -> None:
     reading = read(*schedule(scheduler="orders.s2", next="purge"), IDENTITY)
     assert reading == Reading(generated=Generated("orders.s2", 7, 5))
-
-
-def test_an_identity_that_names_another_schedule_is_not_believed() -> None:
     reading = read(("Nats-Scheduler", "orders.s3"), ("Nats-Schedule-Next", "purge"), IDENTITY)
     assert reading == Reading(cancels="orders.s3")
-
-
-def test_an_identity_without_a_scheduler_is_not_believed() -> None:
-    reading = read(*schedule(), IDENTITY)
-    assert reading is not None
+    reading = meaning(read(*schedule(), IDENTITY))
     assert reading.definition is not None
 
 
@@ -326,13 +300,10 @@ def test_headers_as_they_are_meant_to_be_and_those_of_others_are_not_found() -> 
     assert [headers for headers in valid if misnamed_in(*headers)] == []
 
 
-def test_a_header_that_is_of_no_use_alone_is_misnamed_in() -> None:
+def test_a_header_that_is_of_no_use_alone_is_found_if_it_is_served() -> None:
     ((header, reason),) = misnamed_in(TARGET)
     assert header == "Nats-Schedule-Target"
     assert "without Nats-Schedule" in reason
-
-
-def test_only_headers_that_are_served_are_missed_where_they_stand_alone() -> None:
     assert misnamed_headers(block_of(TARGET), [PORTABLE], is_schedule=False) == ()
 
 

@@ -111,12 +111,6 @@ def test_a_flag_that_is_no_boolean_is_refused_in_the_words_of_the_server() -> No
     assert check_create(config(allow_msg_schedules=None)) is None, "null leaves the field out"
 
 
-def test_the_flag_brings_roll_ups_and_purges_along() -> None:
-    assert implied(config(deny_purge=True)) == {"allow_rollup_hdrs": True, "deny_purge": False}
-    assert implied(config(sealed=True)) == {}
-    assert implied(config(allow_msg_schedules=False)) == {}
-
-
 def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     rules = StreamRules.from_config(config(allow_msg_ttl=True))
     assert rules == StreamRules(
@@ -127,32 +121,33 @@ def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
         rolls_up_by_purge=True,
         keeps_acknowledged=True,
     )
+    assert StreamRules.from_config(config(subject_delete_marker_ttl=10**9)).allow_msg_ttl
+    assert StreamRules.from_config({"name": "T"}).schedules_enabled
+    assert not StreamRules.from_config({"name": "T"}, schedules_enabled=False).schedules_enabled
+    assert implied(config(deny_purge=True)) == {"allow_rollup_hdrs": True, "deny_purge": False}
+    assert implied(config(sealed=True)) == {}
+    assert implied(config(allow_msg_schedules=False)) == {}
 
 
 def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:
     moved = {"src": "a", "dest": "b"}
-    for changes, max_age, evicts, moves in (
+    for limits, max_age, evicts, moves in (
         ({}, 0, False, False),
         ({"max_age": 7, "max_msgs": -1, "max_bytes": -1, "subject_transform": None}, 7, False, False),
         ({"max_age": -1, "max_msgs": 1, "max_bytes": 0, "subject_transform": moved}, 0, True, True),
         ({"max_age": "7s", "max_msgs": 0, "max_bytes": 1, "subject_transform": {}}, 0, True, False),
     ):
-        rules = StreamRules.from_config(config(**changes))
-        assert (rules.max_age, rules.evicts, rules.moves_subjects) == (max_age, evicts, moves), changes
-
-
-def test_delete_markers_bring_message_ttls_along() -> None:
-    assert StreamRules.from_config(config(subject_delete_marker_ttl=10**9)).allow_msg_ttl
+        rules = StreamRules.from_config(config() | limits)
+        assert (rules.max_age, rules.evicts, rules.moves_subjects) == (max_age, evicts, moves), limits
+    for window, age, seconds in ((None, None, 120), (7, None, 7), (7, 3600, 7), (None, 60, 60), (0, 3600, 120)):
+        given = {"duplicate_window": window, "max_age": age}
+        changes = {key: value * SECOND for key, value in given.items() if value is not None}
+        assert StreamRules.from_config(config(**changes)).duplicate_window == seconds * SECOND, changes
 
 
 def test_a_stream_without_subjects_owns_its_own_name() -> None:
     assert StreamRules.from_config({"name": "T"}).subjects == ("T",)
     assert StreamRules.from_config({"name": "T", "sources": [{"name": "O"}]}).subjects == ()
-
-
-def test_a_flag_that_the_server_dropped_does_not_switch_schedules_off() -> None:
-    assert StreamRules.from_config({"name": "T"}).schedules_enabled
-    assert not StreamRules.from_config({"name": "T"}, schedules_enabled=False).schedules_enabled
 
 
 _KEYS = [
@@ -174,14 +169,3 @@ def test_no_json_object_is_wrong_enough_to_raise(old: dict[str, Any], new: dict[
     check_update(old, new | {"allow_msg_schedules": True})
     implied(new)
     StreamRules.from_config(new)
-
-
-def test_the_duplicate_window_is_that_of_the_configuration_or_the_servers_own() -> None:
-    for changes, seconds in (
-        ({}, 120),
-        ({"duplicate_window": 7 * SECOND}, 7),
-        ({"duplicate_window": 7 * SECOND, "max_age": 3600 * SECOND}, 7),
-        ({"max_age": 60 * SECOND}, 60),
-        ({"max_age": 3600 * SECOND, "duplicate_window": 0}, 120),
-    ):
-        assert StreamRules.from_config(config(**changes)).duplicate_window == seconds * SECOND, changes

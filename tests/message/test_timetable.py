@@ -158,19 +158,13 @@ def test_what_is_to_be_sent_next_and_what_is_due_are_those_of_a_list() -> None:
             assert table.latest_due(START, at) == (due[-1] if due else None), of.text
 
 
-def test_nothing_is_to_be_sent_after_the_last_fire() -> None:
+def test_each_fire_has_one_send_time_also_the_last_and_one_that_somebody_made_up() -> None:
     table = jittered(Bounded(read("@every 1h"), Bounds(limit=2)), HOUR)
     last = table.send_time_of(START + 2 * HOUR)
     assert (table.next_to_send(last - 1), table.next_to_send(last)) == (START + 2 * HOUR, None)
-
-
-def test_an_at_is_delayed_by_up_to_the_whole_jitter_also_in_the_past() -> None:
     for instant in (START + HOUR, START - HOUR):
         found = jittered(At(None, instant), HOUR).send_time_of(instant)
         assert found - instant == delay_of(SUBJECT, 7, instant, HOUR)
-
-
-def test_a_time_that_somebody_made_up_has_a_send_time_too() -> None:
     for of in (*JITTERED, read("@at 2026-05-01T00:00:00Z")):
         for made_up in (-(10**39), -1, 0, START - 1):
             assert 0 <= jittered(of, HOUR).send_time_of(made_up) - made_up < HOUR, of.text

@@ -158,9 +158,6 @@ def test_a_limit_counts_from_the_stored_time_and_from_the_start() -> None:
     first = at("2026-04-01T00:00:00Z")
     daily = Bounded(read("@daily"), Bounds(start=first, limit=2))
     assert fires_until(daily, STORED_AT, STORED_AT + 90 * DAY) == [first, first + DAY]
-
-
-def test_the_highest_limit_holds_for_a_cron_and_for_an_interval_that_repeats_each_second() -> None:
     for text in ("* * * * * *", "@every 1s"):
         fires = fires_until(Bounded(read(text), Bounds(limit=MAX_LIMIT)), STORED_AT, STORED_AT + DAY)
         assert len(fires) == MAX_LIMIT

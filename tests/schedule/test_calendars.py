@@ -37,10 +37,9 @@ def test_a_calendar_is_lines_of_days_and_ranges_with_comments() -> None:
     assert found == Calendar("de-by", CHRISTMAS)
     assert [days_text(one) for one in CHRISTMAS] == ["2026-12-25..2027-01-01", "2027-01-06"]
     assert read_calendar("de-by", "\n".join(map(days_text, CHRISTMAS)).encode()) == found
-
-
-def test_a_calendar_without_days_is_valid_and_excepts_nothing() -> None:
     assert read_calendar("none", b"# nothing yet\n") == Calendar("none", ())
+    longest = b"2026-12-25,2027-01-01..2027-01-06\n" * (MAX_CALENDAR_PARTS // 2)
+    assert isinstance(read_calendar("long", longest), Calendar)
 
 
 def test_what_is_no_calendar_says_why() -> None:
@@ -59,22 +58,14 @@ def test_what_is_no_calendar_says_why() -> None:
         assert len(str(found)) < 400
 
 
-def test_the_longest_calendar_is_read() -> None:
-    longest = b"2026-12-25,2027-01-01..2027-01-06\n" * (MAX_CALENDAR_PARTS // 2)
-    assert isinstance(read_calendar("long", longest), Calendar)
-
-
 def test_names_that_a_calendar_can_have() -> None:
     assert [name for name in ("de-by", "DE_1", "x" * MAX_NAME_CHARS) if not is_calendar_name(name)] == []
     wrong = ("", "a.b", "a b", "a,b", "*", ">", "ä", "a\n", "x" * (MAX_NAME_CHARS + 1))
     assert [name for name in wrong if is_calendar_name(name)] == []
 
 
-def test_days_are_put_in_order_and_joined() -> None:
+def test_days_are_joined_and_removed_from_within_ranges() -> None:
     assert in_order([Days(7, 9), Days(1, 2), Days(3, 4), Days(8, 12), Days(20, 19)]) == (Days(1, 4), Days(7, 12))
-
-
-def test_days_are_removed_from_within_ranges() -> None:
     days = (Days(10, 20), Days(30, 30), Days(40, 50))
     assert without(days, Days(12, 13)) == (Days(10, 11), Days(14, 20), Days(30, 30), Days(40, 50))
     assert without(days, Days(15, 45)) == (Days(10, 14), Days(46, 50))

@@ -75,20 +75,14 @@ PRINTED = {
 def test_durations_are_read_and_refused_as_go_does() -> None:
     assert {text: parse_duration(text) for text in READ} == READ
     assert [text for text in REFUSED if not isinstance(parse_duration(text), Invalid)] == []
+    assert {text: parse_duration(text) for text in REASONS} == {
+        text: Invalid(text, reason) for text, reason in REASONS.items()
+    }
+    assert {duration: format_duration(duration) for duration in PRINTED} == PRINTED
 
 
 def test_a_sum_of_two_largest_terms_wraps_to_zero() -> None:
     assert parse_duration("9223372036854775808ns9223372036854775808ns") == 0
-
-
-def test_the_reason_names_the_unknown_unit_or_the_longest_duration() -> None:
-    assert {text: parse_duration(text) for text in REASONS} == {
-        text: Invalid(text, reason) for text, reason in REASONS.items()
-    }
-
-
-def test_durations_are_printed_as_go_prints_them() -> None:
-    assert {duration: format_duration(duration) for duration in PRINTED} == PRINTED
 
 
 @settings(max_examples=draws(30))
@@ -145,6 +139,9 @@ REASONS_OF_TTLS = {
 def test_a_ttl_is_a_duration_or_seconds_or_never() -> None:
     assert {text: parse_ttl(text) for text in TTLS} == TTLS
     assert [text for text in REFUSED_TTLS if not isinstance(parse_ttl(text), Invalid)] == []
+    assert {text: parse_ttl(text) for text in REASONS_OF_TTLS} == {
+        text: Invalid(text, reason) for text, reason in REASONS_OF_TTLS.items()
+    }
 
 
 def test_a_ttl_drops_the_part_below_a_second() -> None:
@@ -153,12 +150,6 @@ def test_a_ttl_drops_the_part_below_a_second() -> None:
 
 def test_a_ttl_of_many_digits_wraps_as_on_the_server() -> None:
     assert {text: parse_ttl(text) for text in WRAPPED} == WRAPPED
-
-
-def test_the_reason_shows_the_ttl_and_what_was_expected() -> None:
-    assert {text: parse_ttl(text) for text in REASONS_OF_TTLS} == {
-        text: Invalid(text, reason) for text, reason in REASONS_OF_TTLS.items()
-    }
 
 
 @settings(max_examples=draws(30))

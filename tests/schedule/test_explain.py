@@ -98,6 +98,7 @@ def test_the_words_are_those_that_a_person_would_use() -> None:
     assert [(text, explain_pattern(read(text))) for text, _ in TABLE] == [
         (text, f"{words} in UTC") for text, words in TABLE
     ]
+    assert explain_pattern(read("@at 2026-01-02T05:04:05.5+02:00")) == "once, at 2026-01-02T03:04:05.5Z"
 
 
 MIDNIGHT = Drawn("0", frozenset({0}))
@@ -225,10 +226,6 @@ def test_the_words_of_an_interval_add_up(interval: int) -> None:
         whole, _, fraction = (count or "1").partition(".")
         total += units[unit] * (int(whole) * SECOND + int(fraction.ljust(9, "0")))
     assert total == interval
-
-
-def test_one_time_is_given_as_it_is() -> None:
-    assert explain_pattern(read("@at 2026-01-02T05:04:05.5+02:00")) == "once, at 2026-01-02T03:04:05.5Z"
 
 
 def test_bounds_are_named_after_the_pattern() -> None:

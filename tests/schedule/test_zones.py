@@ -123,9 +123,13 @@ def test_a_rule_repeats_every_400_years_for_ever(name: str, second: int) -> None
     assert loaded(name).offset_at(later * SECOND) == loaded(name).offset_at(second * SECOND)
 
 
-def test_utc_is_one_segment_for_ever() -> None:
+def test_names_are_those_that_go_loads() -> None:
     assert UTC_ZONE.segment_at(-(10**30)) == UTC_ZONE.segment_at(10**30) == Segment(None, None, 0)
     assert load_zone("UTC") is UTC_ZONE
+    assert [loaded(name).name for name in LOADED] == list(LOADED)
+    assert [name for name in REFUSED if not isinstance(load_zone(name), InvalidTimeZone)] == []
+    assert load_zone("Europe/Amsterdam") is load_zone("Europe/Amsterdam"), "it is loaded once"
+    assert str(load_zone("Mars/Olympus")).startswith("'Mars/Olympus': no such time zone")
 
 
 LOADED = ("UTC", "Local", "America/New_York", "EST", "CET", "GMT", "Zulu", "Etc/GMT+2", "US/Pacific", "posixrules")
@@ -136,23 +140,15 @@ REFUSED = [
 ]
 
 
-def test_names_are_those_that_go_loads() -> None:
-    assert [loaded(name).name for name in LOADED] == list(LOADED)
-    assert [name for name in REFUSED if not isinstance(load_zone(name), InvalidTimeZone)] == []
-    assert load_zone("Europe/Amsterdam") is load_zone("Europe/Amsterdam"), "it is loaded once"
-    assert str(load_zone("Mars/Olympus")).startswith("'Mars/Olympus': no such time zone")
-
-
-def test_a_company_zone_is_found_through_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zone_is_found_in_the_package_and_then_through_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "Ourhouse").mkdir()
     (tmp_path / "Ourhouse" / "Attic").write_bytes((PACKAGE / "Asia" / "Kathmandu").read_bytes())
     monkeypatch.setenv("ZONEINFO", str(tmp_path))
     zone = load_zone("Ourhouse/Attic")
     assert isinstance(zone, Zone)
     assert zone.offset_at(0) == loaded("Asia/Kathmandu").offset_at(0)
-
-
-def test_the_package_comes_before_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "Asia").mkdir()
     (tmp_path / "Asia" / "Thimbu").write_bytes((PACKAGE / "UTC").read_bytes())
     monkeypatch.setenv("ZONEINFO", str(tmp_path))
@@ -161,7 +157,7 @@ def test_the_package_comes_before_the_host(tmp_path: Path, monkeypatch: pytest.M
     assert zone.offset_at(10**18) == 6 * 3600
 
 
-def test_the_local_zone_is_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_zone_is_what_the_environment_says_or_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     tokyo = PACKAGE / "Asia" / "Tokyo"
     for setting in ("Asia/Tokyo", ":Asia/Tokyo", str(tokyo)):
         monkeypatch.setenv("TZ", setting)
@@ -169,16 +165,10 @@ def test_the_local_zone_is_what_the_environment_says(monkeypatch: pytest.MonkeyP
     for setting in ("UTC", "", "Mars/Olympus"):
         monkeypatch.setenv("TZ", setting)
         assert local_zone_data() is None, setting
-
-
-def test_a_schedule_in_the_local_zone_is_in_utc_if_the_host_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for setting, hours in (("Asia/Tokyo", 9), ("UTC", 0), ("Mars/Olympus", 0), (str(PACKAGE), 0)):
         monkeypatch.setenv("TZ", setting)
         zone = _local_zone()  # the one that is loaded by its name is kept for the whole process
         assert (zone.name, zone.offset_at(10**18)) == ("Local", hours * 3600), setting
-
-
-def test_without_a_setting_the_local_zone_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TZ", raising=False)
     host = Path("/etc/localtime")
     assert local_zone_data() == (host.read_bytes() if os.path.exists(host) else None)
@@ -236,37 +226,22 @@ RULES = {
 def test_rules_change_the_offset_when_they_say() -> None:
     rules = {text: parse_posix_rule(text) for text in RULES}
     assert {text: rule and (rule.standard, rule.changes(2026)) for text, rule in rules.items()} == RULES
-
-
-def test_the_sixtieth_day_is_the_first_of_march_in_a_leap_year_too() -> None:
     rule = parse_posix_rule("AAA0BBB,J60/0,J300/0")
     assert rule is not None
     assert rule.changes(2024)[0] == (first_second_of(2024, 3, 1), 3_600)
-
-
-def test_a_text_that_is_no_rule_is_refused() -> None:
     texts = ("", "E5", "EST", "EST5EDT,M3.2.0", "EST5EDT,M3.2.0,M11.1.0,", "<EST5", "EST5:", "EST5EDT,M13.2.0,M11.1.0")
     assert [text for text in texts if parse_posix_rule(text) is not None] == []
-
-
-def test_daylight_time_that_lasts_all_year_has_no_seams() -> None:
-    zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
-    assert {zone.offset_at(first_second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
 
 
 def test_without_a_rule_the_last_offset_holds_for_ever() -> None:
     zone = Zone("Ruleless", OffsetTable(0, ((0, 3_600),), ""))
     assert zone.segment_at(10**25) == Segment(0, None, 3_600)
     assert zone.segment_at(-1) == Segment(None, 0, 0)
-
-
-def test_an_unreadable_rule_is_as_none() -> None:
     assert Zone("Odd", OffsetTable(0, ((0, 3_600),), "rubbish")).offset_at(DAY) == 3_600
-
-
-def test_changes_of_name_alone_make_no_segment() -> None:
     zone = Zone("Renamed", OffsetTable(0, ((0, 3_600), (100, 3_600), (200, 0)), ""))
     assert zone.segment_at(150 * SECOND) == Segment(0, 200 * SECOND, 3_600)
+    zone = Zone("Permanent", OffsetTable(0, (), "XXX3EDT4,0/0,J365/23"))
+    assert {zone.offset_at(first_second_of(2026) * SECOND + hour * HOUR) for hour in range(24 * 800)} == {-4 * 3600}
 
 
 @settings(max_examples=draws(40))
@@ -291,9 +266,6 @@ def test_the_zone_data_of_the_host_is_found_where_a_server_finds_it(
     monkeypatch.setenv("ZONEINFO", str(tmp_path))
     assert host_zone_data("Europe/Berlin") == b"what ZONEINFO holds"
     assert host_zone_data("Europe/Nowhere") is None
-
-
-def test_the_version_of_the_zone_data_is_a_year_and_a_letter() -> None:
     versions = zone_data_versions()
     assert "the tzdata package" in versions
     assert all(re.fullmatch(r"\d{4}[a-z]", version) for version in versions.values()), versions
