@@ -3,7 +3,7 @@
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireReadBack, FireStored, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireReadBack, FireStored
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS
 from nats_scheduler.engine.inputs import (
@@ -122,7 +122,7 @@ def test_what_waits_to_be_removed_keeps_the_engine_from_being_idle() -> None:
 def test_what_is_replaced_or_overwritten_while_it_waits_is_removed_once_and_its_successor_stays() -> None:
     desk, fires = waiting()
     desk.read(schedule(AT_60S, 2_000, fires[0].schedule), plain(fires[1].schedule, 2_001))
-    assert [event.ending for event in desk.reported(ScheduleEnded)] == [Ending.OVERWRITTEN]
+    assert desk.endings == [Ending.OVERWRITTEN]
     desk.step(FiresStored(fires[30:], range(FIRST + 30, FIRST + COUNT)))
     assert desk.purges.count((fires[0].schedule, 1_999)) == 1
     assert (fires[0].schedule, 1) not in desk.purges

@@ -333,13 +333,6 @@ def named_schedule(pattern: str = "@every 20s", end: str = "2027-01-01T00:00:00Z
     return schedule(pattern, Nats_Schedule_X_Except="calendar:work", Nats_Schedule_X_End=end)
 
 
-def fire_time(desk: Desk) -> float:
-    """Return the time of the next fire (s since the start)."""
-    held = desk.engine.held.on(SCHEDULE)
-    assert held is not None
-    return (held.fire_time - START) / SECOND
-
-
 def desk_of(message: StoredMessage, known: KnownCalendars = NO_DAY) -> Desk:
     desk = Desk(message)
     desk.step(CalendarsRead(known))
@@ -370,7 +363,7 @@ def test_an_edit_does_not_recall_what_is_in_flight(outcome: Stored | Unknown | R
     elif isinstance(outcome, Refused):
         desk.found(message)
         assert desk.fires == [], "nothing was stored, and its day is excepted now"
-    assert fire_time(desk.at(26)) == DAY / SECOND
+    assert desk.at(26).due == DAY / SECOND
 
 
 def test_a_calendar_that_is_deleted_while_a_fire_is_in_flight_stops_the_next_one() -> None:
@@ -410,7 +403,7 @@ def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_d
     desk.at(30)
     assert (desk.is_held(), desk.purges, desk.reads, desk.fires) == (True, [], [], [])
     desk.step(CalendarsRead(NO_DAY))
-    assert fire_time(desk.at(30.1)) == 40
+    assert desk.at(30.1).due == 40
 
 
 def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:
@@ -436,7 +429,7 @@ def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days() 
         desk = desk_of(named_schedule(), TODAY).at(seconds)
         desk.step(CalendarsRead(TODAY, is_followed))
         desk.at(30).step(CalendarsRead(NO_DAY))
-        assert fire_time(desk.at(30.1)) == expected, (seconds, is_followed)
+        assert desk.at(30.1).due == expected, (seconds, is_followed)
 
 
 def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() -> None:
@@ -445,7 +438,7 @@ def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() ->
         desk.step(CalendarsRead(TODAY, is_followed=False))
         desk.at(70)
     desk.step(CalendarsRead(NO_DAY))
-    assert fire_time(desk.at(70.1)) == 60
+    assert desk.at(70.1).due == 60
     desk.step(CalendarsRead(TODAY))
     desk.step(CalendarsRead(NO_DAY))
-    assert fire_time(desk.at(70.2)) == 80, "edits are received again, so this one was made now"
+    assert desk.at(70.2).due == 80, "edits are received again, so this one was made now"

@@ -26,7 +26,6 @@ from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import TARGET, Desk, schedule
 from tests.harness.blocks import block_with
-from tests.harness.seeds import generator, seeds
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 FULL = Refused(503, 10077, "maximum messages exceeded")
@@ -145,7 +144,7 @@ class TestSchedules:
         one.concluded(one.in_flight(message, 5), FULL)
         assert one.reported(FireRefused)
         one.at(6)
-        assert [event.ending for event in one.reported(ScheduleEnded)] == [Ending.EXPIRED]
+        assert one.endings == [Ending.EXPIRED]
         assert one.removals == [1]
 
     def test_a_herd_is_not_held_up_by_removals(self) -> None:
@@ -329,89 +328,3 @@ def test_an_agenda_gives_back_what_it_was_given_second_by_second() -> None:
     assert (agenda.pop_due(SECOND), agenda.pop_due(3 * SECOND - 1)) == (10, None)
     assert {agenda.pop_due(3 * SECOND), agenda.pop_due(3 * SECOND)} == {30, 31}
     assert (agenda.pop_due(3 * SECOND), agenda.next_due()) == (None, None)
-
-
-# -- random lives, compared with a simple model: the time of storage and the lifetime of every message ----------------
-
-TTLS = {"": None, "1s": 1, "2500ms": 2, "5": 5, "0012": 12, "1m": 60, "never": None, "00": None}
-
-GRACE_SECONDS = 2
-"""Time (ns) for rounding up to the second, and for a last fire that needs the message before its removal."""
-
-
-class Life:
-    """One world, what is done to it, and what was ever stored in it."""
-
-    def schedule(self) -> None:
-        """Store a schedule with any lifetime, of itself and of what it generates."""
-        subject = f"s.{self.random.randint(1, 6)}"
-        pattern = self.random.choice(["@every 3s", "@every 10s", "*/7 * * * * *"])
-        headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"t.{subject}"}
-        for name in ("Nats-TTL", "Nats-Schedule-TTL"):
-            if text := self.random.choice(list(TTLS)):
-                headers[name] = text
-        self.world.publish(subject, headers)
-
-    def message(self) -> None:
-        """Store a message of an application, which lives as long as it always did."""
-        self.world.publish("x.any", {"Nats-TTL": "1s"})
-
-    def restart(self) -> None:
-        """Kill the sidecar, and start another after a while."""
-        self.world.restart(self.random.choice([0, 3, 30]) * SECOND, with_checkpoint=self.random.random() < 0.5)
-
-    def cut(self) -> None:
-        """Cut the connection for a while."""
-        self.world.lose_contact()
-        self.world.advance(self.random.choice([1, 15]) * SECOND)
-        self.world.regain_contact()
-
-    def _counts(self, message: StoredMessage) -> bool:
-        newer = (m for m in self.messages.values() if m.subject == message.subject and m.sequence > message.sequence)
-        return not (message.subject.startswith("s.") and any(newer))
-
-    def _stored(self, message: StoredMessage) -> None:
-        self.messages[message.sequence] = message
-        lines = message.block.decode().split("\r\n")
-        text = next((line[len("Nats-TTL: ") :] for line in lines if line.startswith("Nats-TTL: ")), "")
-        seconds = None if message.subject == "x.any" else TTLS[text]
-        self.ends[message.sequence] = None if seconds is None else message.stored_at + seconds * SECOND
-
-    def __init__(self, seed: int) -> None:
-        self.random = generator(f"lives without TTLs {seed}")
-        self.world = ScheduleWorld(guard=False)
-        self.messages: dict[int, StoredMessage] = {}
-        self.ends: dict[int, int | None] = {}
-        self.gone_early: list[int] = []
-        self.world.stream.listen(self._stored)
-
-    def act(self) -> None:
-        """Do one thing, let some time pass, and look for what went too early."""
-        self.random.choice([self.schedule, self.schedule, self.message, self.restart, self.cut])()
-        self.world.advance(self.random.randint(1, 12 * SECOND))
-        now = self.world.now
-        wanted = {n for n, end in self.ends.items() if (end is None or end > now) and self._counts(self.messages[n])}
-        self.gone_early += sorted(wanted - self.left())
-
-    def left(self) -> set[int]:
-        """Return what the stream holds, without schedules that were replaced."""
-        return {message.sequence for message in self.world.stream.messages() if self._counts(message)}
-
-
-@pytest.mark.clause("ttl-generated", "ttl-schedule", "ttl-restart")
-@pytest.mark.slow
-def test_whatever_happens_what_has_expired_goes_and_all_else_stays() -> None:
-    for seed in seeds(10):
-        life = Life(seed)
-        for _ in range(40):
-            life.act()
-        life.world.advance(GRACE_SECONDS * SECOND)
-        last = life.world.now - GRACE_SECONDS * SECOND
-        ends = {sequence: end for sequence, end in life.ends.items() if end is not None}
-        overdue = {sequence for sequence in life.left() if ends.get(sequence, last) < last}
-        late = [
-            one for one in life.world.generated if one.fire_time >= ends.get(one.schedule_sequence, one.fire_time + 1)
-        ]
-        assert (life.gone_early, late, overdue) == ([], [], set()), f"seed {seed}"
-        assert len(life.world.generated) > 20, "a life in which nothing fires shows nothing"
-        assert len(life.messages) > len(life.left()), "nor does one in which nothing expires"

@@ -3,8 +3,9 @@
 import pytest
 
 from nats_scheduler.engine.actions import WakeAt
-from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireReadBack, FireRefused, FireStored, ScheduleAccepted
 from nats_scheduler.engine.fire import Fire, ReadContent
+from nats_scheduler.engine.holding.flight import DONE, IN_PROGRESS, Stage, Turn
 from nats_scheduler.engine.holding.lifecycle import MAX_IN_FLIGHT
 from nats_scheduler.engine.inputs import ContentRead, PublishConcluded, Refused, RemovalRequested, Stored, Unknown
 from nats_scheduler.message.headers import with_header
@@ -203,7 +204,7 @@ def test_the_last_fire_within_the_horizon_goes_out_and_the_schedule_ends_with_th
     fire = desk.fire
     assert (fire.fire_time, fire.next_fire) == (leap_day, None)
     desk.concluded(fire, Stored(2))
-    assert [ended.ending for ended in desk.reported(ScheduleEnded)] == [Ending.EXHAUSTED]
+    assert desk.endings == [Ending.EXHAUSTED]
     assert not desk.is_held()
     assert desk.purges == []
 
@@ -314,3 +315,10 @@ def test_fires_of_unknown_outcome_are_repeated_within_the_cap() -> None:
         server.conclude_all()
     assert server.most_in_flight == MAX_IN_FLIGHT
     assert server.desk.engine.fires_stored == HERD
+
+
+def test_each_stage_waits_is_in_progress_or_is_done() -> None:
+    assert {Stage.WAITING, *IN_PROGRESS, *DONE} == set(Stage)
+    assert set(IN_PROGRESS).isdisjoint(DONE)
+    after_done = {turn.following for turn in Turn if set(turn.stages) & set(DONE)}
+    assert after_done <= set(DONE), "what is done fires no more"
