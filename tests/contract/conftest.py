@@ -1,6 +1,6 @@
 """Open one side of the contract: the stream in memory, or a server of one of three versions."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -28,3 +28,10 @@ async def open_side(request: pytest.FixtureRequest, stream_name: str) -> OpenSid
         return server_side(server.url, stream_name, config)
 
     return open_on_server
+
+
+@pytest.fixture
+async def side(open_side: OpenSide) -> AsyncIterator[PortSide]:
+    """Open one side whose stream has the usual settings."""
+    async with open_side() as side:
+        yield side

@@ -16,7 +16,6 @@ from nats_scheduler.jetstream.lookups import last_on
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.headers import with_headers
 from tests.conftest import SharedServer, StartServer
-from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide, server_side
 from tests.harness.account import Account, account_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
@@ -48,47 +47,42 @@ async def read(side: PortSide, requests: list[ReadContent], *, turns: bool = Fal
     return {answer.sequence: answer for answer in answers}
 
 
-async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_are_the_same(
-    open_side: OpenSide,
-) -> None:
-    async with open_side() as side:
-        requests = await store_burst(side)
-        together = await read(side, requests)
-        assert all(answer.message is not None for answer in together.values())
-        assert together == await read(side, [request._replace(by_sequence=False) for request in requests])
-        patient = [request._replace(may_wait=True) for request in requests]
-        assert together == await read(side, patient, turns=True), "what may wait is read with what is asked for later"
-        assert together == await read(side, [*patient[1:], requests[0]]), "what may not wait takes the others with it"
+async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_are_the_same(side: PortSide) -> None:
+    requests = await store_burst(side)
+    together = await read(side, requests)
+    assert all(answer.message is not None for answer in together.values())
+    assert together == await read(side, [request._replace(by_sequence=False) for request in requests])
+    patient = [request._replace(may_wait=True) for request in requests]
+    assert together == await read(side, patient, turns=True), "what may wait is read with what is asked for later"
+    assert together == await read(side, [*patient[1:], requests[0]]), "what may not wait takes the others with it"
 
-        async def none_is_left() -> bool:
-            return await side.consumers() == 0
+    async def none_is_left() -> bool:
+        return await side.consumers() == 0
 
-        await eventually(none_is_left, within_seconds=30, describe="no consumer is left behind")
+    await eventually(none_is_left, within_seconds=30, describe="no consumer is left behind")
 
 
-async def test_what_is_gone_or_another_subject_is_no_message_and_the_others_are_told(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        requests = await store_burst(side)
-        gone = {requests[0].sequence, requests[BURST // 2].sequence, requests[-1].sequence}
-        for sequence in sorted(gone):
-            await side.delete(sequence)
-        requests[3] = requests[3]._replace(schedule=side.subject("nobody"))
-        answers = await read(side, requests)
-        unread = {sequence for sequence, answer in answers.items() if answer.message is None}
-        assert unread == {*gone, requests[3].sequence}
+async def test_what_is_gone_or_another_subject_is_no_message_and_the_others_are_told(side: PortSide) -> None:
+    requests = await store_burst(side)
+    gone = {requests[0].sequence, requests[BURST // 2].sequence, requests[-1].sequence}
+    for sequence in sorted(gone):
+        await side.delete(sequence)
+    requests[3] = requests[3]._replace(schedule=side.subject("nobody"))
+    answers = await read(side, requests)
+    unread = {sequence for sequence, answer in answers.items() if answer.message is None}
+    assert unread == {*gone, requests[3].sequence}
 
 
-async def test_those_that_wait_are_answered_when_the_contact_ends(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        requests = await store_burst(side)
-        side.inputs.clear()
-        for request in requests:
-            side.contact.ask(request._replace(may_wait=True))
-        side.contact.end("enough")
-        answered = [answer.sequence for answer in side.received(ContentRead)]
-        questions = [answer.question for answer in side.received(Unanswered)]
-        answered += [question.sequence for question in questions if isinstance(question, ReadContent)]
-        assert Counter(answered) == Counter(request.sequence for request in requests)
+async def test_those_that_wait_are_answered_when_the_contact_ends(side: PortSide) -> None:
+    requests = await store_burst(side)
+    side.inputs.clear()
+    for request in requests:
+        side.contact.ask(request._replace(may_wait=True))
+    side.contact.end("enough")
+    answered = [answer.sequence for answer in side.received(ContentRead)]
+    questions = [answer.question for answer in side.received(Unanswered)]
+    answered += [question.sequence for question in questions if isinstance(question, ReadContent)]
+    assert Counter(answered) == Counter(request.sequence for request in requests)
 
 
 FEW_AT_ONCE = "jetstream { limits { max_request_batch: 50 } }\n"

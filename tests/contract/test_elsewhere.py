@@ -29,85 +29,78 @@ def found(side: PortSide, sequences: list[int], answer: FireLookedFor) -> None:
     assert all(message.body is None for message in answer.found)
 
 
-async def test_an_acknowledgement_names_the_other_stream(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        other = await side.add_stream()
-        await other.publish(f"{side.name}_OTHER.run")
-        fire = side.elsewhere()
-        assert await side.outcome(fire) == Stored(2, stream=f"{side.name}_OTHER")
-        assert await side.outcome(fire) == Stored(2, duplicate=True, stream=f"{side.name}_OTHER")
-        assert await side.stored() == [], "nothing of it is in the stream of the schedule"
-        side.contact.ask(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
-        [read] = await side.hears(DuplicateRead)
-        assert read.message is not None
-        assert (read.message.subject, read.message.block, read.message.body) == (fire.target, fire.block, b"body")
+async def test_an_acknowledgement_names_the_other_stream(side: PortSide) -> None:
+    other = await side.add_stream()
+    await other.publish(f"{side.name}_OTHER.run")
+    fire = side.elsewhere()
+    assert await side.outcome(fire) == Stored(2, stream=f"{side.name}_OTHER")
+    assert await side.outcome(fire) == Stored(2, duplicate=True, stream=f"{side.name}_OTHER")
+    assert await side.stored() == [], "nothing of it is in the stream of the schedule"
+    side.contact.ask(ReadDuplicate(fire, 2, f"{side.name}_OTHER"))
+    [read] = await side.hears(DuplicateRead)
+    assert read.message is not None
+    assert (read.message.subject, read.message.block, read.message.body) == (fire.target, fire.block, b"body")
 
 
-async def test_fires_into_both_streams_are_each_answered_once(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.add_stream()
-        fires = [side.fire() if number % 3 else side.elsewhere(fire_time=number) for number in range(300)]
-        side.contact.publish(fires)
-        concluded = await side.hears(PublishConcluded, 300)
-        assert {id(answer.fire) for answer in concluded} == {id(fire) for fire in fires}
-        assert all(isinstance(answer.outcome, Stored) for answer in concluded)
-        assert len(await side.stored()) == 200
+async def test_fires_into_both_streams_are_each_answered_once(side: PortSide) -> None:
+    await side.add_stream()
+    fires = [side.fire() if number % 3 else side.elsewhere(fire_time=number) for number in range(300)]
+    side.contact.publish(fires)
+    concluded = await side.hears(PublishConcluded, 300)
+    assert {id(answer.fire) for answer in concluded} == {id(fire) for fire in fires}
+    assert all(isinstance(answer.outcome, Stored) for answer in concluded)
+    assert len(await side.stored()) == 200
 
 
-async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look_and_with_one_its_rules_count(
-    open_side: OpenSide,
-) -> None:
-    async with open_side() as side:
-        fire = side.elsewhere()
-        assert await side.outcome(fire) == NO_STREAM
-        look = LookForFire(fire, 0, 0)
-        side.contact.ask(look)
-        assert await side.hears(Unanswered) == [Unanswered(look, NO_STREAM.description, refusal=NO_STREAM)]
-        await side.add_stream(allow_rollup_hdrs=False)
-        fire.block = with_header(fire.block, b"Nats-Rollup", b"sub")
-        refused = await side.outcome(fire)
-        assert isinstance(refused, Refused)
-        assert refused.code == 10111
+async def test_without_a_stream_a_fire_is_refused_and_so_is_a_look_and_with_one_its_rules_count(side: PortSide) -> None:
+    fire = side.elsewhere()
+    assert await side.outcome(fire) == NO_STREAM
+    look = LookForFire(fire, 0, 0)
+    side.contact.ask(look)
+    assert await side.hears(Unanswered) == [Unanswered(look, NO_STREAM.description, refusal=NO_STREAM)]
+    await side.add_stream(allow_rollup_hdrs=False)
+    fire.block = with_header(fire.block, b"Nats-Rollup", b"sub")
+    refused = await side.outcome(fire)
+    assert isinstance(refused, Refused)
+    assert refused.code == 10111
 
 
-async def test_a_fire_that_is_the_last_message_is_found_until_it_is_removed(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        other = await side.add_stream()
-        fire = side.elsewhere(fire_time=5 * SECOND)
-        found(side, [], await side.looked_for(fire))
-        await side.outcome(fire)
-        found(side, [1], await side.looked_for(fire))
-        found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, sequence=8)))
-        found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, schedule="another")))
-        found(side, [1], await side.looked_for(side.elsewhere(fire_time=4 * SECOND)))
-        found(side, [], await side.looked_for(side.elsewhere(fire_time=6 * SECOND)))
-        older = await side.looked_for(side.elsewhere(fire_time=6 * SECOND), since=1 << 62, first=5 * SECOND)
-        found(side, [1], older)
-        await other.delete(1)
-        found(side, [], await side.looked_for(fire))
+async def test_a_fire_that_is_the_last_message_is_found_until_it_is_removed(side: PortSide) -> None:
+    other = await side.add_stream()
+    fire = side.elsewhere(fire_time=5 * SECOND)
+    found(side, [], await side.looked_for(fire))
+    await side.outcome(fire)
+    found(side, [1], await side.looked_for(fire))
+    found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, sequence=8)))
+    found(side, [], await side.looked_for(side.elsewhere(fire_time=5 * SECOND, schedule="another")))
+    found(side, [1], await side.looked_for(side.elsewhere(fire_time=4 * SECOND)))
+    found(side, [], await side.looked_for(side.elsewhere(fire_time=6 * SECOND)))
+    older = await side.looked_for(side.elsewhere(fire_time=6 * SECOND), since=1 << 62, first=5 * SECOND)
+    found(side, [1], older)
+    await other.delete(1)
+    found(side, [], await side.looked_for(fire))
 
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
-async def test_a_fire_is_found_under_the_messages_of_others(open_side: OpenSide, retention: str) -> None:
-    async with open_side() as side:
-        other = await side.add_stream(retention=retention)
-        subject = f"{side.name}_OTHER.run"
-        for number in range(40):
-            await other.publish(subject if number % 2 else f"{subject}.else")
-        fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(5)]
-        for fire in fires:
-            await side.outcome(fire)
-            await other.publish(subject)
-        for number, fire in enumerate(fires):
-            found(side, [41 + 2 * number], await side.looked_for(fire))
-        later = side.elsewhere(fire_time=9, schedule="s1")
-        await side.outcome(later)
+async def test_a_fire_is_found_under_the_messages_of_others(side: PortSide, retention: str) -> None:
+    other = await side.add_stream(retention=retention)
+    subject = f"{side.name}_OTHER.run"
+    for number in range(40):
+        await other.publish(subject if number % 2 else f"{subject}.else")
+    fires = [side.elsewhere(fire_time=number, schedule=f"s{number}") for number in range(5)]
+    for fire in fires:
+        await side.outcome(fire)
         await other.publish(subject)
-        found(side, [51], await side.looked_for(later))
-        both = await side.looked_for(fires[1])
-        assert sorted(message.sequence for message in both.found) == [43, 51]
-        found(side, [], await side.looked_for(side.elsewhere(fire_time=1, schedule="never")))
-        assert await other.consumers() == 0 or retention == "limits"
+    for number, fire in enumerate(fires):
+        found(side, [41 + 2 * number], await side.looked_for(fire))
+    later = side.elsewhere(fire_time=9, schedule="s1")
+    await side.outcome(later)
+    await other.publish(subject)
+    found(side, [51], await side.looked_for(later))
+    both = await side.looked_for(fires[1])
+    assert sorted(message.sequence for message in both.found) == [43, 51]
+    found(side, [], await side.looked_for(side.elsewhere(fire_time=1, schedule="never")))
+    assert await other.consumers() == 0 or retention == "limits"
 
 
 @pytest.mark.slow
@@ -135,15 +128,14 @@ async def test_thousands_of_looks_on_one_target_read_it_once(
     assert len(reads) <= 30, "no more than one in a second, however slow the machine is"
 
 
-async def test_what_is_open_when_the_contact_ends_is_answered(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.add_stream()
-        fire = side.elsewhere()
-        side.contact.ask(LookForFire(fire, 0, 0))
-        side.contact.end("it is over")
-        side.contact.ask(LookForFire(fire, 0, 0))
-        side.contact.publish([fire])
-        answers = await side.hears(Unanswered, 2)
-        assert [(answer.denied, answer.refusal) for answer in answers] == [(False, None), (False, None)]
-        [concluded] = await side.hears(PublishConcluded)
-        assert isinstance(concluded.outcome, Unknown)
+async def test_what_is_open_when_the_contact_ends_is_answered(side: PortSide) -> None:
+    await side.add_stream()
+    fire = side.elsewhere()
+    side.contact.ask(LookForFire(fire, 0, 0))
+    side.contact.end("it is over")
+    side.contact.ask(LookForFire(fire, 0, 0))
+    side.contact.publish([fire])
+    answers = await side.hears(Unanswered, 2)
+    assert [(answer.denied, answer.refusal) for answer in answers] == [(False, None), (False, None)]
+    [concluded] = await side.hears(PublishConcluded)
+    assert isinstance(concluded.outcome, Unknown)

@@ -8,7 +8,7 @@ from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide
 from tests.harness.blocks import block_of
 
-KEPT, CONSUMED, INTEREST = {"retention": "limits"}, {"retention": "workqueue"}, {"retention": "interest"}
+CONSUMED, INTEREST = {"retention": "workqueue"}, {"retention": "interest"}
 WORKERS = "workers"
 
 
@@ -53,47 +53,44 @@ async def test_a_fire_is_finished_once_its_message_was_removed_by_its_acknowledg
         assert await unfinished(side, second - 1, second) == second
 
 
-async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(open_side: OpenSide) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS)
-        await side.add_consumer("others")
-        await side.store("schedule")
-        fire = await side.store("out", block_of_fire(side))
-        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
-        await side.acknowledge("others", fire - 1)
-        await side.acknowledge("others", fire)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "another consumer says nothing about it"
-        await side.acknowledge(WORKERS, fire - 1)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == fire
-        await side.acknowledge(WORKERS, fire)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+async def test_a_kept_fire_is_finished_once_the_consumer_has_acknowledged_it(side: PortSide) -> None:
+    await side.add_consumer(WORKERS)
+    await side.add_consumer("others")
+    await side.store("schedule")
+    fire = await side.store("out", block_of_fire(side))
+    assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+    await side.acknowledge("others", fire - 1)
+    await side.acknowledge("others", fire)
+    assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "another consumer says nothing about it"
+    await side.acknowledge(WORKERS, fire - 1)
+    assert await unfinished(side, fire - 1, fire, WORKERS) == fire
+    await side.acknowledge(WORKERS, fire)
+    assert await unfinished(side, fire - 1, fire, WORKERS) == 0
 
 
-async def test_a_kept_fire_is_finished_with_those_before_it_or_once_it_is_removed(open_side: OpenSide) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS, "out")
-        other = await side.store("out")
-        fire = await side.store("out", block_of_fire(side))
-        await side.acknowledge(WORKERS, fire)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "it was acknowledged out of order"
-        await side.acknowledge(WORKERS, other)
-        assert await unfinished(side, fire - 1, fire, WORKERS) == 0
-        removed = await side.store("out", block_of_fire(side))
-        await side.delete(removed)
-        for consumer in (WORKERS, "nobody"):
-            assert await unfinished(side, removed - 1, removed, consumer) == 0, "whatever its consumer does"
+async def test_a_kept_fire_is_finished_with_those_before_it_or_once_it_is_removed(side: PortSide) -> None:
+    await side.add_consumer(WORKERS, "out")
+    other = await side.store("out")
+    fire = await side.store("out", block_of_fire(side))
+    await side.acknowledge(WORKERS, fire)
+    assert await unfinished(side, fire - 1, fire, WORKERS) == fire, "it was acknowledged out of order"
+    await side.acknowledge(WORKERS, other)
+    assert await unfinished(side, fire - 1, fire, WORKERS) == 0
+    removed = await side.store("out", block_of_fire(side))
+    await side.delete(removed)
+    for consumer in (WORKERS, "nobody"):
+        assert await unfinished(side, removed - 1, removed, consumer) == 0, "whatever its consumer does"
 
 
-async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(open_side: OpenSide) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS, "elsewhere")
-        fire = await side.store("out", block_of_fire(side))
-        for consumer, says in (("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")):
-            answer = await checked(side, question(side, fire - 1, fire, consumer))
-            assert answer.unfinished == fire
-            assert says in answer.fault
-            several = await checked(side, question(side, 0, fire, consumer))
-            assert (several.unfinished, several.fault) == (fire, answer.fault)
+async def test_a_consumer_that_cannot_acknowledge_the_fire_is_named_as_the_fault(side: PortSide) -> None:
+    await side.add_consumer(WORKERS, "elsewhere")
+    fire = await side.store("out", block_of_fire(side))
+    for consumer, says in (("nobody", "has no consumer 'nobody'"), (WORKERS, "does not receive")):
+        answer = await checked(side, question(side, fire - 1, fire, consumer))
+        assert answer.unfinished == fire
+        assert says in answer.fault
+        several = await checked(side, question(side, 0, fire, consumer))
+        assert (several.unfinished, several.fault) == (fire, answer.fault)
 
 
 async def test_another_message_under_the_sequence_is_no_fire(open_side: OpenSide) -> None:
@@ -121,34 +118,29 @@ async def test_a_fire_whose_sequence_is_not_known_is_searched_on_the_target(open
         assert await unfinished(side, old, later) == 0
 
 
-async def test_what_a_consumer_has_to_do_says_whether_fires_of_unknown_sequences_are_finished(
-    open_side: OpenSide,
-) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS, "out")
-        first = await side.store("out", block_of_fire(side))
-        last = await side.store("elsewhere")
-        assert await unfinished(side, 0, last, WORKERS) == last
-        await side.acknowledge(WORKERS, first)
-        assert await unfinished(side, 0, last, WORKERS) == 0
+async def test_what_a_consumer_has_to_do_says_whether_fires_of_unknown_sequences_are_finished(side: PortSide) -> None:
+    await side.add_consumer(WORKERS, "out")
+    first = await side.store("out", block_of_fire(side))
+    last = await side.store("elsewhere")
+    assert await unfinished(side, 0, last, WORKERS) == last
+    await side.acknowledge(WORKERS, first)
+    assert await unfinished(side, 0, last, WORKERS) == 0
 
 
-async def test_each_of_many_questions_is_answered_once(open_side: OpenSide) -> None:
-    async with open_side(**KEPT) as side:
-        await side.add_consumer(WORKERS)
-        fire = await side.store("out", block_of_fire(side))
-        requests = [question(side, fire - 1, fire, name) for name in (WORKERS, "nobody", None)] * 100
-        for request in requests:
-            side.contact.ask(request)
-        answers = await side.hears(FinishChecked, len(requests))
-        assert [answer.unfinished for answer in answers] == [fire] * len(requests)
-        assert sorted(map(repr, (answer.request for answer in answers))) == sorted(map(repr, requests))
+async def test_each_of_many_questions_is_answered_once(side: PortSide) -> None:
+    await side.add_consumer(WORKERS)
+    fire = await side.store("out", block_of_fire(side))
+    requests = [question(side, fire - 1, fire, name) for name in (WORKERS, "nobody", None)] * 100
+    for request in requests:
+        side.contact.ask(request)
+    answers = await side.hears(FinishChecked, len(requests))
+    assert [answer.unfinished for answer in answers] == [fire] * len(requests)
+    assert sorted(map(repr, (answer.request for answer in answers))) == sorted(map(repr, requests))
 
 
-async def test_a_question_that_contact_ends_over_is_answered(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        requests = [question(side, number, number + 1, WORKERS) for number in range(2)]
-        side.contact.ask(requests[0])
-        side.contact.end("enough")
-        side.contact.ask(requests[1])
-        assert await side.hears(Unanswered, 2) == [Unanswered(request, "enough") for request in requests]
+async def test_a_question_that_contact_ends_over_is_answered(side: PortSide) -> None:
+    requests = [question(side, number, number + 1, WORKERS) for number in range(2)]
+    side.contact.ask(requests[0])
+    side.contact.end("enough")
+    side.contact.ask(requests[1])
+    assert await side.hears(Unanswered, 2) == [Unanswered(request, "enough") for request in requests]

@@ -52,23 +52,6 @@ async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
         assert len(await side.reads(1)) == 1
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
-async def test_many_that_come_at_once_are_read_as_they_were_stored(
-    shared_server: SharedServer, stream_name: str, version: str
-) -> None:
-    """Unusual blocks are stored among usual ones, so that both are read in runs and one by one."""
-    blocks = [b"NATS/1.0\r\nA: 1\r\n\r\n"] * 50 + [b"NATS/1.0\r\nA:\t\xff \r\nA:1\r\n\r\n", b""]
-    count = 20 * len(blocks)
-    async with server_side((await shared_server(version)).url, stream_name, {}) as side:
-        await asyncio.gather(*(side.store(f"s{number}", blocks[number % len(blocks)]) for number in range(count)))
-        async with side.following():
-            read = await side.reads(count)
-    assert [message.sequence for message in read] == list(range(1, count + 1))
-    for message in read:
-        block = blocks[int(message.subject.rpartition(".s")[2]) % len(blocks)]
-        assert message.block == (block or b"NATS/1.0\r\n\r\n").removesuffix(b"\r\n") + b"Nats-Msg-Size: 0\r\n\r\n"
-
-
 # -- bursts of our own fires -----------------------------------------------------------------------------------------
 
 BURST = 5_000

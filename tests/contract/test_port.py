@@ -22,6 +22,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.message.headers import EMPTY_BLOCK, with_header
 from nats_scheduler.schedule.instants import HOUR
 from tests.contract.conftest import OpenSide
+from tests.contract.sides import PortSide
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import one_turn
 
@@ -44,41 +45,38 @@ LATER = 1 << 62
 # -- publishing ------------------------------------------------------------------------------------------------------
 
 
-async def test_fires_are_stored_in_the_order_given_and_each_is_answered_once(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        fires = [side.fire() for _ in range(600)]
-        side.contact.publish(fires[:400])
-        side.contact.publish(fires[400:])
-        concluded = await side.hears(PublishConcluded, len(fires))
-        assert [answer.fire for answer in concluded] == fires
-        assert [answer.outcome for answer in concluded] == [Stored(number) for number in range(1, 601)]
+async def test_fires_are_stored_in_the_order_given_and_each_is_answered_once(side: PortSide) -> None:
+    fires = [side.fire() for _ in range(600)]
+    side.contact.publish(fires[:400])
+    side.contact.publish(fires[400:])
+    concluded = await side.hears(PublishConcluded, len(fires))
+    assert [answer.fire for answer in concluded] == fires
+    assert [answer.outcome for answer in concluded] == [Stored(number) for number in range(1, 601)]
 
 
-async def test_a_repeated_fire_is_a_duplicate_and_stores_nothing(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        fire = side.fire(body=b"once")
-        assert await side.outcome(fire) == Stored(1)
-        assert await side.outcome(fire) == Stored(1, duplicate=True)
-        assert await side.stored() == [(1, "out")]
+async def test_a_repeated_fire_is_a_duplicate_and_stores_nothing(side: PortSide) -> None:
+    fire = side.fire(body=b"once")
+    assert await side.outcome(fire) == Stored(1)
+    assert await side.outcome(fire) == Stored(1, duplicate=True)
+    assert await side.stored() == [(1, "out")]
 
 
-async def test_the_guard_refuses_a_fire_once_its_schedule_is_replaced_or_removed(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        first = await side.store("schedule")
-        await side.store("another")
-        if not side.has_guard:
-            return
-        fire = side.fire(guarded_by=first)
-        assert await side.outcome(fire) == Stored(3)
-        second = await side.store("schedule")
-        refused = Refused(400, 10071, "wrong last sequence: 4")
-        assert await side.outcome(side.fire(guarded_by=first)) == refused
-        # Up to 2.11 the server checks for duplicates first, later ones check the guard first.
-        assert await side.outcome(fire) in (Stored(3, duplicate=True), refused)
-        for sequence in (first, second):
-            await side.delete(sequence)
-        assert await side.outcome(side.fire(guarded_by=second)) == Refused(400, 10071, "wrong last sequence: 0")
-        assert await side.stored() == [(2, "another"), (3, "out")]
+async def test_the_guard_refuses_a_fire_once_its_schedule_is_replaced_or_removed(side: PortSide) -> None:
+    first = await side.store("schedule")
+    await side.store("another")
+    if not side.has_guard:
+        return
+    fire = side.fire(guarded_by=first)
+    assert await side.outcome(fire) == Stored(3)
+    second = await side.store("schedule")
+    refused = Refused(400, 10071, "wrong last sequence: 4")
+    assert await side.outcome(side.fire(guarded_by=first)) == refused
+    # Up to 2.11 the server checks for duplicates first, later ones check the guard first.
+    assert await side.outcome(fire) in (Stored(3, duplicate=True), refused)
+    for sequence in (first, second):
+        await side.delete(sequence)
+    assert await side.outcome(side.fire(guarded_by=second)) == Refused(400, 10071, "wrong last sequence: 0")
+    assert await side.stored() == [(2, "another"), (3, "out")]
 
 
 async def test_a_refusal_holds_nobody_up(open_side: OpenSide) -> None:
@@ -94,83 +92,79 @@ async def test_where_no_stream_listens_the_outcome_is_unknown(open_side: OpenSid
         assert isinstance(await side.outcome(side.fire()), Unknown)
 
 
-async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_was_there(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        fire = side.fire()
+async def test_what_a_duplicate_is_of_is_told_and_where_it_is_gone_by_when_it_was_there(side: PortSide) -> None:
+    fire = side.fire()
 
-        async def read(sequence: int) -> DuplicateRead:
-            before = len(side.received(DuplicateRead))
-            side.contact.ask(ReadDuplicate(fire, sequence))
-            return (await side.hears(DuplicateRead, before + 1))[before]
+    async def read(sequence: int) -> DuplicateRead:
+        before = len(side.received(DuplicateRead))
+        side.contact.ask(ReadDuplicate(fire, sequence))
+        return (await side.hears(DuplicateRead, before + 1))[before]
 
-        sequence = await side.store("out", ODD_BLOCK, b"body")
-        behind = await side.store("another")
-        there, next_one = await read(sequence), await read(behind)
-        assert there.message is not None
-        assert (there.fire, there.sequence, there.stored_by) == (fire, sequence, there.message.stored_at)
-        assert (there.message.subject, there.message.block, there.message.body) == (
-            side.subject("out"),
-            ODD_BLOCK,
-            b"body",
-        )
-        await side.delete(sequence)
-        gone = await read(sequence)
-        assert (gone.message, gone.stored_by) == (None, next_one.stored_by)
-        await side.delete(behind)
-        last = await read(behind)
-        assert last.message is None
-        assert last.stored_by in (None, next_one.stored_by), "nothing later is told"
+    sequence = await side.store("out", ODD_BLOCK, b"body")
+    behind = await side.store("another")
+    there, next_one = await read(sequence), await read(behind)
+    assert there.message is not None
+    assert (there.fire, there.sequence, there.stored_by) == (fire, sequence, there.message.stored_at)
+    assert (there.message.subject, there.message.block, there.message.body) == (
+        side.subject("out"),
+        ODD_BLOCK,
+        b"body",
+    )
+    await side.delete(sequence)
+    gone = await read(sequence)
+    assert (gone.message, gone.stored_by) == (None, next_one.stored_by)
+    await side.delete(behind)
+    last = await read(behind)
+    assert last.message is None
+    assert last.stored_by in (None, next_one.stored_by), "nothing later is told"
 
 
 # -- reading what a fire copies --------------------------------------------------------------------------------------
 
 
 async def test_schedule_and_source_are_read_byte_for_byte_and_a_replacement_in_place_of_what_was_asked_for(
-    open_side: OpenSide,
+    side: PortSide,
 ) -> None:
-    async with open_side() as side:
-        request = ReadContent(side.subject("schedule"), 1, side.subject("source"))
-        side.contact.ask(request)
-        assert await side.hears(ContentRead) == [ContentRead(request.schedule, 1, None, None)]
-        first = await side.store("schedule")
-        second = await side.store("schedule", ODD_BLOCK, b"\x00\xff")
-        await side.store("source", b"", b"sampled")
-        for asked in (first, second):
-            side.contact.ask(request._replace(sequence=asked))
-            read = (await side.hears(ContentRead, asked + 1))[-1]
-            assert read.sequence == asked
-            assert read.message is not None
-            assert read.source is not None
-            assert (read.message.sequence, read.message.block, read.message.body) == (second, ODD_BLOCK, b"\x00\xff")
-            assert (read.source.subject, read.source.block, read.source.body) == (request.source, b"", b"sampled")
+    request = ReadContent(side.subject("schedule"), 1, side.subject("source"))
+    side.contact.ask(request)
+    assert await side.hears(ContentRead) == [ContentRead(request.schedule, 1, None, None)]
+    first = await side.store("schedule")
+    second = await side.store("schedule", ODD_BLOCK, b"\x00\xff")
+    await side.store("source", b"", b"sampled")
+    for asked in (first, second):
+        side.contact.ask(request._replace(sequence=asked))
+        read = (await side.hears(ContentRead, asked + 1))[-1]
+        assert read.sequence == asked
+        assert read.message is not None
+        assert read.source is not None
+        assert (read.message.sequence, read.message.block, read.message.body) == (second, ODD_BLOCK, b"\x00\xff")
+        assert (read.source.subject, read.source.block, read.source.body) == (request.source, b"", b"sampled")
 
 
-async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.store("schedule")
-        asked = [*range(300), 7, 7]
-        for by_sequence in (False, True):
-            side.inputs.clear()
-            for number in asked:
-                side.contact.ask(ReadContent(side.subject("schedule"), number, None, by_sequence))
-            answers = await side.hears(ContentRead, len(asked))
-            assert Counter(answer.sequence for answer in answers) == Counter(asked), by_sequence
+async def test_each_of_many_reads_is_answered_once_also_where_two_are_equal(side: PortSide) -> None:
+    await side.store("schedule")
+    asked = [*range(300), 7, 7]
+    for by_sequence in (False, True):
+        side.inputs.clear()
+        for number in asked:
+            side.contact.ask(ReadContent(side.subject("schedule"), number, None, by_sequence))
+        answers = await side.hears(ContentRead, len(asked))
+        assert Counter(answer.sequence for answer in answers) == Counter(asked), by_sequence
 
 
 # -- purging and removing --------------------------------------------------------------------------------------------
 
 
-async def test_a_purge_removes_up_to_the_sequence_and_keeps_a_later_replacement(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.store("schedule")
-        await side.store("another")
-        second = await side.store("schedule")
-        await side.store("schedule")
-        done = PurgeConcluded(side.subject("schedule"), second)
-        for times in (1, 2):  # the second time what is to be removed is gone
-            side.contact.purge(PurgeSchedule(side.subject("schedule"), second))
-            assert await side.hears(PurgeConcluded, times) == [done] * times
-            assert await side.stored() == [(2, "another"), (4, "schedule")]
+async def test_a_purge_removes_up_to_the_sequence_and_keeps_a_later_replacement(side: PortSide) -> None:
+    await side.store("schedule")
+    await side.store("another")
+    second = await side.store("schedule")
+    await side.store("schedule")
+    done = PurgeConcluded(side.subject("schedule"), second)
+    for times in (1, 2):  # the second time what is to be removed is gone
+        side.contact.purge(PurgeSchedule(side.subject("schedule"), second))
+        assert await side.hears(PurgeConcluded, times) == [done] * times
+        assert await side.stored() == [(2, "another"), (4, "schedule")]
 
 
 async def test_what_expired_is_removed_and_nothing_else_on_its_subject(open_side: OpenSide) -> None:
@@ -232,92 +226,87 @@ async def test_each_of_many_removals_is_answered_once_also_where_two_are_equal_o
 # -- following -------------------------------------------------------------------------------------------------------
 
 
-async def test_history_comes_first_then_caught_up_once_then_what_is_stored_all_in_order(open_side: OpenSide) -> None:
-    async with open_side() as side:
+async def test_history_comes_first_then_caught_up_once_then_what_is_stored_all_in_order(side: PortSide) -> None:
+    for number in range(300):
+        await side.store(f"s.{number % 7}", b"", b"body")
+    async with side.following():
+        assert [message.sequence for message in side.read] == list(range(1, 301))
         for number in range(300):
-            await side.store(f"s.{number % 7}", b"", b"body")
-        async with side.following():
-            assert [message.sequence for message in side.read] == list(range(1, 301))
-            for number in range(300):
-                await side.store(f"s.{number % 7}")
-            assert [message.sequence for message in await side.reads(600)] == list(range(1, 601))
-            assert len(side.received(CaughtUp)) == 1
+            await side.store(f"s.{number % 7}")
+        assert [message.sequence for message in await side.reads(600)] == list(range(1, 601))
+        assert len(side.received(CaughtUp)) == 1
 
 
-async def test_an_empty_stream_is_caught_up_with_at_once(open_side: OpenSide) -> None:
-    async with open_side() as side, side.following():
+async def test_an_empty_stream_is_caught_up_with_at_once(side: PortSide) -> None:
+    async with side.following():
         assert side.read == []
         await side.store("s")
         assert [message.sequence for message in await side.reads(1)] == [1]
 
 
-async def test_only_what_lies_behind_the_sequence_is_told_until_it_is_cancelled(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        for _ in range(5):
-            await side.store("s")
-        await side.delete(4)
-        async with side.following(after=3):
-            assert [message.sequence for message in side.read] == [5]
-        received = len(side.inputs)
+async def test_only_what_lies_behind_the_sequence_is_told_until_it_is_cancelled(side: PortSide) -> None:
+    for _ in range(5):
         await side.store("s")
-        assert await side.outcome(side.fire()) == Stored(7)
-        assert [given for given in side.inputs[received:] if isinstance(given, MessagesRead)] == []
+    await side.delete(4)
+    async with side.following(after=3):
+        assert [message.sequence for message in side.read] == [5]
+    received = len(side.inputs)
+    await side.store("s")
+    assert await side.outcome(side.fire()) == Stored(7)
+    assert [given for given in side.inputs[received:] if isinstance(given, MessagesRead)] == []
 
 
-async def test_messages_are_told_with_their_headers_byte_for_byte_and_without_body(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.store("größe.ф", ODD_BLOCK, b"body")
-        await side.store("s", b"", b"body")
-        async with side.following():
-            first, second = side.read
-            assert (first.subject, first.body) == (side.subject("größe.ф"), None)
-            assert first.block == with_size(ODD_BLOCK, 4)
-            assert second.block == with_size(b"", 4)
-            assert 0 < first.stored_at <= second.stored_at
-            fire = side.fire(ODD_BLOCK, b"body")
-            await side.outcome(fire)
-            message = (await side.reads(3))[-1]
-            assert (message.subject, message.block) == (fire.target, with_size(fire.block, 4))
+async def test_messages_are_told_with_their_headers_byte_for_byte_and_without_body(side: PortSide) -> None:
+    await side.store("größe.ф", ODD_BLOCK, b"body")
+    await side.store("s", b"", b"body")
+    async with side.following():
+        first, second = side.read
+        assert (first.subject, first.body) == (side.subject("größe.ф"), None)
+        assert first.block == with_size(ODD_BLOCK, 4)
+        assert second.block == with_size(b"", 4)
+        assert 0 < first.stored_at <= second.stored_at
+        fire = side.fire(ODD_BLOCK, b"body")
+        await side.outcome(fire)
+        message = (await side.reads(3))[-1]
+        assert (message.subject, message.block) == (fire.target, with_size(fire.block, 4))
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("turns", [0, 1, 3])
-async def test_the_end_answers_everything_that_is_open_exactly_once(open_side: OpenSide, turns: int) -> None:
-    async with open_side() as side:
-        await side.store("schedule")
-        side.contact.publish([side.fire() for _ in range(300)])
-        for number in range(300):
-            side.contact.ask(ReadContent(side.subject("schedule"), number, None))
-            side.contact.ask(ReadContent(side.subject("schedule"), 300 + number, None, by_sequence=True))
-            side.contact.purge(PurgeSchedule(side.subject("purged"), number))
-            side.contact.remove(RemoveExpired(number, LATER))
-        for _ in range(turns):
-            await one_turn()
-        side.contact.end("enough")
-        side.contact.end("enough")
-        assert Counter(answer.fire.fire_time for answer in side.received(PublishConcluded)) == Counter(range(1, 301))
-        reads = [read.sequence for read in side.received(ContentRead)]
-        questions = [unread.question for unread in side.received(Unanswered)]
-        reads += [question.sequence for question in questions if isinstance(question, ReadContent)]
-        assert sorted(reads) == list(range(600))
-        assert sorted(answer.through for answer in side.received(PurgeConcluded)) == list(range(300))
-        assert sorted(answer.sequence for answer in side.received(ExpiryConcluded)) == list(range(300))
-        received = len(side.inputs)
-        await side.stored()
-        assert len(side.inputs) == received, "a later answer of the server is not delivered"
+async def test_the_end_answers_everything_that_is_open_exactly_once(side: PortSide, turns: int) -> None:
+    await side.store("schedule")
+    side.contact.publish([side.fire() for _ in range(300)])
+    for number in range(300):
+        side.contact.ask(ReadContent(side.subject("schedule"), number, None))
+        side.contact.ask(ReadContent(side.subject("schedule"), 300 + number, None, by_sequence=True))
+        side.contact.purge(PurgeSchedule(side.subject("purged"), number))
+        side.contact.remove(RemoveExpired(number, LATER))
+    for _ in range(turns):
+        await one_turn()
+    side.contact.end("enough")
+    side.contact.end("enough")
+    assert Counter(answer.fire.fire_time for answer in side.received(PublishConcluded)) == Counter(range(1, 301))
+    reads = [read.sequence for read in side.received(ContentRead)]
+    questions = [unread.question for unread in side.received(Unanswered)]
+    reads += [question.sequence for question in questions if isinstance(question, ReadContent)]
+    assert sorted(reads) == list(range(600))
+    assert sorted(answer.through for answer in side.received(PurgeConcluded)) == list(range(300))
+    assert sorted(answer.sequence for answer in side.received(ExpiryConcluded)) == list(range(300))
+    received = len(side.inputs)
+    await side.stored()
+    assert len(side.inputs) == received, "a later answer of the server is not delivered"
 
 
-async def test_what_is_asked_after_the_end_is_answered_too(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        side.contact.end("enough")
-        side.contact.publish([side.fire()])
-        side.contact.ask(ReadContent(side.subject("schedule"), 1, None))
-        side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
-        side.contact.remove(RemoveExpired(1, LATER))
-        outcomes = [answer.outcome for answer in side.received(PublishConcluded)]
-        assert [type(outcome) for outcome in outcomes] == [Unknown]
-        assert [answer.reason for answer in side.received(Unanswered)] == ["enough"]
-        assert [(answer.failure, answer.refused) for answer in side.received(PurgeConcluded)] == [("enough", False)]
-        assert side.received(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]
+async def test_what_is_asked_after_the_end_is_answered_too(side: PortSide) -> None:
+    side.contact.end("enough")
+    side.contact.publish([side.fire()])
+    side.contact.ask(ReadContent(side.subject("schedule"), 1, None))
+    side.contact.purge(PurgeSchedule(side.subject("schedule"), 1))
+    side.contact.remove(RemoveExpired(1, LATER))
+    outcomes = [answer.outcome for answer in side.received(PublishConcluded)]
+    assert [type(outcome) for outcome in outcomes] == [Unknown]
+    assert [answer.reason for answer in side.received(Unanswered)] == ["enough"]
+    assert [(answer.failure, answer.refused) for answer in side.received(PurgeConcluded)] == [("enough", False)]
+    assert side.received(ExpiryConcluded) == [ExpiryConcluded(1, failure="enough")]

@@ -32,7 +32,7 @@ from nats_scheduler.jetstream.purge import (
     purge_body,
 )
 from nats_scheduler.jetstream.reach import LeaderReach
-from tests.conftest import SharedServer, StartServer
+from tests.conftest import SharedServer
 from tests.contract.conftest import OpenSide
 from tests.contract.sides import PortSide, server_side
 from tests.harness.account import Account, account_on
@@ -98,19 +98,18 @@ async def watched(url: str, stream: str) -> AsyncIterator[tuple[PortSide, list[b
         bodies += [body for _request, body in seen]
 
 
-async def test_a_burst_is_purged_and_what_else_lies_there_stays(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        [older] = await store_all(side, ["s.5"])
-        requests = await store_burst(side, 1_000)
-        [far] = await store_all(side, ["s.far"])
-        requests += await store_burst(side, NUMBER - 1_000, first=1_000)
-        others = ["s.5", "other", "s.more", "s.7.more"]
-        kept = await store_all(side, others)
-        twice = [requests[3]._replace(through=1), requests[3]]
-        answers = await purge(side, [*requests, *twice])
-        assert [answer for answer in answers if answer.failure is not None] == []
-        assert older < requests[5].through
-        assert await side.stored() == [(far, "s.far"), *zip(kept, others, strict=True)]
+async def test_a_burst_is_purged_and_what_else_lies_there_stays(side: PortSide) -> None:
+    [older] = await store_all(side, ["s.5"])
+    requests = await store_burst(side, 1_000)
+    [far] = await store_all(side, ["s.far"])
+    requests += await store_burst(side, NUMBER - 1_000, first=1_000)
+    others = ["s.5", "other", "s.more", "s.7.more"]
+    kept = await store_all(side, others)
+    twice = [requests[3]._replace(through=1), requests[3]]
+    answers = await purge(side, [*requests, *twice])
+    assert [answer for answer in answers if answer.failure is not None] == []
+    assert older < requests[5].through
+    assert await side.stored() == [(far, "s.far"), *zip(kept, others, strict=True)]
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
@@ -156,16 +155,6 @@ async def test_a_stream_that_denies_purges_refuses_each(url: str, stream_name: s
         answers = await purge(side, requests)
         assert {(answer.refused, answer.denied) for answer in answers} == {(True, False)}
         assert "stream purge not permitted" in str(answers[0].failure)
-
-
-async def test_where_the_user_may_not_purge_each_is_denied(start_server: StartServer, stream_name: str) -> None:
-    permissions = "permissions: { publish: { deny: [ '$JS.API.STREAM.PURGE.>' ] } }"
-    users = f"users: [ {{ user: a, password: b, {permissions} }} ]"
-    server = await start_server(V2_11, config=f"accounts {{ A: {{ jetstream: enabled, {users} }} }}\nno_auth_user: a\n")
-    async with server_side(server.url, stream_name, {}) as side:
-        requests = await store_burst(side, 300)
-        answers = await purge(side, requests)
-        assert {(answer.refused, answer.denied) for answer in answers} == {(False, True)}
 
 
 async def test_subjects_that_json_spells_in_another_way_are_purged(open_side: OpenSide) -> None:

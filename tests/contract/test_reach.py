@@ -11,6 +11,7 @@ from nats_scheduler.engine.inputs import Input, ProposalsApplied, PublishConclud
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.reach import NO_SUBJECT, BoundedRequests
 from tests.contract.conftest import OpenSide
+from tests.contract.sides import PortSide
 from tests.harness.waiting import eventually
 
 
@@ -62,18 +63,17 @@ async def test_a_request_begun_when_no_task_may_start_any_more_is_answered_at_th
 # -- waiting until the leader has applied what it has accepted -------------------------------------------------------
 
 
-async def test_what_was_sent_before_is_stored_and_nothing_is_removed(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        await side.store("schedule")
-        await side.store("schedule")
-        fires = [side.fire() for _ in range(100)]
-        side.contact.publish(fires)
-        await side.hears(PublishConcluded, len(fires))
-        before = await side.stored()
-        side.contact.ask(AwaitProposals(fires[0]))
-        assert await side.hears(ProposalsApplied) == [ProposalsApplied(fires[0])]
-        assert await side.stored() == before
-        assert len(before) == 102
+async def test_what_was_sent_before_is_stored_and_nothing_is_removed(side: PortSide) -> None:
+    await side.store("schedule")
+    await side.store("schedule")
+    fires = [side.fire() for _ in range(100)]
+    side.contact.publish(fires)
+    await side.hears(PublishConcluded, len(fires))
+    before = await side.stored()
+    side.contact.ask(AwaitProposals(fires[0]))
+    assert await side.hears(ProposalsApplied) == [ProposalsApplied(fires[0])]
+    assert await side.stored() == before
+    assert len(before) == 102
 
 
 async def test_what_somebody_stored_on_the_subject_that_is_named_stays(open_side: OpenSide) -> None:
@@ -95,14 +95,13 @@ async def test_a_stream_that_denies_purges_confirms_nothing(open_side: OpenSide)
         assert (answer.question, answer.denied) == (AwaitProposals(fire), True)
 
 
-async def test_each_wait_is_answered_once_when_the_contact_ends(open_side: OpenSide) -> None:
-    async with open_side() as side:
-        fires = [side.fire() for _ in range(40)]
-        side.contact.ask(AwaitProposals(fires[0]))
-        await side.hears(ProposalsApplied)
-        for fire in fires:
-            side.contact.ask(AwaitProposals(fire))
-        side.contact.end("enough")
-        side.contact.ask(AwaitProposals(fires[0]))
-        unconfirmed = await side.hears(Unanswered, 41)
-        assert unconfirmed == [Unanswered(AwaitProposals(fire), "enough") for fire in (*fires, fires[0])]
+async def test_each_wait_is_answered_once_when_the_contact_ends(side: PortSide) -> None:
+    fires = [side.fire() for _ in range(40)]
+    side.contact.ask(AwaitProposals(fires[0]))
+    await side.hears(ProposalsApplied)
+    for fire in fires:
+        side.contact.ask(AwaitProposals(fire))
+    side.contact.end("enough")
+    side.contact.ask(AwaitProposals(fires[0]))
+    unconfirmed = await side.hears(Unanswered, 41)
+    assert unconfirmed == [Unanswered(AwaitProposals(fire), "enough") for fire in (*fires, fires[0])]

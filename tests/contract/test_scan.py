@@ -70,24 +70,6 @@ async def test_of_versions_that_come_at_once_the_first_and_the_last_are_told(ope
         await eventually(lambda: {1, 3, 20} <= {message.sequence for message in side.read}, within_seconds=TOLD_SECONDS)
 
 
-async def test_what_a_subject_transform_moved_is_told_where_it_is_stored(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    moved = {"src": f"{stream_name}.in.*", "dest": f"{stream_name}.kept.{{{{wildcard(1)}}}}"}
-    config = {"retention": "workqueue", "subject_transform": moved}
-    async with server_side((await shared_server(V2_11)).url, stream_name, config) as side:
-        await side.store("in.before", SCHEDULE)
-        async with side.following():
-            await side.store("in.after", SCHEDULE)
-            await side.store("plain", b"", b"work")
-            await side.reads(3)
-            assert [message.subject.removeprefix(f"{stream_name}.") for message in side.read] == [
-                "kept.before",
-                "kept.after",
-                "plain",
-            ]
-
-
 async def test_where_a_stream_or_an_account_has_no_place_for_a_consumer_none_is_taken(
     shared_server: SharedServer, start_server: StartServer, stream_name: str
 ) -> None:

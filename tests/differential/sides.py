@@ -125,11 +125,6 @@ async def on_each(sides: list[ComparedSide], act: Callable[[ComparedSide], Await
     return {side.version: result for side, result in zip(sides, results, strict=True)}
 
 
-async def delete_on_each(sides: list[ComparedSide], name: str) -> None:
-    """Delete a stream on every side."""
-    await on_each(sides, lambda side: side.account.api.call(f"STREAM.DELETE.{name}"))
-
-
 def fresh_name() -> str:
     """Return a name for a stream that no other test uses; the same on every side, so that bytes can be compared."""
     return f"D{secrets.token_hex(4)}"

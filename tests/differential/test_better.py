@@ -202,22 +202,6 @@ def is_in_order(fires: list[StoredMessage]) -> bool:
     return bodies == sorted(bodies)
 
 
-@pytest.mark.clause("beyond-2262")
-async def test_an_instant_beyond_2262_is_not_taken_for_one_in_the_past(three: list[ComparedSide]) -> None:
-    name = fresh_name()
-
-    async def fired(side: ComparedSide) -> bool:
-        await side.create(name)
-        await at(side, name, "far", "2300-01-01T00:00:00Z")
-        await at(side, name, "farthest", "9999-12-31T23:59:59Z")
-        for number in range(3):  # each runs behind whatever was due before it
-            await at(side, name, f"canary{number}", in_seconds(0.5))
-            await side.account.wait_for(name, f"{name}.o.canary{number}")
-        return bool(await side.account.messages(name, f"{name}.o.far"))
-
-    assert await on_each(three, fired) == {V2_15: True, V2_11: False, V2_10: False}
-
-
 @pytest.mark.clause("fire-refused")
 async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: list[ComparedSide]) -> None:
     name = fresh_name()

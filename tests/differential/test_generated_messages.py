@@ -30,7 +30,7 @@ from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_eac
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.seeds import draws, generator
-from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_14, V2_15
+from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
 from tests.harness.waiting import eventually, instant_reached
 
 DRAWN = 60
@@ -38,6 +38,9 @@ DRAWN = 60
 
 AHEAD = 5 * SECOND
 """The time (ns) before the instant at which all is due, at which the cases are published."""
+
+PORTABLE_VERSIONS = (V2_10, V2_11, V2_15)
+"""A server without the guard, one without a scheduler, and the newest; no fire depends on more of its server."""
 
 ROOM = 256
 """Bytes less than the server's largest payload in which a fire of ours on such a short subject fits for sure."""
@@ -279,7 +282,7 @@ def is_not_lent(wanted: list[Told], value: list[Told]) -> bool:
 LENT = re.compile(rb"Nats-(?:Trace|Batch)-[^\r]*\r\n")
 NOT_LENT = Allowance("generated-strip", (V2_10, V2_11), is_not_lent)
 NOT_LENT_PORTABLE = Allowance(
-    "generated-strip", tuple(f"portable on {version}" for version in ALL_VERSIONS), is_not_lent
+    "generated-strip", tuple(f"portable on {version}" for version in PORTABLE_VERSIONS), is_not_lent
 )
 
 # Only a server that knows the stream's `subject_delete_marker_ttl` raises a TTL to it.
@@ -320,19 +323,14 @@ async def portable_on(share: SharedServer, version: str, base: str) -> AsyncIter
 
 
 @pytest.mark.clause("portable-headers")
-@pytest.mark.parametrize(
-    "versions",
-    [(V2_10, V2_11, V2_15), pytest.param(ALL_VERSIONS, marks=pytest.mark.deep)],
-    ids=["oldest, guarded, newest", "all"],
-)
-async def test_a_portable_fire_stores_the_same_bytes_but_for_the_prefix(
-    shared_server: SharedServer, versions: tuple[str, ...]
-) -> None:
+async def test_a_portable_fire_stores_the_same_bytes_but_for_the_prefix(shared_server: SharedServer) -> None:
     cases = [case for case in drawn_cases("a_portable_fire_stores_the_same_bytes") if case.is_portable]
     base = fresh_name()
     async with AsyncExitStack() as stack:
         [side] = await stack.enter_async_context(sides_of(shared_server, (REFERENCE,)))
-        scenes = {v: await stack.enter_async_context(portable_on(shared_server, v, f"{base}p")) for v in versions}
+        scenes = {
+            v: await stack.enter_async_context(portable_on(shared_server, v, f"{base}p")) for v in PORTABLE_VERSIONS
+        }
         due = due_soon()
         native, *_ = await asyncio.gather(
             scene_on(side, f"{base}n", cases, due), *(play(scene, cases, due) for scene in scenes.values())

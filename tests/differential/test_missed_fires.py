@@ -29,8 +29,8 @@ REPEATING = {"@every 2s": 2, "@every 3s": 3, "*/2 * * * * *": 2}
 """Patterns and their periods in seconds."""
 INTERVALS = ("@every 2s", "@every 3s")
 
-AWAY = 7 * SECOND
-"""The time (ns) for which nobody fires: at least two periods of each."""
+AWAY = 5 * SECOND
+"""The time (ns) for which nobody fires: at least two periods of most."""
 
 Life = Callable[[], AbstractAsyncContextManager[Account]]
 
@@ -114,7 +114,7 @@ async def away_and_back(life: Life, *, first_fires: bool = False) -> Return:
         fires = {}
         for number, key in enumerate(patterns):
             before = len([one for one in await account.messages(name, f"{name}.o.{number}") if one.stored_at <= gone])
-            more = 1 if key == "@at" else 3
+            more = 1 if key == "@at" else 2
             if key != "@at" or not first_fires:
                 fires[key] = (await account.wait_for(name, f"{name}.o.{number}", before + more))[before:]
         await account.api.call(f"STREAM.DELETE.{name}")

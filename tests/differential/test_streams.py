@@ -274,6 +274,15 @@ async def transformed_onto_itself(stream: ToldStream) -> list[Kept]:
     return await kept(stream)
 
 
+async def beyond_2262(stream: ToldStream) -> str:
+    """An instant that no 64-bit count of nanoseconds holds is not taken for one in the past."""
+    await stream.schedule("far", "@at 2300-01-01T00:00:00Z")
+    await stream.schedule("farthest", "@at 9999-12-31T23:59:59Z")
+    for _ in range(3):  # each canary runs behind whatever was due before it
+        await stream.canary(0.5)
+    return "fires at once" if await stream.messages("out") else "waits"
+
+
 ADDED = (b"Nats-Rollup", b"Nats-Msg-Id", b"Nats-Expected-")
 """The headers that one kind of scheduler adds to a message and the other does not."""
 VARIES = (b"Nats-Sequence", b"Nats-Time-Stamp", b"Nats-Last-Sequence", b"Nats-Msg-Size", b"Nats-Schedule:")
@@ -408,15 +417,18 @@ CASES: dict[str, tuple[dict[str, Any], Story]] = {
         without_acknowledgements,
     ),
     "max_consumers 1": ({"max_consumers": 1}, for_one_consumer_that_is_somebody_elses),
+    "beyond 2262": ({}, beyond_2262),
     "fired onto each other": ({}, fired_onto_each_other),
 }
 
 SELF = [Kept("kept.self", "kept.self", b"body")]
 NAMED = (
     Allowance("subject-transform", EMULATED_VERSIONS, lambda wanted, value: wanted == [] and value == SELF),
-    Allowance("no-interest", EMULATED_VERSIONS, lambda wanted, value: wanted == 0 and value != 0),
+    Allowance("beyond-2262", EMULATED_VERSIONS, lambda wanted, value: (wanted, value) == ("fires at once", "waits")),
+    Allowance("no-interest", EMULATED_VERSIONS, lambda wanted, value: wanted == 0 and value >= 1),
 )
-"""The native scheduler loses a schedule whose target is its own subject, and hangs where nobody wants a fire."""
+"""The native scheduler loses a schedule whose target is its own subject, fires one of the year 2300, and hangs where
+nobody wants a fire."""
 
 
 def named(config: Any, name: str) -> Any:
@@ -427,7 +439,7 @@ def named(config: Any, name: str) -> Any:
 
 
 @pytest.mark.clause("retention-limits", "retention-workqueue", "retention-interest", "no-interest", "invisible")
-@pytest.mark.clause("subject-transform", "republish", "no-ack", "stop-generated-message")
+@pytest.mark.clause("subject-transform", "republish", "no-ack", "stop-generated-message", "beyond-2262")
 async def test_the_same_fires_is_given_and_remains_whatever_the_stream(sides: list[ComparedSide]) -> None:
     found, prefix = Differences(NAMED), fresh_name()
 

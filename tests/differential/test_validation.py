@@ -8,7 +8,7 @@ another stored message.
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,11 @@ from tests.differential.header_cases import (
     Case,
     Kind,
     fixed_cases,
-    pairs,
     random_lines,
     triples,
 )
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, account_on
 from tests.harness.log_lines import capture_logs
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
@@ -88,11 +87,8 @@ def config_of(kind: Kind, name: str) -> dict[str, Any]:
 class Streams:
     """One stream of each kind, of the same names on every side, and the cases that are said to them."""
 
-    def __init__(
-        self, sides: list[ComparedSide], kinds: tuple[Kind, ...], spelled: Callable[[str], str] = lambda line: line
-    ) -> None:
+    def __init__(self, sides: list[ComparedSide], kinds: tuple[Kind, ...]) -> None:
         self.sides = sides
-        self.spelled = spelled
         self.names: dict[Kind, str] = {kind: fresh_name() for kind in kinds}
 
     async def create(self) -> None:
@@ -116,8 +112,7 @@ class Streams:
 
     def block(self, case: Case, number: int) -> bytes:
         """Return the header block of a case."""
-        spelled = Case(case.kind, tuple(map(self.spelled, case.lines)))
-        return spelled.block(self.names[case.kind], self.stored_subject(case, number))
+        return case.block(self.names[case.kind], self.stored_subject(case, number))
 
     async def outcomes(self, side: ComparedSide, cases: list[Case]) -> list[Outcome]:
         """Say all cases to one side and return what became of each."""
@@ -273,56 +268,6 @@ async def test_a_roll_up_of_everything_is_answered_alike(sides: list[ComparedSid
         by_version = await on_each(sides, partial(streams.outcomes, cases=[Case("full", lines)]))
         differences.compare(" | ".join(lines), by_version)
     differences.check(at_least=len(ERASING))
-
-
-@pytest.mark.clause("next-header")
-async def test_a_cancel_of_what_is_no_schedule_changes_nothing(sides: list[ComparedSide]) -> None:
-    """A native server refuses it; an older one stores it, and the sidecar finds nothing to end."""
-    name = fresh_name()
-    cancel = Case("full", ("Nats-Schedule-Next: purge", "Nats-Scheduler: {n}.plain")).block(name, "")
-
-    async def said(side: ComparedSide) -> tuple[int, int]:
-        await side.create(name)
-        kept = await side.say(f"{name}.plain", b"", b"kept")
-        answer = await side.say(f"{name}.cancel", cancel)
-        if side.sidecar is not None:
-            last = await side.say(f"{name}.last", Case("full", (PATTERN, TARGET)).block(name, ""))
-            await read_up_to(side, name, last["seq"])
-        assert [message.sequence for message in await side.account.messages(name, f"{name}.plain")] == [kept["seq"]]
-        return answer.get("error", {}).get("err_code", 0), kept["seq"]
-
-    ignored = Allowance("next-header", EMULATED_VERSIONS, lambda wanted, given: (wanted, given) == ((10212, 1), (0, 1)))
-    differences = Differences((ignored,))
-    differences.compare("a cancel that names a plain message", await on_each(sides, said))
-    differences.check()
-
-
-@pytest.mark.clause("portable-headers")
-async def test_the_portable_headers_are_judged_by_the_same_rules(shared_server: SharedServer) -> None:
-    """On a plain stream of a native server nobody but the sidecar looks at them."""
-    server = await shared_server(V2_15)
-    cases = [Case("full", lines) for lines in (*SINGLES, *pairs())]
-    config = {**config_of("full", (plain := fresh_name())), "allow_rollup_hdrs": True, "allow_msg_schedules": False}
-    async with account_on(server.url) as account, sidecar_on(server.url, portable_streams=(plain,)) as running:
-        native = Streams([ComparedSide(V2_15, server, account, None)], ("full",))
-        portable = Streams([ComparedSide(V2_15, server, account, running)], ("full",), _portable)
-        await native.create()
-        portable.names["full"] = plain
-        await account.create(plain, **config)
-        await running.ready(plain)
-        theirs, ours = await native.outcomes(native.sides[0], cases), await portable.outcomes(portable.sides[0], cases)
-        older = Allowance("check-order", (f"portable on {V2_15}",), refused_by_the_older_server)
-        differences = Differences((older,))
-        for number, case in enumerate(cases):
-            differences.compare(
-                " | ".join(map(repr, case.lines)), {REFERENCE: theirs[number], f"portable on {V2_15}": ours[number]}
-            )
-        differences.check(at_least=len(cases))
-
-
-def _portable(line: str) -> str:
-    """Write a header line in the portable dialect."""
-    return f"X-{line}" if line.startswith("Nats-Schedule") else line
 
 
 async def test_check_answers_what_a_native_server_answers(shared_server: SharedServer, tmp_path: Path) -> None:
