@@ -29,8 +29,8 @@ REPEATING = {"@every 2s": 2, "@every 3s": 3, "*/2 * * * * *": 2}
 """Patterns and their periods in seconds."""
 INTERVALS = ("@every 2s", "@every 3s")
 
-AWAY = 5 * SECOND
-"""The time (ns) for which nobody fires: at least two periods of most."""
+AWAY = 7 * SECOND
+"""The time (ns) for which nobody fires: at least two periods of each."""
 
 Life = Callable[[], AbstractAsyncContextManager[Account]]
 
