@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.harness.failures import sections_of
+from tests.harness.leads import note_in, write_overtaken
 from tests.harness.log_lines import JudgedLines, handled_by
 from tests.harness.nats_cli import NatsCli, nats_cli_binary
 from tests.harness.second_attempts import write_failed_cases
@@ -106,8 +107,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a failure what the processes of the case wrote, and how it is run again."""
+    """Note what the clock has overtaken, and show with a failure what the processes of the case wrote."""
     report = yield
+    note_in(report)
     begun = item.stash.setdefault(BEGUN, call.start)
     if report.failed and (folder := item.config.stash.get(FOLDER, None)) is not None:
         report.sections.extend(sections_of(item, folder, begun))
@@ -120,7 +122,8 @@ def _folder_of_the_run(tmp_path_factory: pytest.TempPathFactory, pytestconfig: p
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Write down what failed, if `.ci/run` asks for it."""
+    """List what was overtaken, and write down what failed, if `.ci/run` asks for it."""
+    write_overtaken(terminalreporter)
     write_failed_cases(terminalreporter)
 
 

@@ -16,11 +16,10 @@ from nats_scheduler.schedule.zones import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import FLAG, codes_on, findings_on, of
 from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
-from tests.e2e.test_denials import limited_to
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
-from tests.harness.permissions import OPTIONAL, Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to, permissions_of, shared_account, url_of
 from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually

@@ -1,25 +1,16 @@
 """Fixtures of the end-to-end tests: a flagged stream on each server that we fire for, and a sidecar that serves it."""
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
-from tests.harness.flagged import FlaggedStream
+from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.flagged import Served
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
-
-
-@dataclass
-class Served(FlaggedStream):
-    """A flagged stream that a sidecar serves."""
-
-    sidecar: Running
-    version: str
 
 
 @pytest.fixture
@@ -36,7 +27,7 @@ async def served(emulated_server: EmbeddedServer, account: Account, stream_name:
         await account.create(stream_name, allow_msg_ttl=True)
         await running.ready(stream_name)
         await running.healthy()  # what is read before its shards are taken over is not reported
-        yield Served(account, stream_name, running, emulated_server.version)
+        yield Served(account, stream_name, running, emulated_server.url, emulated_server.version)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
         # What it has in flight is never answered then, which would not be a clean end.
         await eventually(lambda: stream_name not in running.sidecar.served, within_seconds=WAIT_SECONDS)
@@ -65,4 +56,4 @@ async def watched(
 ) -> AsyncIterator[Watched]:
     """Run a sidecar on a server of each version that we fire for; the stream is for the test to make."""
     async with sidecar_on(emulated_server.url) as running:
-        yield Watched(account, running, swept, emulated_server.url, said)
+        yield Watched(account, swept, running, emulated_server.url, emulated_server.version, said)

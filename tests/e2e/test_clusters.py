@@ -17,8 +17,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import CLOCK, Running, account_on, in_seconds, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
-from tests.harness.flagged import FlaggedStream
-from tests.harness.fleet import second_of
+from tests.harness.flagged import FlaggedStream, fire_time_of
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
@@ -133,7 +132,7 @@ async def test_a_replicated_stream_fires_on_through_the_faults_of_its_cluster(tm
                 print(f"{fault.__name__}: the next fire {after:.2f} s after the cluster had healed")
             async with account_on(cluster.nodes[2].url) as account:
                 once = await account.wait_for("S", "S.out", len(FAULTS))
-                ticks = [second_of(one) for one in await account.messages("S", "S.ticks")]
+                ticks = [fire_time_of(one) // SECOND for one in await account.messages("S", "S.ticks")]
             missed = [(m.first // SECOND, m.made_up // SECOND) for m in running.of("S", FiresMissed)]
     assert sorted(one.body or b"" for one in once) == [b"%d" % number for number in range(len(FAULTS))]
     assert len(set(ticks)) == len(ticks), ticks

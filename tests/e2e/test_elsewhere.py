@@ -3,31 +3,29 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, ScheduleRejected
-from nats_scheduler.engine.sharing.shards import SHARDS
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.message.identity import fire_identity
-from nats_scheduler.message.policies import X_TARGET
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
+from tests.harness.flagged import FLAG, FlaggedStream, at, served_on
 from tests.harness.fleet import BUCKET, parts_of
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
 
-PATIENCE_SECONDS = 90.0
 SHORT_WINDOW = 200 * MILLISECOND
-SCHEDULES = 10
+SCHEDULES = 4
 """Schedules for each of the three streams."""
 KINDS: dict[str, dict[str, Any]] = {
     "A": {"retention": "limits"},
@@ -36,66 +34,71 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def scheduled(pattern: str, target: str, **more: str) -> dict[str, str]:
-    """Return the headers of a schedule with a target in another stream."""
-    return {"X-Nats-Schedule": pattern, X_TARGET.decode(): target, **more}
-
-
-class Streams:
+@dataclass
+class Streams(FlaggedStream):
     """A stream of schedules, and three others."""
 
-    def __init__(self, account: Account, name: str) -> None:
-        self.account = account
-        self.name = name
-
-    def other(self, kind: str) -> str:
-        """Return the name of one of the three."""
-        return f"{self.name}_{kind}"
+    def other(self, kind: str) -> FlaggedStream:
+        """Return one of the three."""
+        return FlaggedStream(self.account, f"{self.name}_{kind}")
 
     @property
-    def allowed(self) -> dict[str, tuple[str, ...]]:
+    def allowed(self) -> tuple[str, ...]:
         """The setting that allows all three."""
-        return {"allowed_targets_elsewhere": tuple(f"{self.name}={self.other(kind)}.>" for kind in KINDS)}
+        return tuple(f"{self.name}={self.other(kind).name}.>" for kind in KINDS)
 
     async def create(self, kind: str) -> None:
         """Create one of the three."""
         more = {"allow_msg_schedules": False, "duplicate_window": SHORT_WINDOW, "storage": "file"}
-        await self.account.create(self.other(kind), **KINDS[kind], **more)
+        await self.account.create(self.other(kind).name, **KINDS[kind], **more)
 
-    async def schedule(self, rest: str, pattern: str, target: str, body: bytes = b"body", **more: str) -> int:
-        """Store a schedule."""
-        return await self.account.publish(f"{self.name}.{rest}", scheduled(pattern, target, **more), body)
+    async def schedule_into(self, rest: str, pattern: str, target: str, body: bytes = b"body") -> int:
+        """Store a schedule with a target that is named whole."""
+        return await self.publish(rest, {"X-Nats-Schedule": pattern, "X-Nats-Schedule-X-Target": target}, body)
 
-    async def fires(self, kind: str, rest: str = "run") -> list[StoredMessage]:
-        """Return what is stored on a target."""
-        return await self.account.messages(self.other(kind), f"{self.other(kind)}.{rest}")
+    async def schedule_each(self, pattern: str) -> None:
+        """Store some schedules for each of the three."""
+        for kind in KINDS:
+            for number in range(SCHEDULES):
+                await self.schedule_into(f"{kind}.{number}", pattern, self.other(kind).subject("run"))
 
-    async def fired(self, kind: str, count: int = 1) -> list[StoredMessage]:
-        """Wait until `count` messages are stored on a target."""
-        return await self.account.wait_for(self.other(kind), f"{self.other(kind)}.run", count)
+    async def fires(self) -> list[StoredMessage]:
+        """Return all fires in the other streams."""
+        found = [one for kind in KINDS for one in await self.other(kind).messages("run")]
+        return [one for one in found if header_value(one.block, MSG_ID)]
+
+    async def fired_since(self, since: int, count: int = SCHEDULES * len(KINDS)) -> None:
+        """Wait until so many schedules have stored one more fire."""
+
+        async def are_so_many() -> bool:
+            later = [one for one in await self.fires() if one.stored_at > since]
+            return len({header_value(one.block, b"X-Nats-Scheduler") for one in later}) >= count
+
+        await eventually(are_so_many, within_seconds=WAIT_SECONDS, describe=f"{count} schedules fire")
+
+    async def expect_no_fire_twice(self) -> None:
+        """Show that no identity is stored twice."""
+        identities = Counter(header_value(one.block, MSG_ID) for one in await self.fires())
+        assert [identity for identity, count in identities.items() if count > 1] == []
 
 
 @asynccontextmanager
 async def streams_on(account: Account, name: str) -> AsyncIterator[Streams]:
     """Create all four, and delete them at the end."""
     streams = Streams(account, name)
-    await account.create(name, metadata={"nats-scheduler.allow_msg_schedules": "true"}, storage="file")
+    await account.create(name, storage="file", **FLAG)
     for kind in KINDS:
         await streams.create(kind)
     yield streams
-    for one in (name, *map(streams.other, KINDS)):
-        await account.api.call(f"STREAM.DELETE.{one}")
+    for one in (streams, *map(streams.other, KINDS)):
+        await one.call("STREAM.DELETE")
 
 
-async def rejection(streams: Streams, running: object, subject: str) -> str:
-    """Wait until a schedule is rejected, and return why."""
-
-    def rejected() -> list[ScheduleRejected]:
-        events = running.of(streams.name, ScheduleRejected)  # type: ignore[attr-defined]
-        return [event for event in events if event.schedule == f"{streams.name}.{subject}"]
-
-    await eventually(lambda: bool(rejected()), within_seconds=PATIENCE_SECONDS, describe=f"{subject} is rejected")
-    return str(rejected()[0].rejection)
+async def expect_rejected(streams: Streams, running: Running, reasons: dict[str, str]) -> None:
+    """Wait until schedules are rejected, each for its reason."""
+    events = await running.reported(streams.name, ScheduleRejected, len(reasons))
+    found = {event.schedule.removeprefix(f"{streams.name}."): str(event.rejection) for event in events}
+    assert {rest: reason in found[rest] for rest, reason in reasons.items()} == dict.fromkeys(reasons, True), found
 
 
 async def test_schedules_of_one_stream_fire_into_three_others(
@@ -103,38 +106,32 @@ async def test_schedules_of_one_stream_fire_into_three_others(
 ) -> None:
     async with (
         streams_on(account, stream_name) as streams,
-        sidecar_on(emulated_server.url, **streams.allowed) as running,
+        sidecar_on(emulated_server.url, allowed_targets_elsewhere=streams.allowed) as running,
     ):
         await running.ready(streams.name)
+        targets = {kind: streams.other(kind).subject("run") for kind in KINDS}
         sequences = {
-            kind: await streams.schedule(kind, "@every 1s", f"{streams.other(kind)}.run", b"of " + kind.encode())
-            for kind in KINDS
+            kind: await streams.schedule_into(kind, "@every 1s", target, b"of " + kind.encode())
+            for kind, target in targets.items()
         }
-        await streams.schedule("once", f"@at {in_seconds(1)}", f"{streams.other('A')}.once")
+        await streams.schedule_into("once", f"@at {in_seconds(1)}", streams.other("A").subject("once"))
         for kind, sequence in sequences.items():
-            first, second = (await streams.fired(kind, 2))[:2]
-            assert (first.body, first.subject) == (b"of " + kind.encode(), f"{streams.other(kind)}.run")
-            identity = header_value(first.block, b"Nats-Msg-Id") or b""
-            assert identity.startswith(b"nats-scheduler:%d:" % sequence)
+            first, second = (await streams.other(kind).wait_for("run", 2))[:2]
+            assert first.body == b"of " + kind.encode()
+            assert (header_value(first.block, MSG_ID) or b"").startswith(b"nats-scheduler:%d:" % sequence)
             assert first.sequence < second.sequence
             assert b"Nats-Expected" not in first.block
-        await account.wait_for(streams.other("A"), f"{streams.other('A')}.once")
-        await eventually(
-            lambda: streams_left(streams, "once"), within_seconds=PATIENCE_SECONDS, describe="an @at is purged"
-        )
-        assert {event.target for event in running.of(streams.name, FireReadBack)} >= {
-            f"{streams.other(kind)}.run" for kind in KINDS
+        await streams.other("A").wait_for("once")
+        await streams.gone("once")
+        assert {event.target for event in running.of(streams.name, FireReadBack)} >= set(targets.values())
+        assert await streams.messages("run") == []
+        await streams.schedule_into("denied", "@every 1s", "elsewhere.run")
+        await streams.schedule_into("own", "@every 1s", streams.subject("run"))
+        reasons = {
+            "denied": "is not among the targets in other streams",
+            "own": "name it in X-Nats-Schedule-Target",
         }
-        assert await account.messages(streams.name, f"{streams.name}.run") == []
-        await streams.schedule("denied", "@every 1s", "elsewhere.run")
-        assert "is not among the targets in other streams" in await rejection(streams, running, "denied")
-        await streams.schedule("own", "@every 1s", f"{streams.name}.run")
-        assert "name it in X-Nats-Schedule-Target" in await rejection(streams, running, "own")
-
-
-async def streams_left(streams: Streams, rest: str) -> bool:
-    """Return whether a schedule is gone."""
-    return not await streams.account.messages(streams.name, f"{streams.name}.{rest}")
+        await expect_rejected(streams, running, reasons)
 
 
 async def test_by_default_no_other_stream_is_reached(
@@ -142,170 +139,102 @@ async def test_by_default_no_other_stream_is_reached(
 ) -> None:
     async with streams_on(account, stream_name) as streams, sidecar_on(emulated_server.url) as running:
         await running.ready(streams.name)
-        await streams.schedule("s", "@every 1s", f"{streams.other('A')}.run")
-        assert "that the operator allows on this stream: none" in await rejection(streams, running, "s")
+        await streams.schedule_into("s", "@every 1s", streams.other("A").subject("run"))
+        await expect_rejected(streams, running, {"s": "that the operator allows on this stream: none"})
 
 
 async def test_a_native_stream_serves_it_with_the_portable_headers(
     native_server: EmbeddedServer, stream_name: str
 ) -> None:
+    """A target without a stream fails until there is one."""
     async with account_on(native_server.url) as account:
         streams = Streams(account, stream_name)
-        async with sidecar_on(native_server.url, **streams.allowed) as running:
+        async with sidecar_on(native_server.url, allowed_targets_elsewhere=streams.allowed) as running:
             await account.create(stream_name)
-            await streams.create("B")
             await running.ready(stream_name)
-            await streams.schedule("s", "@every 1s", f"{streams.other('B')}.run")
-            await streams.fired("B", 2)
-        for name in (stream_name, streams.other("B")):
-            await account.api.call(f"STREAM.DELETE.{name}")
+            await streams.schedule_into("s", f"@at {in_seconds(0.5)}", streams.other("B").subject("run"))
+            assert (await running.reported(stream_name, FireRefused))[0].code == 10059
+            await streams.create("B")
+            await streams.other("B").wait_for("run")
+        for one in (streams, streams.other("B")):
+            await one.call("STREAM.DELETE")
 
 
-async def test_a_target_without_a_stream_fails_until_there_is_one(
-    emulated_server: EmbeddedServer, account: Account, stream_name: str
-) -> None:
-    async with streams_on(account, stream_name) as streams:
-        await account.api.call(f"STREAM.DELETE.{streams.other('A')}")
-        async with sidecar_on(emulated_server.url, **streams.allowed) as running:
-            await running.ready(streams.name)
-            await streams.schedule("s", f"@at {in_seconds(1)}", f"{streams.other('A')}.run")
-            await eventually(
-                lambda: bool(running.of(streams.name, FireRefused)),
-                within_seconds=PATIENCE_SECONDS,
-                describe="the fire is refused",
-            )
-            assert running.of(streams.name, FireRefused)[0].code == 10059
-            await streams.create("A")
-            await streams.fired("A")
+def started(url: str, streams: Streams, folder: Path, name: str) -> ChildProcess:
+    """Start a sidecar as a process."""
+    allowed = ("--allowed-targets-elsewhere", ",".join(streams.allowed))
+    return sidecar("run", "--server", url, *allowed, "--log-format", "json", folder=folder, name=name)
 
 
-@pytest.fixture(params=EMULATED_VERSIONS)
-async def crashing(request: pytest.FixtureRequest, start_server: StartServer) -> EmbeddedServer:
-    """Start a server of its own, of each version that we fire for."""
-    return await start_server(request.param)
+async def windows_are_over() -> None:
+    """Wait until no stream knows the identity of what is stored now."""
+    since = CLOCK.now()
+    await eventually(lambda: CLOCK.now() > since + 2 * SHORT_WINDOW, within_seconds=WAIT_SECONDS)
 
 
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_no_crash_stores_a_fire_twice_beyond_the_duplicate_window(
-    crashing: EmbeddedServer, tmp_path: Path
+    start_server: StartServer, tmp_path: Path, version: str
 ) -> None:
     """The windows last 200 ms, the sidecar stays away for longer, and others publish on the same target."""
-    async with account_on(crashing.url) as account, streams_on(account, "CRON") as streams:
-        for kind in KINDS:
-            for number in range(SCHEDULES):
-                await streams.schedule(f"{kind}.{number}", "@every 3s", f"{streams.other(kind)}.run")
-        for life in range(4):
-            with started(crashing.url, streams, tmp_path, life) as process:
-                await killed_after_a_fire(process, streams)
+    server = await start_server(version)
+    async with account_on(server.url) as account, streams_on(account, "CRON") as streams:
+        await streams.schedule_each("@every 3s")
+        for life in range(3):
+            with started(server.url, streams, tmp_path, f"life-{life}") as process:
+                await process.wait_for_line("stream_ready")
+                # The checkpoint does not contain what was just fired.
+                await streams.fired_since(CLOCK.now(), 2 * SCHEDULES + 1)
             for kind in KINDS:
-                await account.publish(f"{streams.other(kind)}.run", body=b"of others")
-            dead_since = CLOCK.now()
-            await eventually(
-                lambda since=dead_since: CLOCK.now() > since + 2 * SHORT_WINDOW,  # type: ignore[misc]
-                within_seconds=PATIENCE_SECONDS,
-                describe="the duplicate window is over",
-            )
-        for kind in KINDS:
-            identities = Counter(header_value(one.block, b"Nats-Msg-Id") for one in await streams.fires(kind))
-            del identities[None]
-            assert [identity for identity, count in identities.items() if count > 1] == []
+                await streams.other(kind).publish("run", body=b"of others")
+            await windows_are_over()
+        await streams.expect_no_fire_twice()
 
 
-async def killed_after_a_fire(process: ChildProcess, streams: Streams) -> None:
-    """Kill a sidecar as soon as most schedules have fired: its checkpoint does not contain that yet."""
-    since = CLOCK.now()
-
-    async def most_fired() -> bool:
-        found = [one for kind in KINDS for one in await streams.fires(kind) if one.stored_at > since]
-        return len({header_value(one.block, b"X-Nats-Scheduler") for one in found} - {None}) > 2 * SCHEDULES
-
-    await process.wait_for_line("stream_ready")
-    await eventually(most_fired, within_seconds=PATIENCE_SECONDS, describe="most schedules fire")
-    process.kill()
-
-
-def started(url: str, streams: Streams, folder: Path, life: int) -> ChildProcess:
-    """Start a sidecar as a process."""
-    allowed = ",".join(streams.allowed["allowed_targets_elsewhere"])
-    arguments = ("run", "--server", url, "--allowed-targets-elsewhere", allowed, "--log-format", "json")
-    return sidecar(*arguments, folder=folder, name=f"life-{life}")
-
-
-async def test_two_sidecars_divide_the_work_and_one_takes_over(crashing: EmbeddedServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_two_sidecars_divide_the_work_and_one_takes_over(
+    start_server: StartServer, tmp_path: Path, version: str
+) -> None:
     """Neither sees what the other one stores, and none is taken for one that does not fire."""
-    async with account_on(crashing.url) as account, streams_on(account, "CRON") as streams:
-        for kind in KINDS:
-            for number in range(SCHEDULES):
-                await streams.schedule(f"{kind}.{number}", "@every 2s", f"{streams.other(kind)}.run")
-        with (
-            started(crashing.url, streams, tmp_path, 1) as first,
-            started(crashing.url, streams, tmp_path, 2) as second,
-        ):
-            await eventually(
-                lambda: is_divided(account), within_seconds=PATIENCE_SECONDS, describe="both hold a part of the stream"
-            )
-            for _ in range(3):
-                await rounds(streams)
-            first.kill()
+    server = await start_server(version)
+    async with account_on(server.url) as account, streams_on(account, "CRON") as streams:
+        await streams.schedule_each("@every 2s")
+        settings = {"allowed_targets_elsewhere": streams.allowed}
+        async with sidecar_on(server.url, **settings) as second:
+            with started(server.url, streams, tmp_path, "first") as first:
+
+                async def is_divided() -> bool:
+                    record = await account.api.message(BUCKET, last_by_subj="$KV.nats_scheduler.lease.emulated.CRON")
+                    return record is not None and len(parts_of(record)) == 2
+
+                await eventually(is_divided, within_seconds=WAIT_SECONDS, describe="both hold a part of the stream")
+                for _ in range(3):
+                    await streams.fired_since(CLOCK.now())
+                first.kill()
             for _ in range(2):
-                await rounds(streams)
-            output = first.stderr + first.stdout + second.stderr + second.stdout
-        assert "instance_not_firing" not in output
-        for kind in KINDS:
-            identities = Counter(header_value(one.block, b"Nats-Msg-Id") for one in await streams.fires(kind))
-            assert [identity for identity, count in identities.items() if count > 1] == []
-
-
-async def is_divided(account: Account) -> bool:
-    """Return whether two instances hold all shards of the stream of schedules."""
-    if await account.api.stream(BUCKET) is None:
-        return False
-    message = await account.api.message(BUCKET, last_by_subj="$KV.nats_scheduler.lease.emulated.CRON")
-    parts = {} if message is None else parts_of(message)
-    return len(parts) == 2 and sum(parts.values()) == SHARDS
-
-
-async def rounds(streams: Streams) -> None:
-    """Wait until each schedule has stored one more fire."""
-    since = CLOCK.now()
-
-    async def all_fired() -> bool:
-        found = [one for kind in KINDS for one in await streams.fires(kind) if one.stored_at > since]
-        return len({header_value(one.block, b"X-Nats-Scheduler") for one in found}) == len(KINDS) * SCHEDULES
-
-    await eventually(all_fired, within_seconds=PATIENCE_SECONDS, describe="all schedules fire")
+                await streams.fired_since(CLOCK.now())
+            assert "instance_not_firing" not in first.stderr + str(second.problems)
+        await streams.expect_no_fire_twice()
 
 
 async def test_a_fire_that_other_nodes_have_is_found(tmp_path: Path) -> None:
     """An earlier sidecar stored it, and was killed before it could purge the schedule; others have published since."""
     async with running_cluster(V2_11, tmp_path) as cluster, account_on(cluster.nodes[0].url) as account:
-        await account.create("CRON", metadata={"nats-scheduler.allow_msg_schedules": "true"}, storage="file")
-        due = CLOCK.now() // SECOND * SECOND
-        for name, replicas in (("A", 1), ("B", 3)):
+        cron, due = FlaggedStream(account, "CRON"), CLOCK.now() // SECOND * SECOND
+        await account.create("CRON", storage="file", **FLAG)
+        targets = [FlaggedStream(account, "A"), FlaggedStream(account, "B")]
+        for one, replicas in zip(targets, (1, 3), strict=True):
             more = {"duplicate_window": SHORT_WINDOW, "num_replicas": replicas, "storage": "file"}
-            await account.create(name, allow_msg_schedules=False, **more)
-            pattern = f"@at {format_rfc3339(due)}"
-            sequence = await account.publish(f"CRON.{name}", scheduled(pattern, f"{name}.run"))
-            stamps = {"X-Nats-Scheduler": f"CRON.{name}", "X-Nats-Schedule-Next": "purge"}
-            identity = fire_identity(f"CRON.{name}", sequence, due)
-            await account.publish(f"{name}.run", {**stamps, "Nats-Msg-Id": identity})
-            await account.publish(f"{name}.run", body=b"of others")
-        stored_by = CLOCK.now()
-        await eventually(
-            lambda: CLOCK.now() > stored_by + 2 * SHORT_WINDOW,
-            within_seconds=PATIENCE_SECONDS,
-            describe="the duplicate window is over",
-        )
-        allowed = {"allowed_targets_elsewhere": ("CRON=A.>", "CRON=B.>")}
-        async with sidecar_on(cluster.nodes[2].url, **allowed) as running:
-            await running.ready("CRON")
-            await eventually(
-                lambda: nothing_left(account), within_seconds=PATIENCE_SECONDS, describe="both schedules are done"
-            )
-            assert [event.duplicate for event in running.of("CRON", FireStored)] == [True, True]
-        for name in ("A", "B"):
-            assert len(await account.messages(name, f"{name}.run")) == 2
-
-
-async def nothing_left(account: Account) -> bool:
-    """Return whether no schedule is left."""
-    return not await account.messages("CRON", "CRON.>")
+            await account.create(one.name, allow_msg_schedules=False, **more)
+            headers = {"X-Nats-Schedule": at(due), "X-Nats-Schedule-X-Target": one.subject("run")}
+            sequence = await cron.publish(one.name, headers)
+            stamps = {"X-Nats-Scheduler": cron.subject(one.name), "X-Nats-Schedule-Next": "purge"}
+            identity = fire_identity(cron.subject(one.name), sequence, due)
+            await one.publish("run", {**stamps, "Nats-Msg-Id": identity})
+            await one.publish("run", body=b"of others")
+        await windows_are_over()
+        allowed = ("CRON=A.>", "CRON=B.>")
+        async with served_on(cluster.nodes[2].url, "CRON", allowed_targets_elsewhere=allowed) as served:
+            await served.gone(">")
+            assert [event.duplicate for event in served.of(FireStored)] == [True, True]
+        assert [len(await one.messages("run")) for one in targets] == [2, 2]

@@ -12,8 +12,9 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer, StartServer
-from tests.e2e.conftest import Served
 from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
+from tests.harness.advisories import HeardAdvisories
+from tests.harness.flagged import Served
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_10
 from tests.harness.waiting import eventually
@@ -151,6 +152,7 @@ async def test_where_the_stream_denies_deletes_it_is_told_once_and_schedules_sti
     server: EmbeddedServer, stream_name: str
 ) -> None:
     async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        heard = HeardAdvisories(account.connection, stream_name)
         await create(account, stream_name, "limits", deny_delete=True)
         await running.ready(stream_name)
         headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": f"{stream_name}.out", "Nats-TTL": "3s"}
@@ -168,3 +170,5 @@ async def test_where_the_stream_denies_deletes_it_is_told_once_and_schedules_sti
         (failed,) = running.of(stream_name, ExpiryFailed)
         assert failed.refused
         assert "message delete not permitted" in failed.reason
+        advisory = await heard.first("expiry_failed")
+        assert (advisory["stream"], advisory["seq"]) == (stream_name, failed.sequence)

@@ -1,163 +1,292 @@
-"""Fires, their times and their bytes, on real servers that have no schedules of their own."""
+"""Fires, their times, their bytes and who sees them, on real servers that have no schedules of their own."""
+
+import json
+from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import ScheduleAccepted, ScheduleEnded, ScheduleRejected
+from nats_scheduler.engine.events import FireReadBack, FireRefused, FireStored, FireUnknown
+from nats_scheduler.engine.firing.building import assembled
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.jetstream import purge as block_indexes
+from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.e2e.conftest import Served
-from tests.harness.account import CLOCK, in_seconds
+from tests.conftest import StartServer
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.blocks import block_to_send
+from tests.harness.burst import store_herd
+from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, served_on
+from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
+from tests.harness.watched import Watched
+
+HERD = 500
 
 
 def lines_of(message: StoredMessage) -> list[str]:
-    return message.block.decode().split("\r\n")[1:-2]
-
-
-def without_ours(message: StoredMessage) -> list[str]:
     """Return the header lines but for our identity and guard, which come last."""
     ours = ("Nats-Msg-Id:", "Nats-Expected-")
-    return [line for line in lines_of(message) if not line.startswith(ours)]
-
-
-async def gone(served: Served, rest: str) -> None:
-    async def nothing() -> bool:
-        return not await served.messages(rest)
-
-    await eventually(nothing, within_seconds=30, describe=f"{rest} is purged")
+    return [line for line in message.block.decode().split("\r\n")[1:-2] if not line.startswith(ours)]
 
 
 async def test_a_delayed_message_fires_once_at_its_time_and_its_schedule_is_purged(served: Served) -> None:
     due = CLOCK.now() + SECOND
-    sequence = await served.schedule("s", f"@at {format_rfc3339(due)}", b"\x00\xffbody")
+    sequence = await served.schedule("s", at(due), b"\x00\xffbody")
     [fired] = await served.wait_for("out")
     assert fired.body == b"\x00\xffbody"
-    assert 0 <= fired.stored_at - due < SECOND
-    assert without_ours(fired) == [f"Nats-Scheduler: {served.subject('s')}", "Nats-Schedule-Next: purge"]
-    assert f"Nats-Msg-Id: nats-scheduler:{sequence}:{due}:{served.subject('s')}" in lines_of(fired)
-    await gone(served, "s")
-
-
-async def test_an_interval_fires_on_its_grid_and_says_when_next(served: Served) -> None:
-    await served.schedule("s", "@every 1s")
-    fired = await served.wait_for("out", 3)
-    for message in fired[:3]:
-        next_line = without_ours(message)[-1]
-        due = message.stored_at // SECOND * SECOND
-        assert next_line == f"Nats-Schedule-Next: {format_rfc3339(due + SECOND)}"
-    assert len({message.stored_at // SECOND for message in fired}) == len(fired)
+    assert fired.stored_at >= due
+    assert lines_of(fired) == [f"Nats-Scheduler: {served.subject('s')}", "Nats-Schedule-Next: purge"]
+    assert f"Nats-Msg-Id: nats-scheduler:{sequence}:{due}:{served.subject('s')}\r\n".encode() in fired.block
+    await served.gone("s")
 
 
 async def test_a_cron_schedule_in_a_zone_fires_and_names_its_next_time_in_that_zone(served: Served) -> None:
-    await served.schedule("s", "* * * * * *", more={"Time-Zone": "Asia/Kolkata"})
-    fired = await served.wait_for("out", 2)
-    assert all(without_ours(message)[-1].endswith("+05:30") for message in fired)
+    """And an interval names its own in UTC."""
+    await served.schedule("cron", "* * * * * *", target="cron.out", more={"Time-Zone": "Asia/Kolkata"})
+    await served.schedule("every", "@every 1s", target="every.out")
+    cron, every = await served.wait_for("cron.out", 2), await served.wait_for("every.out", 2)
+    assert all(lines_of(message)[-1].endswith("+05:30") for message in cron)
+    for fire in every:
+        assert lines_of(fire)[-1] == f"Nats-Schedule-Next: {format_rfc3339(fire_time_of(fire) + SECOND)}"
+        assert fire.stored_at >= fire_time_of(fire)
+    assert served.left_out(every, "every") == set()
 
 
-async def test_every_alias_is_taken_and_waits_for_its_time(served: Served) -> None:
-    for alias in ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"):
-        await served.schedule(f"s.{alias[1:]}", alias)
-    await served.schedule("canary", f"@at {in_seconds(0.3)}", target="canary.out")
-    await served.wait_for("canary.out")
-    assert not served.sidecar.of(served.name, ScheduleRejected)
-
-    def held() -> int:
-        accepted, ended = (served.sidecar.of(served.name, kind) for kind in (ScheduleAccepted, ScheduleEnded))
-        return len(accepted) - len(ended)
-
-    await eventually(lambda: held() == 7, within_seconds=30, describe="the aliases alone are held")
-
-
-async def test_a_sample_is_the_last_message_of_the_source_and_falls_back_to_the_schedule_itself(served: Served) -> None:
-    await served.publish("sensor", {"Unit": "C"}, b"19")
+async def test_each_kind_of_delay_fires_what_it_says(served: Served) -> None:
+    """A sample of what was not deleted, the schedule itself if there is none, a TTL, a large body, portable headers."""
     await served.publish("sensor", {"Unit": "C"}, b"20")
-    at = in_seconds(0.4)
-    await served.schedule("s.full", f"@at {at}", b"unused", "out.full", more={"Source": served.subject("sensor")})
-    await served.schedule("s.empty", f"@at {at}", b"own", "out.empty", more={"Source": served.subject("nothing")})
-    [full] = await served.wait_for("out.full")
-    [empty] = await served.wait_for("out.empty")
-    assert (full.body, without_ours(full)[0]) == (b"20", "Unit: C")
-    assert (empty.body, without_ours(empty)[0]) == (b"own", f"Nats-Scheduler: {served.subject('s.empty')}")
-
-
-async def test_a_sample_is_the_value_before_one_that_was_deleted(served: Served) -> None:
-    await served.publish("sensor", body=b"19")
     wrong = await served.publish("sensor", body=b"wrong")
     await served.call("STREAM.MSG.DELETE", {"seq": wrong, "no_erase": True})
-    await served.schedule("s", f"@at {in_seconds(0.4)}", b"own", more={"Source": served.subject("sensor")})
-    [fired] = await served.wait_for("out")
-    assert fired.body == b"19"
+    soon, large = f"@at {in_seconds(0.3)}", bytes(range(256)) * 4000
+    await served.schedule("s.full", soon, b"unused", "full", {"Source": served.subject("sensor")})
+    await served.schedule("s.empty", soon, b"own", "empty", {"Source": served.subject("nothing")})
+    await served.schedule("s.ttl", soon, target="ttl", more={"TTL": "1h30m"})
+    await served.schedule("s.past", "@at 2009-11-10T23:00:00Z", target="past")
+    await served.schedule("s.large", soon, large, "large")
+    portable = {"X-Nats-Schedule": soon, "X-Nats-Schedule-Target": served.subject("portable"), "Mine": "1"}
+    await served.publish("s.portable", portable, b"portable")
+    found = {rest: (await served.wait_for(rest))[0] for rest in ("full", "empty", "ttl", "past", "large", "portable")}
+    stamps = {
+        rest: [f"Nats-Scheduler: {served.subject(f's.{rest}')}", "Nats-Schedule-Next: purge"] for rest in (*found,)
+    }
+    assert {rest: (one.body, lines_of(one)) for rest, one in found.items()} == {
+        "full": (b"20", ["Unit: C", *stamps["full"]]),
+        "empty": (b"own", stamps["empty"]),
+        "ttl": (b"body", [*stamps["ttl"], "Nats-TTL: 1h30m"]),
+        "past": (b"body", stamps["past"]),
+        "large": (large, stamps["large"]),
+        "portable": (b"portable", ["Mine: 1", *(f"X-{line}" for line in stamps["portable"])]),
+    }
 
 
 async def test_further_headers_reach_the_target_byte_for_byte(served: Served) -> None:
-    lines = [
-        "X:  two spaces",
-        "x: lower",
-        "X: again",
-        "Über: ñ",
-        "Trailing: blank ",
-        "No-Space:value",
-        "nats-schedule: no",
-    ]
-    kept = "".join(f"{line}\r\n" for line in lines)
+    lines = ["X:  two spaces", "x: lower", "X: again", "Über: ñ", "Trailing: blank ", "No-Space:value"]
+    kept = "".join(f"{line}\r\n" for line in [*lines, "nats-schedule: no"])
     schedule = f"Nats-Schedule: @at {in_seconds(0.2)}\r\nNats-Schedule-Target: {served.subject('out')}\r\n"
-    stripped = "Nats-Schedule-Custom: gone\r\n"
-    await served.publish("s", kept + schedule + stripped)
+    await served.publish("s", f"{kept}{schedule}Nats-Schedule-Custom: gone\r\n")
     [fired] = await served.wait_for("out")
     expected = kept + f"Nats-Scheduler: {served.subject('s')}\r\nNats-Schedule-Next: purge\r\n"
     assert fired.block.startswith(f"NATS/1.0\r\n{expected}".encode())
 
 
-async def test_a_rollup_leaves_only_the_last_generated_message(served: Served) -> None:
-    await served.publish("out", body=b"old")
-    await served.schedule("s", f"@at {in_seconds(0.2)}", b"new", more={"Rollup": "sub"})
-
-    async def rolled_up() -> bool:
-        return [message.body for message in await served.messages("out")] == [b"new"]
-
-    await eventually(rolled_up, within_seconds=30)
+async def test_a_herd_due_at_one_instant_fires_completely_and_once(served: Served) -> None:
+    """And so do some of which each is due a few milliseconds after it was published."""
+    await store_herd(served.account, served.name, CLOCK.now() + SECOND, HERD)
+    for number in range(HERD, HERD + 50):
+        await served.schedule(f"s.{number}", f"@at {in_seconds(0.003)}", str(number).encode())
+    await served.each_fired_once(HERD + 50)
 
 
-async def test_a_time_to_live_is_stamped_on_the_generated_message(served: Served) -> None:
-    await served.schedule("s", f"@at {in_seconds(0.2)}", more={"TTL": "1h30m"})
+# -- subscribers -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_core_subscriber_of_the_target_receives_each_fire_and_a_repetition_that_the_stream_drops(
+    served: Served,
+) -> None:
+    received: list[bytes] = []
+    served.account.connection.subscribe(served.subject("out"), lambda _to, _reply, _block, body: received.append(body))
+    await served.schedule("s", f"@at {in_seconds(0.5)}", b"fired")
     [fired] = await served.wait_for("out")
-    assert without_ours(fired)[-1] == "Nats-TTL: 1h30m"
+    await eventually(lambda: received == [b"fired"], within_seconds=WAIT_SECONDS, describe=lambda: str(received))
+    identity = next(line for line in fired.block.split(b"\r\n") if line.startswith(b"Nats-Msg-Id: ")).decode()
+    again = await served.account.publish(served.subject("out"), f"{identity}\r\n", b"again")
+    assert again == fired.sequence, "the stream has it already"
+    await eventually(lambda: len(received) == 2, within_seconds=WAIT_SECONDS, describe=lambda: str(received))
+    assert len(await served.messages("out")) == 1
 
 
-async def test_a_schedule_in_the_past_fires_at_once(served: Served) -> None:
-    await served.schedule("s", "@at 2009-11-10T23:00:00Z")
-    [fired] = await served.wait_for("out")
-    assert "Nats-Schedule-Next: purge" in lines_of(fired)
+async def test_what_a_native_scheduler_stores_is_seen_by_no_core_subscriber(
+    native_server: EmbeddedServer, stream_name: str
+) -> None:
+    """What is published behind the fire arrives, and the fire before it did not."""
+    async with account_on(native_server.url) as account:
+        stream, received = FlaggedStream(account, stream_name), list[bytes]()
+        await account.create(stream_name)
+        account.connection.subscribe(stream.subject("out"), lambda _to, _reply, _block, body: received.append(body))
+        await stream.schedule("s", f"@at {in_seconds(0.5)}", b"fired")
+        await stream.wait_for("out")
+        await stream.publish("out", body=b"published")
+        await eventually(lambda: received, within_seconds=WAIT_SECONDS, describe="what is published is received")
+        assert received == [b"published"]
+        await stream.call("STREAM.DELETE")
 
 
-async def test_a_schedule_due_a_few_milliseconds_after_it_was_published_fires(served: Served) -> None:
-    for number in range(50):
-        await served.schedule(f"s.{number}", f"@at {in_seconds(0.003)}")
-    fired = await served.wait_for("out", 50)
-    assert len(fired) == 50
+ANSWERS = [
+    b'{"error":{"code":400,"err_code":10071,"description":"wrong last sequence: 9"}}',
+    b'{"error":{"code":503,"err_code":10077,"description":"full"},"stream":"OTHER","seq":0}',
+    b'{"error":"busy"}',
+    b'{"stream":"OTHER","seq":7}',
+    b"thanks",
+]
+"""The answers of somebody who subscribes to a target, as a service does."""
 
 
-async def test_a_body_of_a_megabyte_less_the_headers_fires_unchanged(served: Served) -> None:
-    body = bytes(range(256)) * 4000
-    await served.schedule("s", f"@at {in_seconds(0.3)}", body)
-    [fired] = await served.wait_for("out")
-    assert fired.body == body
+def answer_at_once(account: Account, subject: str, body: bytes) -> list[bytes]:
+    """Answer whatever is published to a subject; return the header blocks of that."""
+    published: list[bytes] = []
+
+    def sink(_subject: bytes, reply: bytes, block: bytes, _body: bytes) -> None:
+        published.append(block)
+        account.connection.write(frame(reply.decode(), "", b"", body))
+
+    account.connection.subscribe(subject, sink)
+    return published
 
 
-async def test_portable_headers_fire_beside_those_of_the_adr(served: Served) -> None:
-    at = in_seconds(0.3)
-    headers = {"X-Nats-Schedule": f"@at {at}", "X-Nats-Schedule-Target": served.subject("out"), "Mine": "1"}
-    await served.publish("s", headers, b"portable")
-    [fired] = await served.wait_for("out")
-    assert fired.body == b"portable"
-    assert without_ours(fired) == ["Mine: 1", f"X-Nats-Scheduler: {served.subject('s')}", "X-Nats-Schedule-Next: purge"]
+async def test_the_answer_of_a_core_subscriber_is_passed_over(served: Served) -> None:
+    for number, body in enumerate(ANSWERS):
+        answer_at_once(served.account, served.subject(f"out.{number}"), body)
+    await served.account.connection.request_json("$JS.API.INFO")  # the subscriptions are in place
+    for number in range(len(ANSWERS)):
+        await served.schedule(f"s.{number}", f"@at {in_seconds(0.3)}", target=f"out.{number}")
+    await served.reported(FireStored, len(ANSWERS))
+    assert not served.of(FireRefused)
+    assert not served.of(FireUnknown)
+    assert len(await served.messages("out.*")) == len(ANSWERS)
 
 
-@pytest.mark.parametrize("count", [2_000])
-async def test_a_herd_due_at_one_instant_fires_completely_and_once(served: Served, count: int) -> None:
-    at = in_seconds(3)
-    for number in range(count):
-        await served.schedule(f"s.{number}", f"@at {at}", str(number).encode())
-    fired = await served.wait_for("out", count)
-    assert sorted(int(message.body or b"-1") for message in fired) == list(range(count))
+async def test_where_the_stream_acknowledges_nothing_a_strangers_refusal_repeats_nothing(watched: Watched) -> None:
+    stream = FlaggedStream(watched.account, watched.name)
+    published = answer_at_once(watched.account, stream.subject("out"), ANSWERS[0])
+    await watched.account.create(watched.name, no_ack=True)
+    await watched.sidecar.ready(watched.name)
+    lines = block_to_send(stream.headers(f"@at {in_seconds(0.5)}"))
+    watched.account.connection.write(frame(stream.subject("s"), "", lines, b"body"))
+    await stream.wait_for("out")
+    await watched.sidecar.reported(watched.name, FireReadBack)
+    assert (len(published), watched.sidecar.of(watched.name, FireRefused)) == (1, [])
+
+
+async def test_every_answer_of_a_server_names_the_stream(account: Account, swept: str) -> None:
+    config: dict[str, Any] = {"allow_msg_schedules": False, "max_msg_size": 1_000, "allow_rollup_hdrs": False}
+    await account.create(swept, **config)
+
+    async def named(headers: dict[str, str], body: bytes = b"") -> tuple[str, bool]:
+        answer = await account.connection.request(f"{swept}.a", body, block_to_send(headers) if headers else b"")
+        told = json.loads(answer.body)
+        return told.get("stream"), "error" in told
+
+    wrong = ({"Nats-Rollup": "sub"}, {"Nats-Expected-Last-Subject-Sequence": "9"}, {"Nats-Expected-Stream": "OTHER"})
+    answers = [await named({}, b"x"), await named({}, b"x" * 2_000), *[await named(headers) for headers in wrong]]
+    answers += [await named({"Nats-Msg-Id": "a"}) for _ in range(2)]
+    for more in ({"max_msgs": 1, "discard": "new"}, {"sealed": True}):
+        update = {"name": swept, "subjects": [f"{swept}.>"], "storage": "memory", **config, **more}
+        await account.api.call(f"STREAM.UPDATE.{swept}", update)
+        answers.append(await named({}, b"x"))
+    assert answers == [(swept, failed) for failed in (False, True, True, True, True, False, False, True, True)]
+
+
+# -- headers that look like ours -------------------------------------------------------------------------------------
+
+IDENTITY = "Nats-Msg-Id"
+GUARD = "Nats-Expected-Last-Subject-Sequence"
+LOOK_ALIKES = [
+    f"Orig-{IDENTITY}: x",
+    f"A: {IDENTITY}",
+    f"A: {IDENTITY}{IDENTITY}",
+    f"A: {IDENTITY} {IDENTITY}",
+    f"{IDENTITY}s: x",
+    f"A: {IDENTITY}:",
+    f"X-{GUARD}: 1",
+    f"A: {GUARD}{GUARD}",
+    f"A: {GUARD}-Subject{GUARD}-Subject",
+    f"A: {GUARD}: 9",
+]
+"""Headers of a publisher that might hide the identity of a fire, or its guard, from the server."""
+
+
+async def fire_beside(stream: FlaggedStream, rest: str, line: str, *, sampled: bool, guard: bool) -> bytes:
+    """Store a schedule, with a further line among its headers or those of its source; return its fire's block."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in stream.headers("@every 1h").items())
+    own = block_to_send(lines if sampled else f"{line}\r\n{lines}")
+    sequence = await stream.account.publish_block(stream.subject(rest), own, b"")
+    schedule = await stream.account.api.message(stream.name, seq=sequence)
+    assert schedule is not None
+    source = StoredMessage("any", 1, 1, block_to_send(f"{line}\r\n"), b"") if sampled else None
+    rules = StreamRules("ANY", (">",), allow_msg_ttl=True)
+    reading = read_message(schedule.block, schedule.subject, schedule.stored_at, rules, (ADR51,))
+    assert reading is not None
+    assert isinstance(reading.definition, Definition)
+    held = Held(schedule.subject, schedule.sequence, reading.definition, schedule.stored_at)
+    return assembled(held, schedule, source, 1, None, guard=guard).block
+
+
+async def test_a_fire_whose_schedule_was_replaced_is_refused_where_the_server_can(account: Account, swept: str) -> None:
+    """And a fire that is sent twice is stored once, whatever other headers it or its sample has."""
+    stream = FlaggedStream(account, swept)
+    await account.create(swept, allow_msg_schedules=False)
+    guard = ((await account.api.info()).get("api") or {}).get("level", 0) >= 1
+
+    async def send(block: bytes) -> Any:
+        return json.loads((await account.connection.request(stream.subject("out"), b"", block)).body)
+
+    for number, line in enumerate(LOOK_ALIKES):
+        for sampled in (False, True):
+            fire = await fire_beside(stream, f"s.{number}.{sampled}", line, sampled=sampled, guard=guard)
+            first, second = await send(fire), await send(fire)
+            assert second == {**first, "duplicate": True}, (line, sampled)
+        fire = await fire_beside(stream, f"replaced.{number}", line, sampled=False, guard=guard)
+        await stream.publish(f"replaced.{number}")
+        assert (await send(fire)).get("error", {}).get("err_code") == (10071 if guard else None), line
+
+
+# -- what is removed after the fire ------------------------------------------------------------------------------------
+
+
+def held(running: Running) -> int:
+    return len(running.sidecar.served["S"].engine.view().page(0, limit=None).finish().schedules)
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_in_a_long_stream_what_fired_and_what_was_replaced_is_deleted_one_by_one_and_nothing_else(
+    start_server: StartServer, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """And every instance knows that it is gone."""
+    monkeypatch.setattr(block_indexes, "LONG_STREAM", 1)
+    monkeypatch.setattr(block_indexes, "SHARE_FOR_EACH", 0.001)
+    server, count = await start_server(version), 60
+    async with served_on(server.url) as one, sidecar_on(server.url) as two:
+        deleted: list[bytes] = []
+        one.account.connection.subscribe("$JS.API.STREAM.MSG.DELETE.S", lambda to, *_more: deleted.append(to))
+        await one.publish("plain")
+        await two.ready("S")
+        await two.healthy()
+        due = CLOCK.now() + 2 * SECOND
+        for number in range(count):
+            for pattern in ("@at 2100-01-01T00:00:00Z", at(due)) if number % 2 else (at(due),):
+                await one.schedule(f"s.{number}", pattern, target=f"out.{number}")
+        await one.gone("s.*")
+        await eventually(
+            lambda: held(one.sidecar) == held(two) == 0, within_seconds=WAIT_SECONDS, describe="no schedule is held"
+        )
+        fires = [message.subject for message in await one.messages("out.*")]
+        assert sorted(fires) == sorted(one.subject(f"out.{number}") for number in range(count))
+        assert len(await one.messages("plain")) == 1
+        assert deleted, "what is done while a purge is not needed for anything else"

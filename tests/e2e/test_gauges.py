@@ -2,9 +2,6 @@
 
 import os
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -14,113 +11,90 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.version import VERSION
 from tests.conftest import StartServer
-from tests.e2e.test_denials import limited_to
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_with
-from tests.harness.permissions import accounts, url_of
-from tests.harness.processes import ChildProcess, sidecar
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on, sidecar_with, started_sidecar
+from tests.harness.flagged import FLAG, FlaggedStream, served_on
+from tests.harness.permissions import accounts, limited_to, url_of, without
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
-from tests.observe.scrapes import address_of, scrape, shows
 
-FLAG = {"metadata": {"nats-scheduler.allow_msg_schedules": "true"}}
-
-
-@asynccontextmanager
-async def shown(url: str, folder: Path) -> AsyncIterator[tuple[str, ChildProcess]]:
-    """Run a sidecar that serves its pages, and yield their address."""
-    with sidecar("run", "-s", url, "--metrics-port", "0", folder=folder) as process:
-        yield await address_of(process), process
+KINDS = ("at", "every", "cron")
 
 
-async def schedule(account: Account, subject: str, pattern: str, target: str = "") -> None:
-    """Store a schedule in the stream that its subject begins with."""
-    wanted = target or f"{subject.partition('.')[0]}.out"
-    await account.publish(subject, {"Nats-Schedule": pattern, "Nats-Schedule-Target": wanted})
-
-
-async def test_a_server_that_stands_still_shows_as_schedules_that_are_overdue(
-    start_server: StartServer, tmp_path: Path
-) -> None:
+async def test_a_server_that_stands_still_shows_as_schedules_that_are_overdue(start_server: StartServer) -> None:
     server = await start_server(V2_11)
-    async with account_on(server.url) as account, shown(server.url, tmp_path) as (url, _process):
-        await account.create("S", **FLAG)
-        await account.create("T", **FLAG)
-        await schedule(account, "S.every", "@every 1s")
-        await schedule(account, "S.later", f"@at {in_seconds(3600)}")
-        await schedule(account, "S.daily", "@daily")
-        await account.publish("T.paused", {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "T.out"})
-        await shows(url, "fires_total", 1, stream="S")
-        found = await shows(url, "shards_held", 64, 64, stream="T")
-        assert [found.value("schedules_held", stream="S", kind=kind) for kind in ("at", "every", "cron")] == [1, 1, 1]
-        assert [found.value("schedules_held", stream="T", kind=kind) for kind in ("at", "every", "cron")] == [0, 0, 0]
-        await shows(url, "schedules_paused", 1, 1, stream="T")
-        assert found.value("schedules_paused", stream="S") == 0
-        assert found.value("stream_mode", stream="S", mode="emulated") == 1
-        assert found.value("purges_pending", stream="S") == found.value("streams_unable") == 0
-        assert CLOCK.now() / SECOND - 60 < (found.value("next_fire_timestamp_seconds", stream="S") or 0)
-        assert found.value("next_fire_timestamp_seconds", stream="T") is None
-        (about,) = found.labels("build_info")
-        assert (about["version"], about["server_version"]) == (VERSION, V2_11)
-        assert found.samples["process_resident_memory_bytes"]
-        await shows(url, "schedules_overdue", 0, 0, stream="S")
+    async with served_on(server.url) as served:
+        other, running = FlaggedStream(served.account, "T"), served.sidecar
+        await served.account.create("T", **FLAG)
+        await served.schedule("every", "@every 1s")
+        await served.schedule("later", f"@at {in_seconds(3600)}")
+        await served.schedule("daily", "@daily")
+        await other.publish("paused", {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": "T.out"})
+        await running.shows("fires_total", 1, stream="S")
+        await running.shows("shards_held", 64, 64, stream="T")
+        held = {
+            stream: [running.gauge("schedules_held", stream=stream, kind=kind) for kind in KINDS] for stream in "ST"
+        }
+        assert held == {"S": [1, 1, 1], "T": [0, 0, 0]}
+        await running.shows("schedules_paused", 1, 1, stream="T")
+        assert running.gauge("schedules_paused", stream="S") == 0
+        assert running.gauge("stream_mode", stream="S", mode="emulated") == 1
+        assert running.gauge("purges_pending", stream="S") == running.gauge("streams_unable") == 0
+        assert CLOCK.now() / SECOND - 60 < (running.gauge("next_fire_timestamp_seconds", stream="S") or 0)
+        assert running.gauge("next_fire_timestamp_seconds", stream="T") is None
+        about = {"version": VERSION, "server_version": V2_11}
+        [build] = [one for one in running.metrics.registry.collect() if one.name == "nats_scheduler_build_info"]
+        assert about.items() <= build.samples[0].labels.items()
+        assert running.metrics.registry.get_sample_value("process_resident_memory_bytes")
+        await running.shows("schedules_overdue", 0, 0, stream="S")
 
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            await shows(url, "schedules_overdue", 1, 1, stream="S")
-            await shows(url, "connected", 0, 0)
-            found = await shows(url, "oldest_overdue_age_seconds", 5, stream="S")
-            assert (found.value("schedules_overdue", stream="S"), found.value("connected")) == (1, 0)
-            assert found.value("schedules_overdue", stream="T") == 0
-            assert found.value("schedules_held", stream="S", kind="every") == 1
-            assert found.value("build_info", **about) == 1
+            await running.shows("schedules_overdue", 1, 1, stream="S")
+            await running.shows("connected", 0, 0)
+            await running.shows("oldest_overdue_age_seconds", 3, stream="S")
+            assert [running.gauge("schedules_overdue", stream=stream) for stream in "ST"] == [1, 0]
+            assert running.gauge("connected") == 0
+            assert running.gauge("schedules_held", stream="S", kind="every") == 1
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        found = await shows(url, "schedules_overdue", 0, 0, stream="S")
-        assert found.value("oldest_overdue_age_seconds", stream="S") == 0
+        await running.shows("schedules_overdue", 0, 0, stream="S")
+        assert running.gauge("oldest_overdue_age_seconds", stream="S") == 0
 
 
-async def test_refused_fires_are_overdue_until_the_server_takes_them(start_server: StartServer, tmp_path: Path) -> None:
+async def test_refused_fires_are_overdue_until_the_server_takes_them(start_server: StartServer) -> None:
+    """A repeating schedule is so since its first fire."""
     server = await start_server(V2_11)
-    async with account_on(server.url) as account, shown(server.url, tmp_path) as (url, _process):
-        config = {"name": "S", "subjects": ["S.>"], "storage": "memory", **FLAG}
-        await account.create("S", max_msg_size=200, **FLAG)  # enough for a schedule, and not for its fire
-        await schedule(account, "S.every", "@every 1s")
-        await schedule(account, "S.at", f"@at {in_seconds(1)}")
-        found = await shows(url, "oldest_overdue_age_seconds", 2.5, stream="S")
-        assert (found.value("schedules_overdue", stream="S"), found.value("connected")) == (2, 1)
-        await account.api.call("STREAM.UPDATE.S", {**config, "max_msg_size": -1})
-        await shows(url, "schedules_overdue", 0, 0, stream="S")
-
-
-async def test_a_repeating_schedule_that_is_refused_is_overdue_since_its_first_fire(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, shown(server.url, tmp_path) as (url, _process):
-        await account.create("S", max_msg_size=200, **FLAG)
-        await schedule(account, "S.every", "@every 1s")
-        found = await shows(url, "oldest_overdue_age_seconds", 4, stream="S")
-        assert found.value("schedules_overdue", stream="S") == 1
+    async with served_on(server.url, config={"max_msg_size": 200}) as served:  # enough for a schedule, not for its fire
+        await served.schedule("every", "@every 1s")
+        await served.schedule("at", f"@at {in_seconds(1)}")
+        await served.sidecar.shows("oldest_overdue_age_seconds", 3, stream="S")
+        await served.sidecar.shows("schedules_overdue", 2, 2, stream="S")
+        assert served.sidecar.gauge("connected") == 1
+        config = (await served.account.api.stream("S"))["config"]
+        await served.call("STREAM.UPDATE", {**config, "max_msg_size": -1})
+        await served.sidecar.shows("schedules_overdue", 0, 0, stream="S")
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_purges_that_are_denied_are_pending_until_they_are_allowed(
-    start_server: StartServer, tmp_path: Path, version: str
+    start_server: StartServer, version: str
 ) -> None:
     able = limited_to(version, "S.>")
-    unable = [each for each in able if each.subject != "$JS.API.STREAM.PURGE.*" or each.act != "publish"]
-    server = await start_server(version, config=accounts([unable]))
-    limited = url_of(server.url, "sidecar-0")
-    async with account_on(url_of(server.url, "admin-0")) as account, shown(limited, tmp_path) as (url, _process):
+    server = await start_server(version, config=accounts([without(able, "$JS.API.STREAM.PURGE.*")]))
+    async with (
+        account_on(url_of(server.url, "admin-0")) as account,
+        sidecar_on(url_of(server.url, "sidecar-0")) as running,
+    ):
+        stream = FlaggedStream(account, "S")
         await account.create("S", storage="file", **FLAG)
         for number in range(20):
-            await schedule(account, f"S.{number}", f"@at {in_seconds(0.5)}")
-        found = await shows(url, "purges_pending", 20, 20, stream="S")
-        await shows(url, "streams_unable", 1, 1)
-        assert found.value("schedules_overdue", stream="S") == 0
+            await stream.schedule(f"s.{number}", f"@at {in_seconds(0.5)}")
+        await running.shows("purges_pending", 20, 20, stream="S")
+        await running.shows("streams_unable", 1, 1)
+        assert running.gauge("schedules_overdue", stream="S") == 0
         reload_config(server, accounts([able]))
-        await shows(url, "purges_pending", 0, 0, stream="S")
-        await shows(url, "streams_unable", 0, 0)
+        await running.shows("purges_pending", 0, 0, stream="S")
+        await running.shows("streams_unable", 0, 0)
 
 
 class SetClock(SystemClock):
@@ -131,17 +105,15 @@ class SetClock(SystemClock):
         return super().now() - 90 * SECOND
 
 
-async def test_the_clock_of_this_machine_is_compared_with_the_servers(start_server: StartServer) -> None:
+async def test_the_clock_of_this_machine_is_compared_with_the_servers_once_it_is_connected(
+    start_server: StartServer,
+) -> None:
+    async with started_sidecar(ConnectionSettings(servers=("nats://127.0.0.1:1",))) as running:
+        assert running.gauge("clock_offset_seconds") is None
+        assert running.gauge("connected") == 0
+        [build] = [one for one in running.metrics.registry.collect() if one.name == "nats_scheduler_build_info"]
+        assert build.samples[0].labels["server_version"] == ""
     server = await start_server(V2_11)
     settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,)))
     async with sidecar_with(settings, SetClock()) as running:
-        value = running.metrics.registry.get_sample_value
-        assert value("nats_scheduler_clock_offset_seconds") == pytest.approx(90, abs=5)
-
-
-async def test_a_sidecar_that_has_never_been_connected_shows_no_clock_and_no_server(tmp_path: Path) -> None:
-    async with shown("nats://127.0.0.1:1", tmp_path) as (url, _process):
-        found = await scrape(url)
-    assert found.value("clock_offset_seconds") is None
-    assert [about["server_version"] for about in found.labels("build_info")] == [""]
-    assert found.value("connected") == 0
+        assert running.gauge("clock_offset_seconds") == pytest.approx(90, abs=5)

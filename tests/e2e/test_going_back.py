@@ -2,36 +2,30 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nats_scheduler.jetstream.errors import JetStreamError
-from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.settings.connection import ConnectionSettings
-from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import Cluster, running_cluster
-from tests.harness.flagged import FlaggedStream
+from tests.harness.flagged import AS_ADOPTED, FlaggedStream, served_on
 from tests.harness.nats_cli import NatsCli
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.upgrades import Machine, machine_in
 from tests.harness.waiting import eventually
 
-AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
-"""With this the sidecar has nothing to update, and the node that restarts nothing to forget."""
-
-BEFORE = 50
+STORED = {"storage": "file", **AS_ADOPTED}
+BEFORE = 20
 """The number of messages before it goes back, and of sequences that are given a second time."""
 
 
-async def last_sequence(account: Account, stream: str) -> int:
-    """Return a stream's last sequence, a high one where nobody answers."""
+async def last_sequence(account: Account) -> int:
+    """Return the stream's last sequence, a high one where nobody answers."""
     try:
-        info: Any = await account.api.stream(stream)
+        info = await account.api.stream("S")
     except JetStreamError:
         info = None
     return 1 << 60 if info is None else int(info["state"]["last_seq"])
@@ -52,6 +46,15 @@ async def home_of_a_new_stream(cluster: Cluster) -> EmbeddedServer:
     return next(node for node in cluster.nodes if node.name == name)
 
 
+async def goes_on(stream: FlaggedStream) -> None:
+    """Publish what is not there any more once the stream has gone back."""
+    for number in range(BEFORE):
+        await stream.publish("before", body=b"%d" % number)
+    await stream.schedule("at", f"@at {in_seconds(3600)}", b"gone", target="anew")
+    await stream.schedule("every", "@every 1s", b"gone", target="ticks")
+    await stream.wait_for("ticks")
+
+
 async def expect_fires(stream: FlaggedStream) -> None:
     """Show that what is published now fires, on subjects that had schedules before, and how soon."""
     begun = CLOCK.now()
@@ -67,25 +70,18 @@ async def expect_fires(stream: FlaggedStream) -> None:
 async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(tmp_path: Path) -> None:
     async with running_cluster(V2_11, tmp_path) as cluster:
         home = await home_of_a_new_stream(cluster)
-        others = [node for node in cluster.nodes if node is not home]
-        settings = SidecarSettings(connection=ConnectionSettings(servers=(others[0].url,)))
-        async with sidecar_with(settings) as running, account_on(others[1].url) as account:
-            await running.ready("S")
-            stream = FlaggedStream(account, "S")
-            for number in range(BEFORE):
-                await stream.publish("before", body=b"%d" % number)
-            await stream.schedule("at", f"@at {in_seconds(3600)}", b"gone", target="anew")
-            await stream.schedule("every", "@every 1s", b"gone", target="ticks")
-            await stream.wait_for("ticks")
+        other = next(node for node in cluster.nodes if node is not home)
+        async with served_on(other.url) as served:
+            await goes_on(served)
             await cluster.kill(home)
             await cluster.revive(home)
 
             async def has_gone_back() -> bool:
-                return await last_sequence(account, "S") < BEFORE
+                return await last_sequence(served.account) < BEFORE
 
             await eventually(has_gone_back, within_seconds=WAIT_SECONDS, describe="the stream is empty")
-            await expect_fires(stream)
-            told = await running.told_of("stream_rolled_back", stream="S")
+            await expect_fires(served)
+            told = await served.sidecar.told_of("stream_rolled_back", stream="S")
     assert "was read before" in told["reason"]
 
 
@@ -95,19 +91,13 @@ async def test_a_stream_that_is_restored_from_an_older_copy_is_served_anew(
     server = await start_server(V2_11)
     cli = nats_cli.at(server.url)
     async with account_on(server.url) as account:
-        await account.create("S", storage="file", **AS_ADOPTED)
-        stream = FlaggedStream(account, "S")
-        await cli.run("stream", "backup", "S", str(tmp_path / "backup"))
-        async with sidecar_on(server.url) as running:
-            await running.ready("S")
-            for number in range(BEFORE):
-                await stream.publish("before", body=b"%d" % number)
-            await stream.schedule("at", f"@at {in_seconds(3600)}", b"gone", target="anew")
-            await stream.schedule("every", "@every 1s", b"gone", target="ticks")
-            await stream.wait_for("ticks")
-            await stream.call("STREAM.DELETE")
-            await cli.run("stream", "restore", str(tmp_path / "backup"))
-            await expect_fires(stream)
+        await account.create("S", **STORED)
+    await cli.run("stream", "backup", "S", str(tmp_path / "backup"))
+    async with served_on(server.url) as served:
+        await goes_on(served)
+        await served.call("STREAM.DELETE")
+        await cli.run("stream", "restore", str(tmp_path / "backup"))
+        await expect_fires(served)
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
@@ -118,7 +108,7 @@ async def test_a_stream_that_went_back_and_was_written_to_beyond_what_was_read_i
     store, copy = tmp_path / "store", tmp_path / "copy"
     async with machine_in(store) as machine, proxy_to(await machine.install(version)) as proxy:
         async with account_on(machine.url) as account:
-            await account.create("S", storage="file", **AS_ADOPTED)
+            await account.create("S", **STORED)
         async with sidecar_on(proxy.url) as running:
             await running.ready("S")
             await out_of_contact(proxy, machine)
@@ -127,21 +117,16 @@ async def test_a_stream_that_went_back_and_was_written_to_beyond_what_was_read_i
             proxy.accept()
             await running.ready("S", times=2)
             async with account_on(machine.url) as account:
-                stream = FlaggedStream(account, "S")
-                for number in range(BEFORE):
-                    await stream.publish("before", body=b"%d" % number)
-                await stream.schedule("every", "@every 1s", b"gone", target="ticks")
-                await stream.wait_for("ticks")
+                await goes_on(FlaggedStream(account, "S"))
             await out_of_contact(proxy, machine)
-            service = running.sidecar.served["S"]
-            read = service.engine.last_read
+            read = running.sidecar.served["S"].engine.last_read
             shutil.rmtree(store)
             shutil.copytree(copy, store)
             await machine.install(version)
             async with account_on(machine.url) as account:
                 stream = FlaggedStream(account, "S")
                 await stream.schedule("unread", f"@at {in_seconds(0.1)}", b"anew", target="unread.anew")
-                while await last_sequence(account, "S") < read + BEFORE:
+                while await last_sequence(account) < read + BEFORE:
                     await stream.publish("after")
                 there = await account.api.message("S", seq=read)
                 assert there is not None

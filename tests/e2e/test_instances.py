@@ -1,184 +1,138 @@
-"""Several sidecars on one account, as real processes: they divide the work, and take over from each other.
+"""Several sidecars on one account: they divide the work, and take over from each other.
 
 Every test ends with the same account: each fire that came due is stored, and none twice.
+How long a takeover takes is printed: the simulation holds that it is soon enough, on any machine.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from nats_scheduler.engine.events import FireStored
-from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.engine.events import FiresMissed, FireStored
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.runtime import discovery as last_requests
+from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
-from tests.harness.burst import store_herd
-from tests.harness.flagged import FlaggedStream
-from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, ProcessFleet
-from tests.harness.processes import ChildProcess
-from tests.harness.servers import EMULATED_VERSIONS, V2_11
-from tests.harness.waiting import eventually
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.advisories import HeardAdvisories
+from tests.harness.flagged import FLAG, FlaggedStream, left_out
+from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
+from tests.harness.permissions import Permission, limited_to, shared_account, url_of, without
+from tests.harness.proxy import Proxy, proxy_to
+from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, reload_config
+from tests.harness.waiting import eventually, instant_reached
 
 
-@pytest.fixture(params=EMULATED_VERSIONS)
-async def fleet(
-    request: pytest.FixtureRequest, start_server: StartServer, tmp_path: Path
-) -> AsyncIterator[ProcessFleet]:
-    """Serve one stream by three sidecars, with schedules that fire each second."""
-    server = await start_server(request.param)
-    async with account_on(server.url) as account:
-        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        one = ProcessFleet(account, server.url, tmp_path)
-        try:
-            for _ in range(3):
-                await one.add()
-            for number in range(SCHEDULES):
-                await one.stream.schedule(f"s.{number}", "@every 1s")
-            yield one
-        finally:
-            for process in one.sidecars:
-                process.kill()
+@asynccontextmanager
+async def fleet_of(account: Account, *urls: str) -> AsyncIterator[tuple[Fleet, list[Running]]]:
+    """Have sidecars in this process, each at its address, divide a stream on which nothing is scheduled yet."""
+    await account.create(STREAM, **FLAG)
+    fleet = Fleet(account)
+    async with AsyncExitStack() as stack:
+        sidecars = [await stack.enter_async_context(sidecar_on(url)) for url in urls]
+        await fleet.divided(len(urls))
+        yield fleet, sidecars
 
 
-async def shards_settled(account: Account, stream: str) -> int:
-    """Return for how many shards of a stream a checkpoint is written down."""
-    if await account.api.stream(BUCKET) is None:
-        return 0
-    message = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.checkpoint.{stream}.emulated")
-    value = json.loads((message.body if message else b"") or b"{}")
-    return len({shard for entry in value.get("entries", ()) for shard in entry["shards"]})
-
-
-def kill(process: ChildProcess) -> None:
-    """End a holder as a crash does."""
-    process.kill()
-
-
-def freeze(process: ChildProcess) -> None:
-    """Pause a holder, with its connection open."""
-    process.pause()
-
-
-async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(fleet: ProcessFleet) -> None:
-    await fleet.all_fire(CLOCK.now())
-    assert min((await fleet.parts()).values()) >= 5
-
-    died, frozen, leaves = fleet.sidecars
-    await lose(fleet, kill, died, left=2)
-    await fleet.add()
-    await lose(fleet, freeze, frozen, left=2)
-    await fleet.all_fire(CLOCK.now())
-    frozen.resume()
-    await frozen.wait_for_line("the process stood still")
-    await fleet.divided(3)
-    assert await leaves.terminate() == 0
-    since = CLOCK.now()
-    await fleet.divided(2)
-    await fleet.all_fire(since)
-    await fleet.expect_no_fire_twice()
-
-
-async def lose(fleet: ProcessFleet, how: Callable[[ChildProcess], None], process: ChildProcess, *, left: int) -> None:
-    """Lose an instance, and see its schedules fire elsewhere."""
-    how(process)
-    since = CLOCK.now()
-    await fleet.divided(left)
-    await fleet.all_fire(since)
-
-
-async def test_a_herd_shared_by_three_fires_once_each_while_one_is_killed(
-    start_server: StartServer, tmp_path: Path
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(
+    start_server: StartServer, tmp_path: Path, version: str
 ) -> None:
-    server = await start_server(V2_11)
+    server = await start_server(version)
     async with account_on(server.url) as account:
-        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
-        fleet = ProcessFleet(account, server.url, tmp_path)
+        await account.create(STREAM, **FLAG)
+        fleet = Fleet(account)
         try:
-            for _ in range(3):
-                await fleet.add()
-            await store_herd(account, STREAM, CLOCK.now() + 3 * SECOND, 1_000)
-            await fleet.stream.wait_for("out", 1)
-            fleet.sidecars[0].kill()
-
-            async def all_purged() -> bool:
-                info = await account.api.call(f"STREAM.INFO.{STREAM}", {"subjects_filter": f"{STREAM}.s.*"})
-                return not info["state"].get("subjects")
-
-            await eventually(all_purged, within_seconds=30, describe="every schedule has fired and is purged")
-            bodies = sorted(int(message.body or b"-1") for message in await fleet.stream.messages("out"))
-            assert bodies == list(range(1_000))
+            died, frozen, leaves = [await fleet.add(server.url, tmp_path) for _ in range(3)]
+            await fleet.schedule_all()
+            await fleet.all_fire()
+            assert min((await fleet.parts()).values()) >= 5
+            died.kill()
+            await fleet.divided(2)
+            await fleet.all_fire()
+            await fleet.add(server.url, tmp_path)
+            frozen.pause()
+            await fleet.divided(2)
+            await fleet.all_fire()
+            frozen.resume()
+            await frozen.wait_for_line("the process stood still")
+            await fleet.divided(3)
+            assert await leaves.terminate() == 0
+            await fleet.divided(2)
+            await fleet.all_fire()
         finally:
-            for process in fleet.sidecars:
+            for process in fleet.processes:
                 process.kill()
+        await fleet.expect_no_fire_twice()
 
 
-async def test_the_bucket_is_made_anew_and_nothing_is_lost(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-        stream = FlaggedStream(account, STREAM)
-        await account.create(STREAM)
-        await one.ready(STREAM)
-        await other.ready(STREAM)
-        fleet = ProcessFleet(account, server.url, Path())
-        await fleet.divided(2)
-        await account.api.call("STREAM.DELETE.KV_nats_scheduler")
-        for number in range(SCHEDULES):
-            await stream.schedule(f"s.{number}", f"@at {in_seconds(0.5)}", str(number).encode())
-        fired = await stream.wait_for("out", SCHEDULES)
-        assert sorted(int(message.body or b"-1") for message in fired) == list(range(SCHEDULES))
-        await fleet.divided(2)
-        assert await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{STREAM}")
-        assert one.of(STREAM, FireStored)
-        assert other.of(STREAM, FireStored)
-
-
-@pytest.mark.parametrize("fleet", [V2_11], indirect=True)
-async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(
-    fleet: ProcessFleet,
-) -> None:
-    """Once, and again before the next one has outgrown the last: also of a stream where nothing happens any more."""
-    account = fleet.account
-    await account.create("QUIET", metadata={METADATA_FLAG: "true"})
-    quiet = FlaggedStream(account, "QUIET")
-    for number in range(SCHEDULES):
-        await quiet.schedule(f"s.{number}", f"@at {in_seconds(0.5)}")
-    await quiet.wait_for("out", SCHEDULES)
-    since = CLOCK.now()
-    for _ in range(3):
-        await all_settled(account, "QUIET", STREAM)
-        await account.api.call(f"STREAM.DELETE.{BUCKET}")
-        await fleet.all_fire(CLOCK.now())
-        await fleet.divided(3)
-        for name in ("QUIET", STREAM):
-            found = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{name}")
-            assert found is not None, f"it is written down that {name} is flagged"
-    await all_settled(account, "QUIET", STREAM)
-    await fleet.expect_no_fire_twice()
-    await fleet.expect_no_fire_missed(since)
-    assert len(await quiet.messages("out")) == SCHEDULES
+# -- the bucket --------------------------------------------------------------------------------------------------------
 
 
 async def all_settled(account: Account, *streams: str) -> None:
     """Wait until checkpoints speak for all shards of these streams."""
     for name in streams:
+        key = f"$KV.nats_scheduler.checkpoint.{name}.emulated"
 
-        async def is_settled(name: str = name) -> bool:
-            return await shards_settled(account, name) == SHARDS
+        async def is_settled(key: str = key) -> bool:
+            found = await account.api.stream(BUCKET) and await account.api.message(BUCKET, last_by_subj=key)
+            value = json.loads((found.body if found else b"") or b"{}")
+            return len({shard for entry in value.get("entries", ()) for shard in entry["shards"]}) == SHARDS
 
-        await eventually(is_settled, within_seconds=30, describe=f"checkpoints of all shards of {name}")
+        await eventually(is_settled, within_seconds=WAIT_SECONDS, describe=f"checkpoints of all shards of {name}")
+
+
+async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(
+    start_server: StartServer,
+) -> None:
+    """Once, and again before the next one has outgrown the last: also of a stream where nothing happens any more."""
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, fleet_of(account, *[server.url] * 3) as (fleet, sidecars):
+        quiet = FlaggedStream(account, "QUIET")
+        await account.create("QUIET", **FLAG)
+        for number in range(SCHEDULES):
+            await quiet.schedule(f"s.{number}", f"@at {in_seconds(0.5)}")
+        await quiet.wait_for("out", SCHEDULES)
+        await fleet.schedule_all()
+        for _ in range(2):
+            await all_settled(account, "QUIET", STREAM)
+            await account.api.call(f"STREAM.DELETE.{BUCKET}")
+            await fleet.all_fire()
+            await fleet.divided(3)
+            for name in ("QUIET", STREAM):
+                found = await account.api.message(BUCKET, last_by_subj=f"$KV.nats_scheduler.stream.{name}")
+                assert found is not None, f"it is written down that {name} is flagged"
+        await all_settled(account, "QUIET", STREAM)
+        missed = [event for one in sidecars for event in one.of(STREAM, FiresMissed)]
+        for schedule, fires in (await fleet.fires_since(0)).items():
+            assert left_out(fires, [one for one in missed if one.schedule == schedule]) == set()
+        assert all(one.of(STREAM, FireStored) for one in sidecars)
+        assert len(await quiet.messages("out")) == SCHEDULES
+
+
+# -- configurations ----------------------------------------------------------------------------------------------------
+
+
+async def is_as_asked(account: Account, name: str) -> None:
+    async def is_so() -> bool:
+        return bool((await account.api.stream(name))["config"]["max_msgs"] == 3_000)
+
+    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{name} is as a user asked for")
 
 
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
     """The update that was asked for last is in force, although others write the configuration meanwhile."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account, sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-        for round_ in range(10):
+        for round_ in range(5):
             name = f"{STREAM}{round_}"
             created = await account.create(name)
             for limit in (1_000, 2_000, 3_000):
@@ -186,12 +140,7 @@ async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server
                 await account.api.call(f"STREAM.UPDATE.{name}", asked)
             await one.ready(name)
             await other.ready(name)
-
-            async def is_as_asked(name: str = name) -> bool:
-                config = (await account.api.stream(name))["config"]
-                return bool(config["max_msgs"] == 3_000)
-
-            await eventually(is_as_asked, within_seconds=30, describe=f"{name} is as it was last asked for")
+            await is_as_asked(account, name)
 
 
 async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
@@ -212,29 +161,155 @@ async def test_another_sidecars_update_is_not_taken_for_the_last_wish_of_a_user(
             for config, reply in ((asked, account.connection.inbox("user")), (adopted, another)):
                 body = json.dumps(config).encode()
                 account.connection.write(frame(f"$JS.API.STREAM.UPDATE.{name}", reply, b"", body))
-
-            async def is_as_asked(name: str = name) -> bool:
-                return bool((await account.api.stream(name))["config"]["max_msgs"] == 3_000)
-
-            await eventually(is_as_asked, within_seconds=30, describe=f"{name} is as a user asked for")
+            await is_as_asked(account, name)
 
 
 async def test_two_share_the_work_where_the_account_has_no_place_for_a_consumer(start_server: StartServer) -> None:
     limited = "accounts { A { users [{user: a, password: a}], jetstream { max_consumers: 1 } } }\nno_auth_user: a\n"
     server = await start_server(V2_11, config=limited)
     async with account_on(server.url) as account:
-        stream, fleet = FlaggedStream(account, STREAM), ProcessFleet(account, server.url, Path())
-        await account.create(STREAM, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create(STREAM, metadata={METADATA_FLAG: "true"})
         await account.api.create_consumer(STREAM, "the-only-one", {"ack_policy": "explicit"})
         async with sidecar_on(server.url) as one:
             async with sidecar_on(server.url) as other:
-                await one.ready(STREAM)
-                await other.ready(STREAM)
+                fleet = Fleet(account)
                 await fleet.divided(2)
                 for number in range(SCHEDULES):
-                    await stream.schedule(f"s.{number}", f"@at {in_seconds(0.3)}")
-                await stream.wait_for("out", SCHEDULES)
+                    await fleet.stream.schedule(f"s.{number}", f"@at {in_seconds(0.3)}")
+                await fleet.stream.wait_for("out", SCHEDULES)
                 assert one.of(STREAM, FireStored)
                 assert other.of(STREAM, FireStored)
             await fleet.divided(1)
+        await fleet.expect_no_fire_twice()
+
+
+# -- being alive is not being able -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", EMULATED_VERSIONS)
+@pytest.mark.parametrize("lacks", [f"{STREAM}.>", "$JS.API.STREAM.MSG.GET.*"])
+async def test_who_may_not_fire_gives_up_the_stream_and_takes_it_back_when_it_may(
+    start_server: StartServer, version: str, lacks: str
+) -> None:
+    able = limited_to(version, f"{STREAM}.>")
+    unable = without(able, lacks)
+    if lacks.startswith("$JS"):  # what it reads of the bucket is another thing
+        unable.append(Permission("publish", "$JS.API.STREAM.MSG.GET.KV_nats_scheduler", ()))
+    server = await start_server(version, config=shared_account([able, unable]))
+    users = [url_of(server.url, f"sidecar-{number}") for number in range(2)]
+    async with (
+        account_on(url_of(server.url, "admin-0")) as account,
+        fleet_of(account, *users) as (fleet, _sidecars),
+    ):
+        advisories = HeardAdvisories(account.connection)
+        since = await fleet.schedule_all()
+        await fleet.divided(1)
+        await fleet.all_fire()
+        print(f"no schedule was silent for longer than {await fleet.longest_silence(since):.2f} s")
+        assert (await advisories.first("cannot_serve"))["stream"] == STREAM
+        reload_config(server, shared_account([able, able]))
+        await fleet.divided(2)
+        await fleet.expect_no_fire_twice()
+
+
+GHOST = "ghost0000000"
+"""An instance that does not exist: somebody who may write into the bucket reports that it is alive."""
+
+
+@asynccontextmanager
+async def ghost_of(account: Account) -> AsyncIterator[None]:
+    """Write heartbeats of it."""
+    beat = {"serves": [f"emulated.{STREAM}"], "since": "2026-01-01T00:00:00Z", "last_received": None}
+    timers: list[asyncio.TimerHandle] = []
+
+    def write() -> None:
+        account.connection.publish(f"$KV.nats_scheduler.instance.{GHOST}", json.dumps(beat).encode())
+        timers[:] = [asyncio.get_running_loop().call_later(HEARTBEAT_INTERVAL_NS / SECOND, write)]
+
+    write()
+    try:
+        yield
+    finally:
+        timers[0].cancel()
+
+
+async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_long(start_server: StartServer) -> None:
+    """It is given a part, fires nothing, and is relieved, with a warning and an advisory.
+
+    A client that can write heartbeats can write the record as well, again and again.
+    """
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, _sidecars):
+        advisories = HeardAdvisories(account.connection)
+        async with ghost_of(account):
+            await fleet.divided(2)
+            await fleet.schedule_all()
+            await fleet.divided(1)
+            await fleet.all_fire()
+            assert GHOST not in await fleet.holders()
+            assert (await advisories.first("instance_not_firing"))["instance"] == GHOST
+            record = json.dumps({"holders": {GHOST: sorted(ALL_SHARDS)}}).encode()
+
+            async def all_fire_although_the_record_denies_it() -> bool:
+                account.connection.publish(f"$KV.nats_scheduler.lease.emulated.{STREAM}", record)
+                return len(await fleet.fires_since(CLOCK.now() - 2 * SECOND)) == SCHEDULES
+
+            await eventually(all_fire_although_the_record_denies_it, within_seconds=WAIT_SECONDS)
+        await fleet.expect_no_fire_twice()
+
+
+# -- one is cut off from the server ------------------------------------------------------------------------------------
+
+FAR_SECONDS = 4.0
+"""The delay at which no answer comes before the connection is given up, while all that was sent still arrives."""
+LATE_SECONDS = 8
+"""The time after which everything that was sent before the connection was given up has arrived."""
+
+
+def nothing_passes(proxy: Proxy) -> None:
+    """Hold everything, in both directions; what was sent arrives when it heals."""
+    proxy.freeze()
+
+
+def nothing_is_heard(proxy: Proxy) -> None:
+    """Hold what the server sends: what the one that is cut off sends still arrives, and it fires without an answer."""
+    proxy.to_client.hold()
+
+
+def all_is_late(proxy: Proxy) -> None:
+    """Delay everything, so that what was sent arrives after others have taken over."""
+    proxy.to_client.delay = proxy.to_server.delay = FAR_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("version", "fault"),
+    [
+        (V2_10, nothing_passes),
+        (V2_11, nothing_is_heard),
+        pytest.param(V2_11, all_is_late, marks=pytest.mark.deep),
+    ],
+)
+async def test_what_is_cut_off_fires_elsewhere_and_does_no_harm_when_it_is_back(
+    start_server: StartServer, version: str, fault: Callable[[Proxy], None]
+) -> None:
+    server = await start_server(version)
+    async with (
+        account_on(server.url) as account,
+        proxy_to(server.url) as proxy,
+        fleet_of(account, server.url, server.url, proxy.url) as (fleet, sidecars),
+    ):
+        await fleet.schedule_all()
+        await fleet.all_fire()
+        cut_at = CLOCK.now()
+        fault(proxy)
+        await fleet.divided(2)
+        await fleet.all_fire()
+        await sidecars[2].told_of("connection_lost")
+        if proxy.to_server.delay:
+            await instant_reached(cut_at + LATE_SECONDS * SECOND, CLOCK.now)
+        silence = await fleet.longest_silence(cut_at)
+        print(f"{fault.__name__}: no schedule was silent for longer than {silence:.2f} s")
+        proxy.heal()
+        await fleet.divided(3)
+        await fleet.all_fire()
         await fleet.expect_no_fire_twice()

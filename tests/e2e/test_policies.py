@@ -1,132 +1,363 @@
-"""Policies on real servers: what a sidecar does with them, and what a server that fires itself does."""
+"""Policies on real servers: what a sidecar does with them, and what a server that fires itself does.
 
-from nats_scheduler.engine.events import ScheduleRejected
+A paused schedule is fired by nothing, whatever restarts, and resumed it fires again.
+"""
+
+import asyncio
+import json
+import re
+import shlex
+
+import pytest
+from click.testing import CliRunner
+
+from nats_scheduler.cli.main import main
+from nats_scheduler.engine.events import Ending, FinishUnknown, FiresMissed, FiresSkipped, FireTimedOut
+from nats_scheduler.engine.views.figures import State
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.headers import header_items, header_value
+from nats_scheduler.message.reading import paused_block, resumed_block
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.e2e.conftest import Served
-from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
-from tests.harness.flagged import FlaggedStream
+from tests.conftest import StartServer
+from tests.e2e.test_nats_cli import ours
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.advisories import HeardAdvisories
+from tests.harness.flagged import FlaggedStream, Served, fire_time_of
+from tests.harness.nats_cli import NatsCli
+from tests.harness.permissions import PASSWORD, url_of
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
+from tests.harness.workers import Worker
+from tests.house.sources import ROOT
+
+WORKERS = "workers"
+OUTAGE_NS = 4 * SECOND
+PAGE = ROOT / "docs" / "operating" / "pause.md"
 
 
-def due_of(block: bytes) -> int:
-    """The fire time in the identity of a fire."""
-    identity = block.split(b"nats-scheduler:")[1]
-    return int(identity.split(b":")[1])
-
-
-async def gone(stream: FlaggedStream, rest: str) -> None:
-    async def nothing() -> bool:
-        return not await stream.messages(rest)
-
-    await eventually(nothing, within_seconds=30, describe=f"{rest} is purged")
-
-
-async def test_a_limited_schedule_ends_with_its_last_fire_time_and_is_removed(served: Served) -> None:
-    """A machine that is paused may miss fires; the limit counts their times all the same."""
-    sequence = await served.schedule("s", "@every 1s", b"body", more={"X-Limit": "3", "X-Note": "from a test"})
-    found = await served.messages("s")
-    await gone(served, "s")
-    fires = await served.wait_for("out")
-    dues = [due_of(one.block) for one in fires]
-    for stored in found:  # none if the machine was paused
-        assert dues[-1] == (stored.stored_at + SECOND // 2) // SECOND * SECOND + 3 * SECOND
-    assert set(dues) <= {dues[-1] - step * SECOND for step in range(3)}
-    assert len(dues) == len(set(dues))
-    assert b"Nats-Schedule-Next: purge\r\n" in fires[-1].block
-    assert all(b"nats-scheduler:%d:" % sequence in one.block for one in fires)
-    assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires)
-
-
-async def test_an_interval_with_an_anchor_and_an_end_fires_on_its_own_grid_until_then(served: Served) -> None:
+async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_removed_at_their_end(served: Served) -> None:
+    """A machine that is paused may miss fires; a limit counts their times all the same."""
     now = CLOCK.now() // SECOND * SECOND
-    anchor, end = now + 2 * SECOND, now + 8 * SECOND + SECOND // 2
-    more = {"X-Anchor": format_rfc3339(anchor), "X-End": format_rfc3339(end)}
-    await served.schedule("s", "@every 3s", more=more)
-    await gone(served, "s")
-    fires = await served.wait_for("out", 3)
-    late = {due_of(one.block) for one in fires}
-    assert late <= {anchor, anchor + 3 * SECOND, anchor + 6 * SECOND}
-    assert max(late) == anchor + 6 * SECOND
+    anchor, end = now + 2 * SECOND, now + 5 * SECOND + SECOND // 2
+    bounds = {"X-Anchor": format_rfc3339(anchor), "X-End": format_rfc3339(end)}
+    limited = await served.schedule("limit", "@every 1s", target="limited", more={"X-Limit": "3", "X-Note": "a test"})
+    await served.schedule("end", "@every 3s", target="ended", more=bounds)
+    late = await served.schedule("late", "@every 2s", target="jittered", more={"X-Jitter": "1500ms", "X-Limit": "2"})
+    for rest in ("limit", "end", "late"):
+        await served.gone(rest)
+    fires = {rest: await served.messages(rest) for rest in ("limited", "ended", "jittered")}
+    times = {rest: [fire_time_of(one) for one in found] for rest, found in fires.items()}
+    last = times["limited"][-1]
+    assert set(times["limited"]) <= {last - step * SECOND for step in range(3)}
+    assert len(times["limited"]) == len(set(times["limited"]))
+    assert b"Nats-Schedule-Next: purge\r\n" in fires["limited"][-1].block
+    assert all(b"nats-scheduler:%d:" % limited in one.block for one in fires["limited"])
+    assert not any(b"X-Limit" in one.block or b"X-Note" in one.block for one in fires["limited"])
+    assert set(times["ended"]) <= {anchor, anchor + 3 * SECOND}
+    assert max(times["ended"]) == anchor + 3 * SECOND
+    for fire, time in zip(fires["jittered"], times["jittered"], strict=True):
+        assert fire.stored_at >= time + delay_of(served.subject("late"), late, time, 3 * SECOND // 2)
 
 
-async def test_a_jittered_fire_is_stored_after_its_send_time(served: Served) -> None:
-    sequence = await served.schedule("s", "@every 2s", more={"X-Jitter": "1500ms", "X-Limit": "3"})
-    await gone(served, "s")
-    fires = await served.wait_for("out")
-    for fire in fires:
-        due = due_of(fire.block)
-        assert fire.stored_at >= due + delay_of(f"{served.name}.s", sequence, due, 3 * SECOND // 2)
-
-
-async def test_an_unknown_policy_rejects_the_schedule_and_the_reason_names_it(served: Served) -> None:
-    await served.schedule("s", "@every 1s", more={"X-Stat": "2026-01-01T00:00:00Z"})
-    await eventually(
-        lambda: bool(served.sidecar.of(served.name, ScheduleRejected)), within_seconds=30, describe="it is rejected"
-    )
-    (event,) = served.sidecar.of(served.name, ScheduleRejected)
-    assert event.rejection.code == 0
-    assert "X-Start may be meant" in str(event.rejection)
-    assert await served.messages("out") == []
-
-
-async def test_a_syntax_beside_the_headers_of_adr51_rejects_the_schedule(served: Served) -> None:
-    await served.schedule("s", "* * * ? * *", more={"X-Syntax": "quartz"})
-    await eventually(
-        lambda: bool(served.sidecar.of(served.name, ScheduleRejected)), within_seconds=30, describe="it is rejected"
-    )
-    (event,) = served.sidecar.of(served.name, ScheduleRejected)
-    assert "X-Nats-Schedule-X-Syntax" in str(event.rejection)
-    assert await served.messages("out") == []
-
-
-async def test_a_portable_pattern_fires_in_the_syntax_that_it_names(
+async def test_beside_a_server_that_fires_by_itself_only_the_portable_spelling_has_policies(
     native_server: EmbeddedServer, stream_name: str
 ) -> None:
-    """The pattern is one that no server reads, and matches each second."""
+    """The server keeps what it ignores to itself; the syntax of a portable pattern is one that no server reads."""
     async with sidecar_on(native_server.url) as running, account_on(native_server.url) as account:
-        await account.create(stream_name, allow_msg_schedules=True)
+        await account.create(stream_name)
         await running.ready(stream_name)
         stream = FlaggedStream(account, stream_name)
-        more = {"X-Syntax": "quartz", "X-Limit": "3"}
-        headers = {f"X-{name}": value for name, value in stream.headers("* * * 1-30,L * ? *", more=more).items()}
-        await stream.publish("s", headers)
-        await gone(stream, "s")
-        fires = await stream.wait_for("out")
-        assert 1 <= len(fires) <= 3
-        assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
-        assert not any(b"X-Syntax" in one.block for one in fires)
+        await stream.schedule("own", f"@at {in_seconds(0.5)}", more={"X-End": "2020-01-01T00:00:00Z", "X-Unknown": "1"})
+        for rest, pattern, more in (
+            ("every", "@every 1s", {"X-Limit": "2"}),
+            ("quartz", "* * * 1-30,L * ? *", {"X-Limit": "2", "X-Syntax": "quartz"}),
+        ):
+            headers = stream.headers(pattern, f"{rest}.out", more)
+            await stream.publish(rest, {f"X-{name}": value for name, value in headers.items()})
+        [own] = await stream.wait_for("out")
+        for rest in ("every", "quartz"):
+            await stream.gone(rest)
+            fires = await stream.wait_for(f"{rest}.out")
+            assert len(fires) <= 2
+            assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
+            assert not any(b"X-Syntax" in one.block for one in fires)
+        assert b"Nats-Schedule-Next: purge\r\n" in own.block
+        assert b"X-End" not in own.block
+        assert b"X-Unknown" not in own.block
         await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
-async def test_a_server_that_fires_by_itself_keeps_policies_to_itself_and_ignores_them(
-    native_server: EmbeddedServer, stream_name: str
-) -> None:
-    """The schedule goes on, without its policies, as the docs say of graduation."""
-    async with account_on(native_server.url) as account:
-        await account.create(stream_name, allow_msg_schedules=True)
-        stream = FlaggedStream(account, stream_name)
-        await stream.schedule("s", f"@at {in_seconds(0.5)}", more={"X-End": "2020-01-01T00:00:00Z", "X-Unknown": "1"})
-        (fire,) = await stream.wait_for("out")
-        assert b"Nats-Schedule-Next: purge\r\n" in fire.block
-        assert b"X-End" not in fire.block
-        assert b"X-Unknown" not in fire.block
-        await account.api.call(f"STREAM.DELETE.{stream_name}")
+# -- missed fires ----------------------------------------------------------------------------------------------------
 
 
-async def test_the_portable_spelling_has_its_policies_beside_a_server_that_fires_by_itself(
-    native_server: EmbeddedServer, stream_name: str
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_each_fire_of_an_outage_is_made_up_in_order(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
 ) -> None:
-    async with sidecar_on(native_server.url) as running, account_on(native_server.url) as account:
-        await account.create(stream_name, allow_msg_schedules=True)
+    """Or as many as a number allows, or none; what was skipped is reported, and a report names the fire before."""
+    stream = FlaggedStream(account, stream_name)
+    policies = {"all": "all", "bounded": "all 2", "skipped": "skip"}
+    async with sidecar_on(emulated_server.url) as first:
+        await account.create(stream_name, retention=retention)
+        await first.ready(stream_name)
+        for rest, policy in policies.items():
+            more = {"X-Missed": policy, "X-Report": "true"} | ({} if rest == "all" else {"X-Grace": "1s"})
+            await stream.schedule(rest, "@every 1s", target=f"{rest}.out", more=more)
+        for rest in policies:
+            await stream.wait_for(f"{rest}.out")
+    stopped_at = CLOCK.now()
+    await eventually(lambda: CLOCK.now() > stopped_at + OUTAGE_NS, within_seconds=WAIT_SECONDS)
+    started_at = CLOCK.now()
+
+    async def times_of(rest: str) -> list[int]:
+        return [fire_time_of(one) for one in await stream.messages(f"{rest}.out")]
+
+    async def all_have_fired() -> bool:
+        return all([max(await times_of(rest)) > started_at for rest in policies])
+
+    async with sidecar_on(emulated_server.url) as second:
+        await second.ready(stream_name)
+        await eventually(all_have_fired, within_seconds=WAIT_SECONDS, describe="fires of after the outage")
+        missed = await second.reported(stream_name, FiresMissed, 2)
+    times = {rest: await times_of(rest) for rest in policies}
+    assert times["all"] == list(range(times["all"][0], times["all"][-1] + SECOND, SECOND))
+    assert times["all"][0] < stopped_at < started_at < times["all"][-1]
+    assert not [time for time in times["skipped"] if stopped_at < time < started_at - SECOND]
+    assert {event.schedule: event.policy for event in missed} == {
+        stream.subject("bounded"): "X-Missed: all 2",
+        stream.subject("skipped"): "X-Missed: skip",
+    }
+    reports = [
+        [(header_value(one.block, b"X-Nats-Schedule-X-" + name) or b"").decode() for name in (b"Due", b"Previous")]
+        for one in await stream.messages("bounded.out")
+    ]
+    bounded = [format_rfc3339(time) for time in times["bounded"]]
+    assert reports == [list(both) for both in zip(bounded, ["", *bounded[:-1]], strict=True)]
+    await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+# -- overlap ---------------------------------------------------------------------------------------------------------
+
+
+def overlap(stream: FlaggedStream, policy: str, target: str, **more: str) -> dict[str, str]:
+    """Return the headers of a schedule whose fires do not overlap."""
+    policies = {"X-Overlap": policy, "X-Consumer": WORKERS, **{f"X-{name}": value for name, value in more.items()}}
+    return stream.headers("@every 1s", target, policies)
+
+
+async def working(stream: FlaggedStream, rest: str = "out.*") -> Worker:
+    """Create the worker of the fires of a stream, and a consumer that keeps its schedules where that needs one."""
+    keeper = Worker(stream.account.connection, stream.account.api, stream.name, "keeper")
+    await keeper.begin(filter_subject=stream.subject("s.*"))
+    worker = Worker(stream.account.connection, stream.account.api, stream.name, WORKERS)
+    await worker.begin(filter_subject=stream.subject(rest))
+    worker.pull(1_000)
+    return worker
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue", "interest"])
+async def test_the_next_fire_is_sent_once_the_one_before_is_acknowledged(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
+) -> None:
+    """A fire that was queued is sent by the next sidecar; meanwhile the target has fires of another schedule."""
+    stream = FlaggedStream(account, stream_name)
+
+    def taken_of(rest: str) -> list[int]:
+        return [one for one in worker.taken if worker.schedule_of(one) == stream.subject(rest)]
+
+    async def takes(rest: str, count: int) -> list[int]:
+        await eventually(
+            lambda: len(taken_of(rest)) >= count, within_seconds=WAIT_SECONDS, describe=f"{count} fires of {rest}"
+        )
+        return taken_of(rest)
+
+    async with sidecar_on(emulated_server.url) as running:
+        await account.create(stream_name, retention=retention)
+        worker = await working(stream)
         await running.ready(stream_name)
-        stream = FlaggedStream(account, stream_name)
-        headers = {f"X-{name}": value for name, value in stream.headers("@every 1s", more={"X-Limit": "2"}).items()}
-        await stream.publish("s", headers)
-        await gone(stream, "s")
-        fires = await stream.wait_for("out")
-        assert 1 <= len(fires) <= 2
-        assert b"X-Nats-Schedule-Next: purge\r\n" in fires[-1].block
-        await account.api.call(f"STREAM.DELETE.{stream_name}")
+        for policy in ("skip", "queue"):
+            await stream.publish(f"s.{policy}", overlap(stream, policy, f"out.{policy}"))
+        await takes("s.queue", 1)
+        await stream.schedule("s.other", "@every 2s", target="out.queue")
+        [skipping] = await takes("s.skip", 1)
+        await running.reported(stream_name, FiresSkipped, 2)
+        before = CLOCK.now()
+        assert taken_of("s.skip") == [skipping]
+        await worker.acknowledge(skipping)
+        assert worker.stored_at((await takes("s.skip", 2))[1]) > before
+        skipped = [one for one in running.of(stream_name, FiresSkipped) if one.schedule.endswith(".skip")]
+        assert sum(event.count for event in skipped) >= 2
+        assert running.metrics.value("fires_skipped", stream=stream_name, policy="X-Overlap") >= 2
+
+        def waits() -> bool:
+            view = running.sidecar.served[stream_name].engine.view()
+            listed = view.schedule(stream.subject("s.queue"), CLOCK.now())
+            return listed is not None and listed.state is State.UNFINISHED
+
+        await eventually(waits, within_seconds=WAIT_SECONDS, describe="it waits for its fire before")
+        await takes("s.other", 1)
+    before = CLOCK.now()
+    async with sidecar_on(emulated_server.url) as running:
+        await running.ready(stream_name)
+        await takes("s.other", len(taken_of("s.other")) + 1)
+        assert len(taken_of("s.queue")) == 1
+        for sequence in worker.taken:
+            await worker.acknowledge(sequence)
+        assert worker.stored_at((await takes("s.queue", 2))[1]) > before
+    await account.api.call(f"STREAM.DELETE.{stream_name}")
+
+
+async def test_a_fire_that_nobody_finishes_times_out(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection, served.name)
+    worker = await working(served)
+    await served.publish("s.s", overlap(served, "queue", "out.s", Timeout="2500ms"))
+    first, second = (await worker.takes(2))[:2]
+    assert worker.stored_at(second) >= worker.stored_at(first) + 2_500 * MILLISECOND - SECOND // 4
+    [event, *_] = await served.reported(FireTimedOut)
+    assert event.unfinished == first
+    advisory = await heard.first("fire_timed_out")
+    assert (advisory["schedule"], advisory["stored_as"]) == (served.subject("s.s"), first)
+    assert (await heard.first("fires_skipped"))["policy"] == "X-Overlap: queue"
+
+
+async def test_a_consumer_that_is_missing_is_reported_and_awaited(served: Served) -> None:
+    heard = HeardAdvisories(served.account.connection, served.name)
+    await served.publish("s.s", overlap(served, "queue", "out.s"))
+    advisory = await heard.first("finish_unknown")
+    assert advisory["reason"] == f"stream {served.name} has no consumer 'workers'"
+    [first] = await served.wait_for("out.s")
+    worker = await working(served)
+    await worker.takes(1)
+    await worker.acknowledge(first.sequence)
+    await served.wait_for("out.s", 2)
+    assert len(served.of(FinishUnknown)) == 1
+
+
+async def test_a_question_that_is_not_permitted_holds_that_schedule_back_and_no_other(
+    start_server: StartServer,
+) -> None:
+    denied = "$JS.API.CONSUMER.INFO.S.workers"
+    held = f'{{ user: sidecar, password: {PASSWORD}, permissions: {{ publish: {{ deny: "{denied}" }} }} }}'
+    users = f"authorization {{ users: [{{ user: operator, password: {PASSWORD} }}, {held}] }}\n"
+    server = await start_server(V2_11, config=users)
+    async with (
+        account_on(url_of(server.url, "operator")) as account,
+        sidecar_on(url_of(server.url, "sidecar")) as running,
+    ):
+        heard, stream = HeardAdvisories(account.connection), FlaggedStream(account, "S")
+        await account.create("S")
+        await running.ready("S")
+        await stream.publish("s", overlap(stream, "skip", "out"))
+        await stream.publish("timed", overlap(stream, "skip", "timed.out", Timeout="3s"))
+        await stream.schedule("other", "@every 1s", target="others")
+        assert denied in (await heard.first("finish_unknown"))["reason"]
+        await stream.wait_for("others", 3)
+        await stream.wait_for("timed.out", 2)
+        assert len(await stream.messages("out")) == 1
+        assert running.told("permission_denied")
+
+
+# -- pausing ---------------------------------------------------------------------------------------------------------
+
+
+async def listed(url: str, stream: str) -> dict[str, str]:
+    """Return the states of the schedules that `ls` lists, by what follows the stream in their subjects."""
+    words = ["ls", stream, "--json", "-s", url, "--no-context"]
+    result = await asyncio.to_thread(CliRunner().invoke, main, words)
+    assert result.exit_code == 0, result.output
+    return {one["subject"].partition(".")[2]: one["state"] for one in json.loads(result.stdout)["schedules"]}
+
+
+async def are_listed(url: str, stream: str, states: dict[str, str]) -> None:
+    async def is_so() -> bool:
+        return await listed(url, stream) == states
+
+    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{states} are listed")
+
+
+async def republished(stream: FlaggedStream, rest: str, *, paused: bool, rollup: bool = False) -> int:
+    """Store the message on a subject again, paused or resumed, and with a roll-up if the server has to be asked."""
+    (message,) = (await stream.messages(rest))[-1:]
+    block = (paused_block if paused else resumed_block)(message.block, ADR51)
+    headers = dict(line.split(": ", 1) for line in block.decode().split("\r\n")[1:-2])
+    headers.pop("Nats-Rollup", None)
+    return await stream.publish(rest, {**headers, **({"Nats-Rollup": "sub"} if rollup else {})}, message.body or b"")
+
+
+async def test_a_paused_schedule_stops_firing_and_a_resumed_one_goes_on(served: Served) -> None:
+    await served.schedule("s", "@every 1s", b"body", more={"X-Note": "mine"})
+    await served.wait_for("out", 1)
+    await republished(served, "s", paused=True)
+    assert await served.ended("s") is Ending.PAUSED
+    await served.left("s", [b"body"])  # its older versions are purged
+    before = await served.messages("out")
+    await served.schedule("other", "@every 1s", target="other.out")
+    await served.wait_for("other.out", 3)
+    assert await served.messages("out") == before, "it fires nothing while others do"
+    await republished(served, "s", paused=False)
+    fires = await served.wait_for("out", len(before) + 1)
+    assert fires[-1].body == b"body"
+    assert b"X-" not in fires[-1].block, "a fire has neither the policy nor the state"
+
+
+async def test_a_purge_and_a_ttl_end_a_paused_schedule(served: Served) -> None:
+    paused = {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": served.subject("out")}
+    await served.publish("purged", paused)
+    await are_listed(served.url, served.name, {"purged": "paused"})
+    await served.publish("expiring", {**paused, "Nats-TTL": "1s"})
+    await served.call("STREAM.PURGE", {"filter": served.subject("purged")})
+    await are_listed(served.url, served.name, {})
+    await served.gone("expiring")
+
+
+async def test_on_a_native_stream_it_is_listed_and_the_server_fires_nothing_even_after_a_crash(
+    start_server: StartServer,
+) -> None:
+    """Without the roll-up the server revives the active version when it builds its index anew."""
+    server = await start_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create("S", storage="file")
+        stream = FlaggedStream(account, "S")
+        await stream.schedule("s", "@every 1s")
+        await stream.wait_for("out", 1)
+        await republished(stream, "s", paused=True, rollup=True)
+        before = await stream.messages("out")
+    await server.kill()
+    await server.restart()
+    async with account_on(server.url) as account:
+        stream = FlaggedStream(account, "S")
+        await stream.schedule("other", "@every 1s", target="other.out")
+        await stream.wait_for("other.out", 3)
+        assert await stream.messages("out") == before
+        assert await listed(server.url, "S") == {"s": "paused", "other": "waiting"}
+        await republished(stream, "s", paused=False)
+        await stream.wait_for("out", len(before) + 1)
+
+
+async def test_the_commands_of_the_page_pause_and_resume(start_server: StartServer, nats_cli: NatsCli) -> None:
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
+    pause, look, resume = [[shlex.split(one) for one in block.replace("\\\n", " ").splitlines()] for block in blocks]
+    server = await start_server(V2_11)
+    nats, subject = nats_cli.at(server.url), "orders.schedules.morning"
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create("ORDERS", subjects=["orders.>"])
+        await running.ready("ORDERS")
+
+        async def stored(*typed: list[str], state: str) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
+            """Type commands; return the headers, which the CLI writes in any order, and the body that they store."""
+            for words in typed:
+                await nats.run(*words[1:])
+            await are_listed(server.url, "ORDERS", {"schedules.morning": state})
+            message = (await account.messages("ORDERS", subject))[-1]
+            return sorted(header_items(message.block)), message.body
+
+        active = await stored(resume[0], state="waiting")
+        [message] = await account.messages("ORDERS", subject)
+        paused = await stored(*pause, state="paused")
+        for _program, *arguments in look:
+            await ours(arguments, server.url, nats.home)
+        assert paused[0] == sorted(header_items(paused_block(message.block, ADR51)))
+        assert await stored(resume[0], state="waiting") == active

@@ -3,159 +3,208 @@
 That nothing fires is shown by a canary: a schedule due later than the removed one, in the same stream, that has fired.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import ScheduleEnded
-from nats_scheduler.schedule.instants import SECOND
-from tests.e2e.conftest import Served
-from tests.harness.account import in_seconds
+from nats_scheduler.engine.events import Ending, ScheduleEndsEarly, ScheduleLost
+from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.flagged import Served, at
+from tests.harness.leads import in_time
 from tests.harness.waiting import eventually
 
-Removal = Callable[[Served, int], Awaitable[object]]
+Removal = Callable[[Served, str, int], Awaitable[object]]
+AGE = 5 * SECOND
+NEVER = "@at 2200-01-01T00:00:00Z"
 
 
-async def delete(served: Served, sequence: int) -> None:
-    await served.account.api.call(f"STREAM.MSG.DELETE.{served.name}", {"seq": sequence, "no_erase": True})
+async def purge_everything(served: Served, _rest: str, _sequence: int) -> None:
+    await served.call("STREAM.PURGE")
 
 
-async def erase(served: Served, sequence: int) -> None:
-    await served.account.api.call(f"STREAM.MSG.DELETE.{served.name}", {"seq": sequence})
+async def purge_the_subject(served: Served, rest: str, _sequence: int) -> None:
+    await served.call("STREAM.PURGE", {"filter": served.subject(rest)})
 
 
-async def purge_the_subject(served: Served, _sequence: int) -> None:
-    await served.account.api.call(f"STREAM.PURGE.{served.name}", {"filter": served.subject("s")})
+async def purge_by_wildcard(served: Served, rest: str, _sequence: int) -> None:
+    await served.call("STREAM.PURGE", {"filter": served.subject(rest.replace(".s", ".*"))})
 
 
-async def purge_by_wildcard(served: Served, _sequence: int) -> None:
-    await served.account.api.call(f"STREAM.PURGE.{served.name}", {"filter": f"{served.name}.*"})
+async def delete(served: Served, _rest: str, sequence: int) -> None:
+    await served.call("STREAM.MSG.DELETE", {"seq": sequence, "no_erase": True})
 
 
-async def purge_everything(served: Served, _sequence: int) -> None:
-    await served.account.api.call(f"STREAM.PURGE.{served.name}")
+async def erase(served: Served, _rest: str, sequence: int) -> None:
+    await served.call("STREAM.MSG.DELETE", {"seq": sequence})
 
 
-async def overwrite(served: Served, _sequence: int) -> None:
-    await served.publish("s", body=b"an ordinary message")
+async def overwrite(served: Served, rest: str, _sequence: int) -> None:
+    await served.publish(rest, body=b"an ordinary message")
 
 
-async def cancel(served: Served, _sequence: int) -> None:
-    await served.publish("cancels", {"Nats-Scheduler": served.subject("s"), "Nats-Schedule-Next": "purge"})
+async def cancel(served: Served, rest: str, _sequence: int) -> None:
+    await served.publish("cancels", {"Nats-Scheduler": served.subject(rest), "Nats-Schedule-Next": "purge"})
 
 
-async def replace_by_an_invalid_one(served: Served, _sequence: int) -> None:
-    await served.schedule("s", "@at soon")
+async def replace_by_an_invalid_one(served: Served, rest: str, _sequence: int) -> None:
+    await served.schedule(rest, "@at soon")
 
 
-async def replace_by_a_later_one(served: Served, _sequence: int) -> None:
-    await served.schedule("s", f"@at {in_seconds(3600)}")
+async def replace_by_a_later_one(served: Served, rest: str, _sequence: int) -> None:
+    await served.schedule(rest, NEVER)
 
 
-ATTEMPTS = 20
+async def uncover(served: Served, rest: str, sequence: int) -> None:
+    """Delete the version that replaced it."""
+    old = await served.account.api.message(served.name, seq=sequence)
+    assert old is not None
+    newer = await served.account.publish_block(old.subject, old.block, b"newer")
+    await delete(served, rest, newer)
 
-REMOVALS = [
-    delete,
-    erase,
+
+REMOVALS: tuple[Removal, ...] = (
+    purge_everything,
     purge_the_subject,
     purge_by_wildcard,
-    purge_everything,
+    delete,
+    erase,
     overwrite,
     cancel,
     replace_by_an_invalid_one,
     replace_by_a_later_one,
-]
+    uncover,
+)
 
 
-async def expect_silence(served: Served, canary_in: float) -> None:
-    """Show that what targets `out` did not fire, by a canary that fires after it was due."""
-    await served.schedule("canary", f"@at {in_seconds(canary_in)}", target="canary.out")
-    await served.wait_for("canary.out")
-    assert await served.messages("out") == []
+def rest_of(remove: Removal) -> str:
+    """Name the subject of the schedule that is removed so."""
+    return f"{remove.__name__}.s"
 
 
-@pytest.mark.parametrize("remove", REMOVALS)
-async def test_a_removed_schedule_never_fires(served: Served, remove: Removal) -> None:
-    sequence = await served.schedule("s", f"@at {in_seconds(1.2)}")
-    await remove(served, sequence)
-    await expect_silence(served, 1.5)
+async def test_a_removed_schedule_never_fires(served: Served) -> None:
+    async def remove_all(due: int) -> None:
+        for remove in REMOVALS:
+            rest = rest_of(remove)
+            await remove(served, rest, await served.schedule(rest, at(due), target=f"out.{due}.{remove.__name__}"))
+
+    due, _ = await in_time(remove_all)
+    await served.canary(due=due)
+    assert [one.subject for one in await served.messages(f"out.{due}.*")] == []
 
 
-@pytest.mark.parametrize("remove", REMOVALS)
-async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Served, remove: Removal) -> None:
-    """Removed when its content was already read: the guard, or on 2.10 the request that was seen, stops it."""
-    await remove(served, await prepared(served))
-    await expect_silence(served, 0.8)
+async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Served) -> None:
+    """Removed when its content was already read: the guard, or on 2.10 the request that was seen, stops it.
 
-
-async def prepared(served: Served) -> int:
-    """Store a schedule, and return its sequence while its fire is built and not sent.
-
-    On 2.10 that is for 50 ms at most. If a busy machine lets them pass, its fire is removed, and another one stored.
+    On 2.10 that is for 50 ms at most. If a busy machine lets them pass, another one is stored.
     """
     engine = served.sidecar.sidecar.served[served.name].engine
+    removed: list[str] = []
 
-    def is_built() -> bool:
-        flight = engine.view().flight(served.subject("s"))
-        return flight is not None and flight.fire is not None
+    async def is_built_or_fired(rest: str, target: str) -> bool:
+        flight = engine.view().flight(served.subject(rest))
+        return (flight is not None and flight.fire is not None) or bool(await served.messages(target))
 
-    async def is_built_or_fired() -> bool:
-        return is_built() or bool(await served.messages("out"))
+    for remove in REMOVALS:
 
-    for _attempt in range(ATTEMPTS):
-        sequence = await served.schedule("s", f"@at {in_seconds(0.5)}")
-        await eventually(is_built_or_fired, within_seconds=30, describe="the fire is built")
-        if is_built():
-            return sequence
-        await served.account.api.call(f"STREAM.PURGE.{served.name}", {"filter": served.subject("out")})
-    raise AssertionError(f"each of {ATTEMPTS} fires was sent before anybody saw that it was built")
+        async def remove_prepared(due: int, remove: Removal = remove) -> str:
+            rest, target = rest_of(remove), f"out.{due}.{remove.__name__}"
+            sequence = await served.schedule(rest, at(due), target=target)
+            await eventually(
+                lambda: is_built_or_fired(rest, target), within_seconds=WAIT_SECONDS, describe="the fire is built"
+            )
+            await remove(served, rest, sequence)
+            return target
 
-
-async def test_a_repeating_schedule_stops_when_it_is_deleted(served: Served) -> None:
-    sequence = await served.schedule("s", "@every 1s")
-    before = await served.wait_for("out", 2)
-    await delete(served, sequence)
-    await served.schedule("canary", f"@at {in_seconds(2.2)}", target="canary.out")
-    await served.wait_for("canary.out")
-    assert len(await served.messages("out")) == len(before)
-    assert [event.schedule for event in served.sidecar.of(served.name, ScheduleEnded)][:1] == [served.subject("s")]
+        due, target = await in_time(remove_prepared, 0.5, margin=5 * MILLISECOND, longer=1)
+        removed.append(target)
+    await served.canary(due=due)
+    assert {target: len(await served.messages(target)) for target in removed} == dict.fromkeys(removed, 0)
 
 
 async def test_a_replacement_fires_in_place_of_what_it_replaced_and_the_old_version_is_removed(served: Served) -> None:
-    await served.schedule("s", f"@at {in_seconds(0.8)}", b"old")
-    newer = await served.schedule("s", f"@at {in_seconds(1.0)}", b"new")
+    async def replace(due: int) -> int:
+        await served.schedule(f"s.{due}", at(due), b"old", f"out.{due}")
+        return await served.schedule(f"s.{due}", at(due + SECOND // 5), b"new", f"out.{due}")
+
+    due, newer = await in_time(replace)
 
     async def rolled_up() -> bool:
-        return [message.sequence for message in await served.messages("s")] == [newer]
+        return all(message.sequence == newer for message in await served.messages(f"s.{due}"))
 
-    await eventually(rolled_up, within_seconds=30, describe="the older version is removed")
-    assert [message.body for message in await served.wait_for("out")] == [b"new"]
-
-
-async def test_an_older_version_that_is_uncovered_does_not_fire(served: Served) -> None:
-    await served.schedule("s", f"@at {in_seconds(1.2)}", b"old")
-    newer = await served.schedule("s", f"@at {in_seconds(1.2)}", b"new")
-    await delete(served, newer)
-    await expect_silence(served, 1.5)
+    await eventually(rolled_up, within_seconds=WAIT_SECONDS, describe="the older version is removed")
+    assert [message.body for message in await served.wait_for(f"out.{due}")] == [b"new"]
 
 
 async def test_a_schedule_that_expired_by_the_age_limit_of_the_stream_does_not_fire(served: Served) -> None:
-    info = await served.account.api.stream(served.name)
-    await served.account.api.update_stream({**info["config"], "max_age": SECOND, "duplicate_window": SECOND})
-    await served.schedule("s", f"@at {in_seconds(2)}")
+    config = (await served.account.api.stream(served.name))["config"]
 
-    async def expired() -> bool:
-        return not await served.messages("s")
+    async def expire(due: int) -> None:
+        await served.account.api.update_stream({**config, "max_age": SECOND, "duplicate_window": SECOND})
+        await served.schedule("s", at(due), target=f"out.{due}")
+        await served.gone("s")
+        await served.account.api.update_stream(config)
 
-    await eventually(expired, within_seconds=30, describe="the schedule has expired")
-    await served.account.api.update_stream(info["config"])
-    await expect_silence(served, 1.5)
+    due, _ = await in_time(expire, 3.0)
+    await served.canary(due=due)
+    assert await served.messages(f"out.{due}") == []
 
 
-async def test_a_schedule_pushed_out_by_a_limit_does_not_fire(served: Served) -> None:
-    info = await served.account.api.stream(served.name)
-    await served.account.api.update_stream({**info["config"], "max_msgs": 2})
-    await served.schedule("s", f"@at {in_seconds(1.2)}")
-    await served.publish("other", body=b"1")
-    await served.publish("other", body=b"2")
-    await expect_silence(served, 1.5)
+# -- what is reported of it ------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def limited(server: EmbeddedServer, name: str, **limits: Any) -> AsyncIterator[Served]:
+    """Serve a stream with limits."""
+    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+        await account.create(name, allow_msg_ttl=True, **limits)
+        await running.ready(name)
+        yield Served(account, name, running, server.url, server.version)
+        await account.api.call(f"STREAM.DELETE.{name}")
+
+
+async def expect_lost(served: Served, rest: str, ending: Ending) -> None:
+    await served.reported(ScheduleLost)
+    assert [(one.schedule, one.ending) for one in served.of(ScheduleLost)] == [(served.subject(rest), ending)]
+
+
+@pytest.mark.clause("stop-max-age")
+async def test_a_schedule_that_max_age_ends_is_told_before_and_after(
+    emulated_server: EmbeddedServer, stream_name: str
+) -> None:
+    """Also if the limit came later, which does not read the stream anew."""
+    async with limited(emulated_server, stream_name) as served:
+        service = served.sidecar.sidecar.served[stream_name]
+        config = (await served.account.api.stream(stream_name))["config"]
+        await served.call("STREAM.UPDATE", {**config, "max_age": AGE, "duplicate_window": SECOND})
+        await eventually(
+            lambda: service.state.config["max_age"] == AGE,
+            within_seconds=WAIT_SECONDS,
+            describe="the sidecar knows the new limit",
+        )
+        for name in ("s", "purged"):
+            await served.schedule(name, NEVER)
+        early = [event.schedule for event in await served.reported(ScheduleEndsEarly, 2)]
+        assert early == [served.subject("s"), served.subject("purged")]
+        await served.call("STREAM.PURGE", {"filter": served.subject("purged")})
+        await expect_lost(served, "s", Ending.MAX_AGE)
+        assert await served.ended("purged") is Ending.REMOVED
+        counted = {
+            why: served.sidecar.metrics.value("schedules_ended", stream=served.name, reason=why)
+            for why in ("max_age", "removed")
+        }
+        assert counted == {"max_age": 1, "removed": 1}
+        assert served.sidecar.sidecar.served[stream_name] is service
+
+
+async def test_a_schedule_that_made_room_for_other_messages_is_told(
+    emulated_server: EmbeddedServer, stream_name: str
+) -> None:
+    async with limited(emulated_server, stream_name, max_msgs=3) as served:
+        await served.schedule("s", NEVER)
+        for number in range(3):
+            await served.publish(f"other{number}")
+        await expect_lost(served, "s", Ending.LIMITS)

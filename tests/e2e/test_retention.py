@@ -2,166 +2,116 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted
 from nats_scheduler.jetstream.connection import frame
-from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from tests.e2e.conftest import Served
-from tests.harness.account import Account, in_seconds, sidecar_on
+from tests.harness.account import WAIT_SECONDS, Account, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
-from tests.harness.flagged import Delivered
+from tests.harness.flagged import AS_ADOPTED, Delivered, FlaggedStream, Served, at
+from tests.harness.leads import in_time
 from tests.harness.waiting import eventually
 
-SOON_SECONDS = 30.0
 WORK_QUEUE, INTEREST = "workqueue", "interest"
 EVERYTHING = "everything"
+MANY = 300
 
 
-@dataclass
-class Queue(Served):
-    """A served stream of which messages are taken away."""
-
-    async def is_empty(self) -> None:
-        """Wait until the stream holds nothing."""
-
-        async def empty() -> bool:
-            return await self.count() == 0
-
-        await eventually(empty, within_seconds=SOON_SECONDS, describe="the stream is empty")
-
-    async def accepted(self, rest: str) -> None:
-        """Wait until the sidecar took the schedule on a subject."""
-        await eventually(
-            lambda: self.subject(rest) in [e.schedule for e in self.sidecar.of(self.name, ScheduleAccepted)],
-            within_seconds=SOON_SECONDS,
-            describe=f"the schedule on {rest} is held",
-        )
-
-    async def ended(self, rest: str) -> Ending:
-        """Wait until the schedule on a subject has ended and return why."""
-        endings: list[Ending] = await eventually(
-            lambda: [e.ending for e in self.sidecar.of(self.name, ScheduleEnded) if e.schedule == self.subject(rest)],
-            within_seconds=SOON_SECONDS,
-            describe=f"the schedule on {rest} ends",
-        )
-        return endings[-1]
-
-
-async def served_stream(
-    server: EmbeddedServer, account: Account, name: str, retention: str, **config: Any
-) -> AsyncIterator[Queue]:
+@asynccontextmanager
+async def served_stream(server: EmbeddedServer, account: Account, name: str, **config: Any) -> AsyncIterator[Served]:
     async with sidecar_on(server.url) as running:
-        await account.create(name, retention=retention, **config)
+        await account.create(name, **config)
         await running.ready(name)
-        yield Queue(account, name, running, server.version)
+        yield Served(account, name, running, server.url, server.version)
         await account.api.call(f"STREAM.DELETE.{name}")
 
 
 @pytest.fixture
-async def queue(emulated_server: EmbeddedServer, account: Account, stream_name: str) -> AsyncIterator[Queue]:
+async def queue(emulated_server: EmbeddedServer, account: Account, stream_name: str) -> AsyncIterator[Served]:
     """Serve a work queue; it has no consumer yet."""
-    async for one in served_stream(emulated_server, account, stream_name, WORK_QUEUE):
-        yield one
-
-
-@pytest.fixture
-async def interest(emulated_server: EmbeddedServer, account: Account, stream_name: str) -> AsyncIterator[Queue]:
-    """Serve an interest stream; it has no consumer yet, and so keeps nothing."""
-    async for one in served_stream(emulated_server, account, stream_name, INTEREST):
+    async with served_stream(emulated_server, account, stream_name, retention=WORK_QUEUE) as one:
         yield one
 
 
 @pytest.fixture(params=[WORK_QUEUE, INTEREST])
 async def either(
     request: pytest.FixtureRequest, emulated_server: EmbeddedServer, account: Account, stream_name: str
-) -> AsyncIterator[Queue]:
+) -> AsyncIterator[Served]:
     """Serve a work queue, and an interest stream, with a consumer of the user on everything."""
-    async for one in served_stream(emulated_server, account, stream_name, request.param):
+    async with served_stream(emulated_server, account, stream_name, retention=request.param) as one:
         await one.add_consumer(EVERYTHING)
         yield one
 
 
-# -- fires -----------------------------------------------------------------------------------------------------------
+async def accepted(stream: Served, *names: str) -> None:
+    """Wait until the sidecar took the schedules on these subjects."""
+    wanted = {stream.subject(rest) for rest in names}
+    await eventually(
+        lambda: wanted <= {event.schedule for event in stream.of(ScheduleAccepted)},
+        within_seconds=WAIT_SECONDS,
+        describe=f"the schedules on {names} are held",
+    )
 
 
-async def test_delays_intervals_and_samples_fire_and_nothing_is_attached(either: Queue) -> None:
+async def test_delays_intervals_and_samples_fire_and_nothing_is_attached(either: Served) -> None:
     await either.publish("sensor", body=b"20.5")
     await either.schedule("at", f"@at {in_seconds(0.3)}", b"once", "out.at")
     await either.schedule("every", "@every 1s", b"again", "out.every")
     await either.schedule(
         "sample", f"@at {in_seconds(0.3)}", b"own", "out.sample", more={"Source": either.subject("sensor")}
     )
-    [at], [sample] = await either.wait_for("out.at"), await either.wait_for("out.sample")
+    [once], [sample] = await either.wait_for("out.at"), await either.wait_for("out.sample")
     every = await either.wait_for("out.every", 2)
-    assert (at.body, sample.body, every[0].body) == (b"once", b"20.5", b"again")
+    assert (once.body, sample.body, every[0].body) == (b"once", b"20.5", b"again")
     assert len({message.stored_at // SECOND for message in every}) == len(every)
     assert await either.ended("at") is Ending.FIRED
     assert [await either.messages("at"), await either.messages("sample")] == [[], []]
     assert await either.consumers() == [EVERYTHING]
 
 
-async def test_a_work_queue_without_consumers_has_none_of_ours(queue: Queue) -> None:
-    await queue.schedule("s", "@every 1s")
-    await queue.wait_for("out")
-    assert await queue.consumers() == []
+async def test_what_is_replaced_overwritten_or_cancelled_does_not_fire(either: Served) -> None:
+    async def change(due: int) -> None:
+        names = [f"{kind}.{due}" for kind in ("replaced", "overwritten", "cancelled")]
+        for rest in names:
+            await either.schedule(rest, at(due), b"old", f"out.{due}")
+        await accepted(either, *names)
+        await either.schedule(names[0], at(due), b"new", f"out.{due}")
+        await either.publish(names[1], body=b"no schedule")
+        cancel = {"Nats-Scheduler": either.subject(names[2]), "Nats-Schedule-Next": "purge"}
+        await either.publish("elsewhere", cancel, b"")
 
-
-async def test_a_schedule_due_a_few_milliseconds_after_it_was_published_fires(either: Queue) -> None:
-    for number in range(50):
-        await either.schedule(f"s.{number}", f"@at {in_seconds(0.003)}", str(number).encode())
-    fired = await either.wait_for("out", 50)
-    assert sorted(int(message.body or b"-1") for message in fired) == list(range(50))
-
-
-async def test_a_replacement_fires_in_place_of_what_it_replaced(either: Queue) -> None:
-    await either.schedule("s", f"@at {in_seconds(0.6)}", b"old", "out")
-    await either.accepted("s")
-    await either.schedule("s", f"@at {in_seconds(0.7)}", b"new", "out")
-    await either.canary(1)
-    assert [message.body for message in await either.messages("out")] == [b"new"]
-
-
-async def test_a_plain_message_on_its_subject_and_a_cancel_each_end_a_schedule(either: Queue) -> None:
-    for rest in ("overwritten", "cancelled"):
-        await either.schedule(rest, f"@at {in_seconds(0.8)}")
-        await either.accepted(rest)
-    await either.publish("overwritten", body=b"no schedule")
-    await either.publish(
-        "elsewhere", {"Nats-Scheduler": either.subject("cancelled"), "Nats-Schedule-Next": "purge"}, b""
-    )
-    await either.canary(1)
-    assert await either.messages("out") == []
-    assert (await either.ended("overwritten"), await either.ended("cancelled")) == (
-        Ending.OVERWRITTEN,
-        Ending.CANCELLED,
-    )
-    assert await either.messages("cancelled") == []
+    due, _ = await in_time(change)
+    await either.canary(due=due)
+    assert [message.body for message in await either.messages(f"out.{due}")] == [b"new"]
+    endings = [await either.ended(f"{kind}.{due}") for kind in ("overwritten", "cancelled")]
+    assert endings == [Ending.OVERWRITTEN, Ending.CANCELLED]
+    assert await either.messages(f"cancelled.{due}") == []
 
 
 # -- consumers of the user ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rest", ["out", "out.>", "*", ">"])
-async def test_a_user_may_have_any_consumer_on_a_work_queue_and_its_acknowledgements_remove(
-    queue: Queue, rest: str
-) -> None:
-    target = "out.deep" if rest == "out.>" else "out"
-    await queue.schedule("s", f"@at {in_seconds(0.4)}", b"work", target)
-    await queue.accepted("s")
-    await queue.add_consumer("worker", rest)
-    taken = await queue.take("worker", 1 if rest.startswith("out") else 2)
-    assert (taken[-1].subject, taken[-1].body) == (queue.subject(target), b"work")
-    await queue.acknowledge(taken[-1])
-    await queue.is_empty()
-
-
-async def test_many_workers_with_filters_of_their_own_share_a_work_queue(queue: Queue) -> None:
+async def test_a_user_may_have_any_consumers_on_a_work_queue_and_their_acknowledgements_remove(queue: Served) -> None:
+    await queue.schedule("first", f"@at {in_seconds(0)}")
+    await queue.wait_for("out")
+    assert await queue.consumers() == []
+    await queue.call("STREAM.PURGE")
+    for rest in ("out", "out.>", "*", ">"):
+        target = "out.deep" if rest == "out.>" else "out"
+        await queue.schedule("s", f"@at {in_seconds(0.4)}", b"work", target)
+        await queue.add_consumer("worker", rest)
+        taken = await queue.take("worker")
+        while taken[-1].subject != queue.subject(target):  # the schedule itself, if it was there in time
+            taken = await queue.take("worker")
+        assert taken[-1].body == b"work", rest
+        await queue.acknowledge(taken[-1])
+        await queue.left(">", [])
+        await queue.account.api.call(f"CONSUMER.DELETE.{queue.name}.worker")
     for worker in ("a", "b", "c"):
         await queue.add_consumer(worker, f"out.{worker}")
         await queue.schedule(f"s.{worker}", f"@at {in_seconds(0.2)}", worker.encode(), f"out.{worker}")
@@ -169,11 +119,11 @@ async def test_many_workers_with_filters_of_their_own_share_a_work_queue(queue: 
         [work] = await queue.take(worker)
         assert work.body == worker.encode()
         await queue.acknowledge(work)
-    await queue.is_empty()
+    await queue.left(">", [])
     assert sorted(await queue.consumers()) == ["a", "b", "c"]
 
 
-async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: Queue) -> None:
+async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: Served) -> None:
     await either.schedule("s", "@every 1s", b"work")
     seen: list[Delivered] = []
     while len([one for one in seen if one.subject == either.subject("out")]) < 2:
@@ -182,14 +132,14 @@ async def test_a_fire_that_was_acknowledged_at_once_is_not_fired_again(either: Q
         if one.subject == either.subject("out"):
             await either.acknowledge(one)
     assert await either.messages("out") == []
-    fires = [event.fire.fire_time for event in either.sidecar.of(either.name, FireStored)]
+    fires = [event.fire.fire_time for event in either.of(FireStored)]
     assert len(set(fires)) == len(fires)
 
 
 async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_ends_its_schedule(
     emulated_server: EmbeddedServer, account: Account, stream_name: str
 ) -> None:
-    async for one in served_stream(emulated_server, account, stream_name, INTEREST, no_ack=True):
+    async with served_stream(emulated_server, account, stream_name, retention=INTEREST, no_ack=True) as one:
         await one.add_consumer("keeper", "s")
         await one.add_consumer("worker", "out", ack_policy="none")  # what is delivered to it is gone
         taking = asyncio.create_task(one.take("worker"))
@@ -198,30 +148,36 @@ async def test_where_nothing_is_acknowledged_a_fire_that_was_consumed_at_once_en
         [taken] = await taking
         assert taken.body == b"work"
         assert await one.ended("s") is Ending.FIRED
-        await one.is_empty()
+        await one.left(">", [])
 
 
-async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Queue) -> None:
-    ahead = 4  # seconds: it is acknowledged before that, also if the machine is paused for a moment
-    await either.schedule("s", f"@at {in_seconds(ahead)}")
-    await either.accepted("s")
+async def test_a_schedule_that_was_acknowledged_away_does_not_fire(either: Served) -> None:
+    """A delay before its time, and an interval between two fires."""
+
+    async def acknowledge_away(due: int) -> None:
+        await either.schedule(f"s.{due}", at(due), target=f"out.{due}")
+        await accepted(either, f"s.{due}")
+        [schedule] = await either.take(EVERYTHING)
+        while schedule.subject != either.subject(f"s.{due}"):  # of an attempt before
+            [schedule] = await either.take(EVERYTHING)
+        await either.acknowledge(schedule)
+
+    due, _ = await in_time(acknowledge_away, 2.0)
+    await either.canary(due=due)
+    assert await either.messages(f"out.{due}") == []
+    assert await either.ended(f"s.{due}") is Ending.REMOVED
+
+    await either.schedule("every", "@every 1s", target="ticks")
+    await either.wait_for("ticks")
     [schedule] = await either.take(EVERYTHING)
-    assert schedule.subject == either.subject("s")
+    while schedule.subject != either.subject("every"):
+        [schedule] = await either.take(EVERYTHING)
     await either.acknowledge(schedule)
-    await either.canary(ahead)
-    assert await either.messages("out") == []
-    assert await either.ended("s") is Ending.REMOVED
-
-
-async def test_an_interval_that_was_acknowledged_away_between_two_fires_does_not_fire_again(either: Queue) -> None:
-    await either.schedule("s", "@every 1s")
-    await either.wait_for("out")
-    [schedule] = await either.take(EVERYTHING)
-    await either.acknowledge(schedule)
-    fired = len(await either.messages("out"))
-    await either.canary(1.1)
-    assert len(await either.messages("out")) == fired
-    assert await either.ended("s") is Ending.REMOVED
+    assert await either.ended("every") is Ending.REMOVED
+    fired = len(await either.messages("ticks"))
+    await either.schedule("last", f"@at {in_seconds(1.1)}", target="last.out")
+    await either.wait_for("last.out")
+    assert len(await either.messages("ticks")) == fired
 
 
 # -- start -----------------------------------------------------------------------------------------------------------
@@ -231,87 +187,47 @@ async def test_an_interval_that_was_acknowledged_away_between_two_fires_does_not
 async def test_schedules_that_were_there_before_the_sidecar_are_picked_up(
     emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
 ) -> None:
-    mark = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
-    await account.create(stream_name, retention=retention, allow_msg_schedules=False, **mark)
-    async with sidecar_on(emulated_server.url) as earlier:
-        stored = Queue(account, stream_name, earlier, emulated_server.version)
-        await stored.add_consumer(EVERYTHING)
-    for number in range(300):
+    """And versions that were replaced meanwhile are removed."""
+    await account.create(stream_name, retention=retention, allow_msg_schedules=False, **AS_ADOPTED)
+    stored = FlaggedStream(account, stream_name)
+    await stored.add_consumer(EVERYTHING)
+    for number in range(MANY):
         await stored.schedule(f"past.{number}", "@at 2020-01-01T00:00:00Z", str(number).encode(), "out.past")
     await stored.schedule("soon", f"@at {in_seconds(1)}", b"soon", "out.soon")
-    await stored.publish("replaced", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": stored.subject("never")})
-    await stored.publish("replaced", body=b"plain")
+    await stored.schedule("ended", "@every 1s", target="never")
+    await stored.publish("ended", body=b"plain")
+    for interval in ("1h", "2h", "3h"):
+        await stored.schedule("replaced", f"@every {interval}", interval.encode())
     async with sidecar_on(emulated_server.url) as running:
         await running.ready(stream_name)
-        past = await stored.wait_for("out.past", 300)
-        assert sorted(int(message.body or b"-1") for message in past) == list(range(300))
+        past = await stored.wait_for("out.past", MANY)
+        assert sorted(int(message.body or b"-1") for message in past) == list(range(MANY))
         assert len(await stored.wait_for("out.soon")) == 1
+        await stored.left("replaced", [b"3h"])
         assert await stored.messages("never") == []
         assert await stored.consumers() == [EVERYTHING]
-    await account.api.call(f"STREAM.DELETE.{stream_name}")
-
-
-async def test_versions_that_were_replaced_while_no_sidecar_ran_are_removed(
-    emulated_server: EmbeddedServer, account: Account, stream_name: str
-) -> None:
-    config = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True, "retention": WORK_QUEUE}
-    await account.create(stream_name, allow_msg_schedules=False, **config)
-    async with sidecar_on(emulated_server.url) as running:
-        await running.ready(stream_name)
-    stored = Queue(account, stream_name, running, emulated_server.version)
-    for interval in ("1h", "2h", "3h"):
-        await stored.schedule("replaced", f"@every {interval}")
-    async with sidecar_on(emulated_server.url) as running:
-        await running.ready(stream_name)
-
-        async def only_the_last() -> bool:
-            return [message.sequence for message in await stored.messages("replaced")] == [3]
-
-        await eventually(only_the_last, within_seconds=SOON_SECONDS, describe="older versions are removed")
     await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
 # -- interest --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_target_without_interest_keeps_nothing_and_the_schedules_live_as_they_should(interest: Queue) -> None:
-    await interest.add_consumer("schedules", "s.*")
-    await interest.schedule("s.every", "@every 1s", target="out")
-    await interest.schedule("s.at", f"@at {in_seconds(0.3)}", target="out")
-    assert await interest.ended("s.at") is Ending.FIRED
+async def test_what_nobody_is_interested_in_is_not_kept(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str
+) -> None:
+    """Fires on a target without interest, whose schedules live as they should; and a schedule, which does not fire."""
+    async with served_stream(emulated_server, account, stream_name, retention=INTEREST) as interest:
+        for name, rest in (("schedules", "s.*"), ("targets", "kept"), ("canary", "canary"), ("canaries", "canary.>")):
+            await interest.add_consumer(name, rest)
+        await interest.schedule("s.every", "@every 1s", target="out")
+        await interest.schedule("s.at", f"@at {in_seconds(0.3)}", target="out")
+        await interest.schedule("nobody", f"@at {in_seconds(0.3)}", target="kept")
+        assert await interest.ended("s.at") is Ending.FIRED
 
-    def every() -> list[FireStored]:
-        fires = interest.sidecar.of(interest.name, FireStored)
-        return [event for event in fires if event.fire.schedule == interest.subject("s.every")]
+        def every() -> list[FireStored]:
+            return [one for one in interest.of(FireStored) if one.fire.schedule == interest.subject("s.every")]
 
-    await eventually(lambda: len(every()) >= 2, within_seconds=SOON_SECONDS, describe="the interval fires on")
-    assert await interest.messages("out") == []
-    assert [len(await interest.messages(rest)) for rest in ("s.at", "s.every")] == [0, 1]
-
-
-async def test_a_schedule_without_interest_is_not_kept_and_does_not_fire(interest: Queue) -> None:
-    await interest.add_consumer("targets", "out")
-    await interest.schedule("nobody", f"@at {in_seconds(0.5)}", target="out")
-    await interest.add_consumer("canaries", "canary.>")
-    await interest.add_consumer("canary", "canary")
-    await interest.canary(0.8)
-    assert await interest.messages("out") == []
-
-
-# -- traffic ---------------------------------------------------------------------------------------------------------
-
-
-async def test_busy_traffic_on_other_subjects_disturbs_no_fire(either: Queue) -> None:
-    for number in range(20):
-        await either.schedule(f"s.{number}", f"@at {in_seconds(0.8)}", str(number).encode())
-    headers = {"Kind": "traffic"}
-    for hundred in range(30):
-        numbers = range(100 * hundred, 100 * hundred + 100)
-        await asyncio.gather(*(either.publish(f"traffic.{number % 700}", headers) for number in numbers))
-    fired = await either.wait_for("out", 20)
-    assert sorted(int(message.body or b"-1") for message in fired) == list(range(20))
-
-    async def only_schedules_are_gone() -> bool:
-        return await either.count() == 3_000 + 20
-
-    await eventually(only_schedules_are_gone, within_seconds=SOON_SECONDS, describe="all schedules are purged")
+        await eventually(lambda: len(every()) >= 2, within_seconds=WAIT_SECONDS, describe="the interval fires on")
+        await interest.canary(0.3)
+        kept = {rest: len(await interest.messages(rest)) for rest in ("out", "s.at", "s.every", "kept")}
+        assert kept == {"out": 0, "s.at": 0, "s.every": 1, "kept": 0}

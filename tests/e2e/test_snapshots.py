@@ -1,16 +1,19 @@
-"""A sidecar that begins with a snapshot serves as one that read everything, and one that does not fit is not used."""
+"""A sidecar that begins with a snapshot serves as one that read everything, and one that does not fit is not used.
 
-from collections.abc import Callable
+What a snapshot holds of policies is tested with engines, in `tests/engine/`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.events import FireStored, StreamReady
+from nats_scheduler.engine.events import FireStored
 from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.registry import Registry, SnapshotsBucket, snapshots_bucket_of
-from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime import continuity
 from nats_scheduler.runtime import snapshots as snapshot_values
 from nats_scheduler.runtime.modes import Mode
@@ -20,13 +23,13 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.zones import package_folder
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
-from tests.harness.permissions import Permission, accounts, permissions_of, url_of
+from tests.harness.flagged import FLAG, FlaggedStream, served_on
+from tests.harness.permissions import accounts, limited_to, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
-from tests.harness.workers import Worker
 
-FAR = 300
-MANIFEST = snapshot_key("manifest", "S", Mode.EMULATED)
+FAR = 90
+STORED = {"storage": "file"}
 
 
 @pytest.fixture(autouse=True)
@@ -38,195 +41,152 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot_values, "MIN_PAUSE_NS", SECOND)
 
 
-def listed(running: Running) -> list[ListedSchedule]:
-    """Return what a sidecar holds of the stream."""
-    service = running.sidecar.served["S"]
-    return list(service.engine.view().page(0, limit=None).finish().schedules)
+def listed(running: Running, name: str = "S") -> list[ListedSchedule]:
+    """Return what a sidecar holds of a stream."""
+    return list(running.sidecar.served[name].engine.view().page(0, limit=None).finish().schedules)
 
 
 def bucket_of(account: Account) -> SnapshotsBucket:
     return SnapshotsBucket(account.connection, account.api, snapshots_bucket_of("nats_scheduler"))
 
 
-async def store_far(account: Account, first: int = 0, number: int = FAR) -> None:
-    for n in range(first, first + number):
+async def store_far(account: Account, name: str = "S", number: int = FAR) -> None:
+    stream = FlaggedStream(account, name)
+    for n in range(number):
         pattern = [f"@at {in_seconds(7_000 + n)}", "@every 3h", "0 30 9 1 1 *"][n % 3]
-        await account.publish(f"S.s.{n}", {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"S.out.{n}"})
+        await stream.schedule(f"s.{n}", pattern, target=f"out.{n}")
 
 
-async def with_snapshot(url: str) -> list[ListedSchedule]:
-    """Have a sidecar write a snapshot of far schedules; returns what it held."""
+async def with_snapshots(url: str, *names: str) -> list[list[ListedSchedule]]:
+    """Have a sidecar write snapshots of far schedules; return what it held of each stream."""
     async with account_on(url) as account, sidecar_on(url) as running:
-        await account.create("S", storage="file")
-        await running.ready("S")
-        await store_far(account)
-        await running.told_of("snapshot_written", stream="S", schedules=FAR)
-        return listed(running)
+        for name in names:
+            await account.create(name, **STORED)
+            await running.ready(name)
+            await store_far(account, name)
+        for name in names:
+            await running.told_of("snapshot_written", stream=name, schedules=FAR)
+        return [listed(running, name) for name in names]
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def test_a_start_with_a_snapshot_holds_the_same_and_fires_once(start_server: StartServer, version: str) -> None:
+    """Snapshots have a bucket of their own."""
     server = await start_server(version)
-    before = await with_snapshot(server.url)
+    [before] = await with_snapshots(server.url, "S")
     async with account_on(server.url) as account:
-        await account.publish("S.soon", {"Nats-Schedule": f"@at {in_seconds(3)}", "Nats-Schedule-Target": "S.soon.out"})
-        await account.publish("S.s.1", {"Nats-Schedule": "@every 9h", "Nats-Schedule-Target": "S.out.1"})
-        await account.api.call("STREAM.PURGE.S", {"filter": "S.s.2"})
-        async with sidecar_on(server.url) as running:
-            await running.ready("S")
-            assert running.told("snapshot_used")[0]["schedules"] == FAR
-            assert await account.wait_for("S", "S.soon.out")
-            await eventually(
-                lambda: len(listed(running)) == FAR - 1,
-                within_seconds=WAIT_SECONDS,
-                describe="what was purged while no sidecar ran is listed no more",
-            )
-            after = listed(running)
+        registry = Registry(account.connection, account.api, "nats_scheduler")
+        assert [key async for key in registry.keys_within("chunk.>")] == []
+        assert await bucket_of(account).keys("chunk") != []
+        stream = FlaggedStream(account, "S")
+        await stream.schedule("soon", f"@at {in_seconds(1)}", target="soon.out")
+        await stream.schedule("s.1", "@every 9h")
+        await stream.call("STREAM.PURGE", {"filter": "S.s.2"})
+    async with served_on(server.url) as served:
+        assert served.sidecar.told("snapshot_used")[0]["schedules"] == FAR
+        await served.wait_for("soon.out")
+        await eventually(
+            lambda: len(listed(served.sidecar)) == FAR - 1,
+            within_seconds=WAIT_SECONDS,
+            describe="what was purged while no sidecar ran is listed no more",
+        )
+        after = listed(served.sidecar)
         untouched = {one.subject for one in before} - {"S.s.1", "S.s.2"}
         assert [one for one in after if one.subject in untouched] == [one for one in before if one.subject in untouched]
         assert {one.pattern.text for one in after if one.subject == "S.s.1"} == {"@every 9h"}
-        assert len(await account.messages("S", "S.soon.out")) == 1
-        assert len([event for event in running.of("S", FireStored) if not event.duplicate]) == 1
+        assert len(await served.messages("soon.out")) == 1
+        assert len([event for event in served.of(FireStored) if not event.duplicate]) == 1
 
 
-FAR_POLICIES = ({"X-Jitter": "1h"}, {"X-Missed": "all 3", "X-Grace": "1m"}, {"X-Report": "true", "X-Jitter": "1m"})
-"""The policies of schedules that are far from their fires."""
-EACH_SECOND = {
-    "report": {"Nats-Schedule-Target": "S.report.out", "Nats-Schedule-X-Report": "true"},
-    "over": {
-        "Nats-Schedule-Target": "S.over.out",
-        "Nats-Schedule-X-Overlap": "queue",
-        "Nats-Schedule-X-Consumer": "workers",
-    },
-    "jobs": {"X-Nats-Schedule-X-Target": "JOBS.out"},
-}
-"""The targets and the policies of schedules that fire each second, by the last tokens of their subjects."""
+async def test_a_user_who_may_keep_none_is_told_once_and_served_as_before(start_server: StartServer) -> None:
+    """Whichever of the permissions lacks."""
+    able = limited_to(V2_11, "S.>")
+    lacking = [entry for entry in able if "snapshots" in entry.subject]
+    grants = [[one for one in able if one != entry] for entry in lacking]
+    server = await start_server(V2_11, config=accounts(grants))
 
-
-async def store_with_policies(account: Account) -> int:
-    """Store schedules of each kind, and wait until those that are due have fired; returns how many they are."""
-    for name, headers in EACH_SECOND.items():
-        schedule = "X-Nats-Schedule" if "X-Nats-Schedule-X-Target" in headers else "Nats-Schedule"
-        await account.publish(f"S.{name}", {schedule: "@every 1s", **headers})
-    for stream, target in (("S", "S.report.out"), ("S", "S.over.out"), ("JOBS", "JOBS.out")):
-        await account.wait_for(stream, target)
-    for number in range(30):
-        named = {f"Nats-Schedule-{name}": value for name, value in FAR_POLICIES[number % 3].items()}
-        pattern = {"Nats-Schedule": f"@at {in_seconds(7_000 + number)}", "Nats-Schedule-Target": "S.out.far"}
-        await account.publish(f"S.s.{number}", pattern | named)
-    return len(EACH_SECOND) + 30
-
-
-@pytest.mark.parametrize("version", EMULATED_VERSIONS)
-async def test_schedules_with_policies_go_on_after_a_start_with_a_snapshot(
-    start_server: StartServer, version: str
-) -> None:
-    server = await start_server(version)
-    settings: dict[str, Any] = {"allowed_targets_elsewhere": ("S=JOBS.>",)}
-    async with account_on(server.url) as account:
-        async with sidecar_on(server.url, **settings) as running:
-            await account.create("S", storage="file")
-            await account.create("JOBS", storage="file")
-            worker = Worker(account.connection, account.api, "S", "workers")
-            await worker.begin(filter_subject="S.over.out")
+    async def serve(number: int) -> None:
+        admin, user = (url_of(server.url, f"{name}-{number}") for name in ("admin", "sidecar"))
+        async with account_on(admin) as account, sidecar_on(user) as running:
+            await account.create("S", **STORED)
             await running.ready("S")
-            count = await store_with_policies(account)
-            await running.told_of("snapshot_written", stream="S", schedules=count)
-            before = [one for one in listed(running) if one.subject.startswith("S.s.")]
-        assert len(await account.messages("S", "S.over.out")) == 1
-        reported = len(await account.messages("S", "S.report.out"))
-        async with sidecar_on(server.url, **settings) as running:
-            await running.ready("S")
-            assert running.told("snapshot_used")[0]["schedules"] == count
-            reports = await account.wait_for("S", "S.report.out", reported + 2)
-            assert [one for one in listed(running) if one.subject.startswith("S.s.")] == before
-            assert len(await account.messages("S", "S.over.out")) == 1, "the one before is unfinished"
-            worker.pull(1)
-            await worker.acknowledge(*await worker.takes(1))
-            assert await account.wait_for("S", "S.over.out", 2)
-        due, previous = (
-            [header_value(one.block, b"X-Nats-Schedule-X-" + name) for one in reports] for name in (b"Due", b"Previous")
-        )
-        assert previous == [None, *due[:-1]], "each names the one before, also that of the life before"
-        jobs = [header_value(one.block, b"Nats-Msg-Id") for one in await account.messages("JOBS", "JOBS.out")]
-        assert len(set(jobs)) == len(jobs)
+            await store_far(account, number=20)
+            told = await running.told_of("snapshot_not_kept", stream="S")
+            assert "lacks the permission" in told["reason"]
+            await FlaggedStream(account, "S").canary(1)
+            assert len(running.told("snapshot_not_kept")) == 1, lacking[number]
+
+    await asyncio.gather(*(serve(number) for number in range(len(lacking))))
 
 
-OF_SNAPSHOTS = [entry for entry in permissions_of("2.11") if "snapshots" in entry.subject]
+# -- snapshots that do not fit -----------------------------------------------------------------------------------------
+
+Change = Callable[[SnapshotsBucket, str, dict[str, Any]], Awaitable[object]]
 
 
-@pytest.mark.parametrize("entry", OF_SNAPSHOTS, ids=lambda entry: entry.subject)
-async def test_a_user_who_may_keep_none_is_told_once_and_served_as_before(
-    start_server: StartServer, entry: Permission
-) -> None:
-    targets = Permission("publish", "S.>", ("yes",) * 4)
-    grant = [targets, *(other for other in permissions_of("2.11") if other != entry)]
-    server = await start_server(V2_11, config=accounts([grant]))
-    admin, user = url_of(server.url, "admin-0"), url_of(server.url, "sidecar-0")
-    async with account_on(admin) as account, sidecar_on(user) as running:
-        await account.create("S", storage="file")
-        await running.ready("S")
-        await store_far(account, number=20)
-        told = await running.told_of("snapshot_not_kept", stream="S")
-        assert "lacks the permission" in told["reason"]
-        await account.publish("S.soon", {"Nats-Schedule": f"@at {in_seconds(2)}", "Nats-Schedule-Target": "S.soon.out"})
-        assert await account.wait_for("S", "S.soon.out")
-        assert len(running.told("snapshot_not_kept")) == 1
+def manifest_key(name: str) -> str:
+    return snapshot_key("manifest", name, Mode.EMULATED)
 
 
-async def damaged(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
-    key = snapshot_key("chunk", "S", Mode.EMULATED, manifest["generation"], 1)
-    chunk = await bucket.chunk(key)
+def chunk_key(name: str, manifest: dict[str, Any]) -> str:
+    return snapshot_key("chunk", name, Mode.EMULATED, manifest["generation"], 1)
+
+
+async def damaged(bucket: SnapshotsBucket, name: str, manifest: dict[str, Any]) -> None:
+    chunk = await bucket.chunk(chunk_key(name, manifest))
     assert chunk is not None
-    await bucket.write_chunk(key, chunk[:-1] + bytes([chunk[-1] ^ 1]))
+    await bucket.write_chunk(chunk_key(name, manifest), chunk[:-1] + bytes([chunk[-1] ^ 1]))
 
 
-async def partial(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
-    await bucket.purge(snapshot_key("chunk", "S", Mode.EMULATED, manifest["generation"], 1))
+async def partial(bucket: SnapshotsBucket, name: str, manifest: dict[str, Any]) -> None:
+    await bucket.purge(chunk_key(name, manifest))
 
 
-async def foreign(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
-    await bucket.put(MANIFEST, {**manifest, "basis": "of another stream"})
+async def foreign(bucket: SnapshotsBucket, name: str, manifest: dict[str, Any]) -> None:
+    await bucket.put(manifest_key(name), {**manifest, "basis": "of another stream"})
 
 
-async def nonsense(bucket: SnapshotsBucket, _manifest: dict[str, Any]) -> None:
-    await bucket.put(MANIFEST, {"through": "everything"})
+async def nonsense(bucket: SnapshotsBucket, name: str, _manifest: dict[str, Any]) -> None:
+    await bucket.put(manifest_key(name), {"through": "everything"})
 
 
-async def beyond(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
-    await bucket.put(MANIFEST, {**manifest, "end": manifest["end"] + 1_000})
+async def beyond(bucket: SnapshotsBucket, name: str, manifest: dict[str, Any]) -> None:
+    await bucket.put(manifest_key(name), {**manifest, "end": manifest["end"] + 1_000})
 
 
-async def of_a_stream_that_went_back(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
+async def went_back(bucket: SnapshotsBucket, name: str, manifest: dict[str, Any]) -> None:
     sequence, stored_at, digest = manifest["witness"]
-    await bucket.put(MANIFEST, {**manifest, "witness": [sequence, stored_at - 1, digest]})
+    await bucket.put(manifest_key(name), {**manifest, "witness": [sequence, stored_at - 1, digest]})
 
 
-async def of_a_newer_version(bucket: SnapshotsBucket, manifest: dict[str, Any]) -> None:
-    _value, revision = await bucket.revised(MANIFEST)
-    assert await bucket.swap_bytes(MANIFEST, b'{"format": 2}', revision)
+async def newer(bucket: SnapshotsBucket, name: str, _manifest: dict[str, Any]) -> None:
+    _value, revision = await bucket.revised(manifest_key(name))
+    assert await bucket.swap_bytes(manifest_key(name), b'{"format": 2}', revision)
 
 
-@pytest.mark.parametrize(
-    "change", [damaged, partial, foreign, nonsense, beyond, of_a_stream_that_went_back, of_a_newer_version]
-)
-async def test_a_snapshot_that_does_not_fit_is_not_used(start_server: StartServer, change: Callable[..., Any]) -> None:
+CHANGES: tuple[Change, ...] = (damaged, partial, foreign, nonsense, beyond, went_back, newer)
+
+
+async def test_a_snapshot_that_does_not_fit_is_not_used(start_server: StartServer) -> None:
+    """One of a newer version is kept."""
     server = await start_server(V2_11)
-    before = await with_snapshot(server.url)
+    names = [change.__name__ for change in CHANGES]
+    before = await with_snapshots(server.url, *names)
     async with account_on(server.url) as account:
         bucket = bucket_of(account)
-        manifest, _revision = await bucket.revised(MANIFEST)
-        assert manifest is not None
-        await change(bucket, manifest)
+        for name, change in zip(names, CHANGES, strict=True):
+            manifest, _revision = await bucket.revised(manifest_key(name))
+            assert manifest is not None
+            await change(bucket, name, manifest)
         async with sidecar_on(server.url) as running:
-            await running.ready("S")
-            assert (await running.told_of("snapshot_ignored", stream="S"))["reason"]
+            for name in names:
+                await running.ready(name)
+                assert (await running.told_of("snapshot_ignored", stream=name))["reason"]
             assert running.told("snapshot_used") == []
-            assert listed(running) == before
-            if change is of_a_newer_version:
-                await running.told_of("snapshot_not_kept", stream="S")
-                with pytest.raises(JetStreamError):
-                    await bucket.revised(MANIFEST)
+            assert dict(zip(names, before, strict=True)) == {name: listed(running, name) for name in names}
+            await running.told_of("snapshot_not_kept", stream="newer")
+            with pytest.raises(JetStreamError):
+                await bucket.revised(manifest_key("newer"))
 
 
 def other_program(monkeypatch: pytest.MonkeyPatch, _zone: Path) -> None:
@@ -258,74 +218,56 @@ async def test_fire_times_of_another_program_or_of_older_zone_data_are_not_used(
     monkeypatch.setenv("ZONEINFO", str(tmp_path))
     zones._find_cached_zone.cache_clear()
     server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        async with sidecar_on(server.url) as running:
-            await account.create("S", storage="file")
-            await running.ready("S")
-            cron = {"Nats-Schedule": "0 0 9 1 1 *", "Nats-Schedule-Time-Zone": "Depot/Hall"}
-            for number in range(20):
-                await account.publish(f"S.s.{number}", {**cron, "Nats-Schedule-Target": "S.out"})
-            await running.told_of("snapshot_written", stream="S", schedules=20)
-        change(monkeypatch, zone)
-        zones._find_cached_zone.cache_clear()  # as a new process begins
-        async with sidecar_on(server.url) as running:
-            await running.ready("S")
-            assert len(running.told("snapshot_used" if is_used else "snapshot_ignored")) == 1
-            assert {one.next_fire // HOUR % 24 for one in listed(running) if one.next_fire is not None} == {hour}
-            assert len(listed(running)) == 20
+    async with served_on(server.url, config=STORED) as served:
+        for number in range(20):
+            await served.schedule(f"s.{number}", "0 0 9 1 1 *", more={"Time-Zone": "Depot/Hall"})
+        await served.sidecar.told_of("snapshot_written", stream="S", schedules=20)
+    change(monkeypatch, zone)
+    zones._find_cached_zone.cache_clear()  # as a new process begins
+    async with served_on(server.url) as served:
+        assert len(served.sidecar.told("snapshot_used" if is_used else "snapshot_ignored")) == 1
+        found = listed(served.sidecar)
+        assert {one.next_fire // HOUR % 24 for one in found if one.next_fire is not None} == {hour}
+        assert len(found) == 20
 
 
 async def test_a_snapshot_of_a_stream_that_was_created_again_is_not_used(start_server: StartServer) -> None:
+    """And without the setting none is used or kept."""
     server = await start_server(V2_11)
-    await with_snapshot(server.url)
+    async with served_on(server.url, config=STORED, keep_snapshots=False) as served:
+        await store_far(served.account, number=30)
+        await eventually(lambda: len(listed(served.sidecar)) == 30, within_seconds=WAIT_SECONDS)
+        assert await served.account.api.stream("KV_nats_scheduler_snapshots") is None
+        await served.call("STREAM.DELETE")
+    await with_snapshots(server.url, "S")
+    async with served_on(server.url, keep_snapshots=False) as served:
+        assert served.sidecar.told("snapshot_used") == []
+        assert len(listed(served.sidecar)) == FAR
     async with account_on(server.url) as account:
         await account.api.call("STREAM.DELETE.S")
-        metadata = {"nats-scheduler.allow_msg_schedules": "true"}
-        await account.create("S", storage="file", metadata=metadata)
+        await account.create("S", **STORED, **FLAG)
         await store_far(account, number=FAR + 50)
         await account.api.call("STREAM.PURGE.S", {"filter": "S.s.7"})
-        async with sidecar_on(server.url) as running:
-            await running.ready("S")
-            assert running.told("snapshot_used") == []
-            assert len(listed(running)) == FAR + 49
-
-
-async def test_without_the_setting_there_is_no_snapshot_and_none_is_used(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        async with sidecar_on(server.url, keep_snapshots=False) as running:
-            await account.create("S", storage="file")
-            await running.ready("S")
-            await store_far(account, number=30)
-            await eventually(
-                lambda: len(listed(running)) == 30, within_seconds=WAIT_SECONDS, describe="all schedules are held"
-            )
-        assert await account.api.stream("KV_nats_scheduler_snapshots") is None
-        await with_snapshot(server.url)
-        async with sidecar_on(server.url, keep_snapshots=False) as running:
-            await running.ready("S")
-            assert running.told("snapshot_used") == []
-            assert running.of("S", StreamReady)[0].schedules == FAR
+    async with served_on(server.url) as served:
+        assert served.sidecar.told("snapshot_used") == []
+        assert len(listed(served.sidecar)) == FAR + 49
 
 
 async def test_of_two_instances_one_keeps_the_snapshot_and_both_begin_with_it(start_server: StartServer) -> None:
     server = await start_server(V2_11)
-    async with account_on(server.url) as account:
-        async with sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-            await account.create("S", storage="file")
-            await store_far(account)
-            for running in (one, other):
-                await running.ready("S")
-            await eventually(
-                lambda: one.told("snapshot_written") + other.told("snapshot_written"),
-                within_seconds=WAIT_SECONDS,
-                describe="one of them wrote a snapshot",
-            )
-        async with sidecar_on(server.url) as one, sidecar_on(server.url) as other:
-            for running in (one, other):
-                await running.ready("S")
-                assert running.told("snapshot_used")
-                assert len(listed(running)) == FAR
+    async with served_on(server.url, config=STORED) as one, sidecar_on(server.url) as other:
+        await store_far(one.account)
+        await other.ready("S")
+        await eventually(
+            lambda: one.sidecar.told("snapshot_written") + other.told("snapshot_written"),
+            within_seconds=WAIT_SECONDS,
+            describe="one of them wrote a snapshot",
+        )
+    async with sidecar_on(server.url) as first, sidecar_on(server.url) as second:
+        for running in (first, second):
+            await running.ready("S")
+            assert running.told("snapshot_used")
+            assert len(listed(running)) == FAR
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
@@ -334,17 +276,9 @@ async def test_the_first_snapshot_of_a_bucket_is_not_purged(start_server: StartS
     async with account_on(server.url) as account:
         bucket = bucket_of(account)
         await bucket.open()
-        assert [await bucket.write_chunk(f"chunk.S.emulated.1.{n}", b"%d" % n) for n in range(3)] == [1, 2, 3]
+        keys = [f"chunk.S.emulated.1.{n}" for n in range(3)]
+        assert [await bucket.write_chunk(key, key.encode()) for key in keys] == [1, 2, 3]
         await bucket.purge_below("chunk.S.emulated.>", 1)
-        assert [await bucket.chunk(f"chunk.S.emulated.1.{n}") for n in range(3)] == [b"0", b"1", b"2"]
+        assert [await bucket.chunk(key) for key in keys] == [key.encode() for key in keys]
         await bucket.purge_below("chunk.S.emulated.>", 3)
-        assert [await bucket.chunk(f"chunk.S.emulated.1.{n}") for n in range(3)] == [None, None, b"2"]
-
-
-async def test_the_bucket_of_the_registry_is_another_one(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    await with_snapshot(server.url)
-    async with account_on(server.url) as account:
-        registry = Registry(account.connection, account.api, "nats_scheduler")
-        assert [key async for key in registry.keys_within("chunk.>")] == []
-        assert await bucket_of(account).keys("chunk") != []
+        assert [await bucket.chunk(key) for key in keys] == [None, None, keys[2].encode()]

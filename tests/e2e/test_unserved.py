@@ -20,7 +20,7 @@ from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, server_binary
 from tests.harness.waiting import eventually
 
-STARTS = 20
+STARTS = 8
 STARTS_AT_ONCE = 4
 
 
@@ -98,7 +98,7 @@ async def test_a_stream_that_the_settings_adopt_is_served_whenever_it_was_create
             await running.ready("BEFORE")
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) -> None:
     turn = asyncio.Semaphore(STARTS_AT_ONCE)
 

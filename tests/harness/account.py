@@ -102,11 +102,22 @@ class Account:
         return found
 
     async def wait_for(self, stream: str, subject: str, count: int = 1) -> list[StoredMessage]:
-        """Wait until at least `count` messages are stored on a subject, and return them all."""
+        """Wait until at least `count` messages are stored on a subject, and return them all.
+
+        What was counted is not read again by each look, but by every twentieth: the stream may have been made anew.
+        """
+        looks = counted = 0
+        following = 1
 
         async def enough() -> list[StoredMessage] | None:
+            nonlocal looks, counted, following
+            looks += 1
+            if looks % 20 == 0:
+                counted, following = 0, 1
             try:
-                found = await self.messages(stream, subject)
+                while message := await self.api.message(stream, seq=following, next_by_subj=subject):
+                    counted, following = counted + 1, message.sequence + 1
+                found = await self.messages(stream, subject) if counted >= count else []
             except NoJetStreamError:
                 return None  # a server that reads its configuration anew answers nobody for a moment
             return found if len(found) >= count else None
@@ -176,6 +187,15 @@ class Running:
         """Return the events of one kind about one stream."""
         return [event for name, event in self.events if name == stream and isinstance(event, kind)]
 
+    async def reported(self, stream: str, kind: type[Any], count: int = 1) -> list[Any]:
+        """Wait until at least `count` events of one kind were reported about one stream, and return them."""
+        await eventually(
+            lambda: len(self.of(stream, kind)) >= count,
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"{count} {kind.__name__} of {stream} among {self.events[-5:]}",
+        )
+        return self.of(stream, kind)
+
     def told(self, action: str) -> list[dict[str, Any]]:
         """Return the fields of each reported problem of one kind."""
         return [fields for kind, fields in self.problems if kind == action]
@@ -188,12 +208,39 @@ class Running:
             describe=lambda: f"{action} {wanted} among {self.problems}",
         )
 
+    def gauge(self, name: str, **labels: str) -> float | None:
+        """Return a sample as a scrape shows it now, None if there is no such series."""
+        return self.metrics.registry.get_sample_value(f"nats_scheduler_{name}", labels)
+
+    async def shows(self, name: str, least: float, most: float | None = None, **labels: str) -> float:
+        """Wait until a sample is from `least` to `most`, and return it; without `most` there is no upper bound."""
+        seen: list[float | None] = [None]
+
+        def is_shown() -> bool:
+            seen[0] = self.gauge(name, **labels)
+            return seen[0] is not None and least <= seen[0] and (most is None or seen[0] <= most)
+
+        await eventually(
+            is_shown,
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},",
+        )
+        return seen[0] or 0.0
+
     async def ready(self, stream: str, times: int = 1, within_seconds: float = WAIT_SECONDS) -> None:
         """Wait until a stream is served."""
         await eventually(
             lambda: len(self.of(stream, StreamReady)) >= times,
             within_seconds=within_seconds,
             describe=f"the sidecar serves {stream}",
+        )
+
+    async def not_healthy(self, sentence: str) -> None:
+        """Wait until it is not ready for a reason that contains this."""
+        await eventually(
+            lambda: any(sentence in reason for reason in self.sidecar.not_ready()),
+            within_seconds=WAIT_SECONDS,
+            describe=lambda: f"{sentence!r} among {self.sidecar.not_ready()}",
         )
 
     async def healthy(self) -> None:

@@ -44,6 +44,16 @@ def permissions_of(mode: str) -> list[Permission]:
     return [row for row in listed() if row.needed_in(mode) != SPARE]
 
 
+def limited_to(version: str, targets: str) -> list[Permission]:
+    """Return the list of a version that we fire for, with other targets."""
+    return [*without(permissions_of(version.rpartition(".")[0]), "orders.>"), Permission("publish", targets, ())]
+
+
+def without(permissions: Iterable[Permission], subject: str) -> list[Permission]:
+    """Return what is left if nobody may publish on a subject."""
+    return [each for each in permissions if (each.act, each.subject) != ("publish", subject)]
+
+
 def allowing(permissions: Iterable[Permission]) -> str:
     """Write permissions as a server's configuration has them; what is not named is denied."""
     granted = {"publish": ["nothing"], "subscribe": ["nothing"]}

@@ -23,8 +23,8 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.e2e.conftest import Served
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.flagged import Served
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -168,7 +168,7 @@ async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(s
         await account.create("S")
         await sidecar.ready("S")
         connection = sidecar.sidecar.connection
-        served = Served(account, "S", sidecar, V2_11)
+        served = Served(account, "S", sidecar, server.url, V2_11)
         subject = await canary(served)
         room = 100_000 - len(b"NATS/1.0\r\nNats-Schedule: @every 1s\r\nNats-Schedule-Target: S.out\r\n\r\n")
         await served.schedule("payload", "@every 1s", b"x" * room)

@@ -21,7 +21,6 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
 from tests.doctor.examined import FLAG, findings_on
 from tests.doctor.scenes import SCENES, schedule
-from tests.e2e.test_denials import limited_to
 from tests.harness.account import (
     CLOCK,
     WAIT_SECONDS,
@@ -32,7 +31,7 @@ from tests.harness.account import (
     sidecar_on,
     sidecar_with,
 )
-from tests.harness.permissions import permissions_of, shared_account, url_of
+from tests.harness.permissions import limited_to, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask

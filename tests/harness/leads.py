@@ -1,0 +1,62 @@
+"""What has to be over before an instant: done again, for a later one, if the clock overtook it.
+
+The rule: that an instant was overtaken is known from when the server had acknowledged everything, which runs on the
+same clock; and each repetition is noted and listed at the end of the run.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+
+ATTEMPTS = 10
+LONGER = 3.0
+"""The factor between the leads of two attempts."""
+LONGEST_SECONDS = 30.0
+LAST_LOOK_NS = 200 * MILLISECOND
+"""Before the instant: a sidecar of a 2.10 looks at a schedule 50 ms before its fire for the last time."""
+OVERTAKEN = "overtaken"
+
+T = TypeVar("T")
+
+_noted: list[tuple[str, object]] = []
+"""What was overtaken in the test that runs, as properties of its report."""
+
+
+async def in_time(
+    act: Callable[[int], Awaitable[T]], seconds: float = 1.0, *, margin: int = LAST_LOOK_NS, longer: float = LONGER
+) -> tuple[int, T]:
+    """Do something for an instant `seconds` from now that is over before it; return the instant (ns) and the result.
+
+    `act` gets the instant, and returns when the server has acknowledged everything. It may be done several times, so
+    that it names its subjects by the instant, or begins by removing what it has stored before.
+    """
+    now = SystemClock().now
+    for attempt in range(ATTEMPTS):
+        lead = min(seconds * longer**attempt, LONGEST_SECONDS)
+        due = now() + int(lead * SECOND)
+        result = await act(due)
+        late = now() + margin - due
+        if late < 0:
+            return due, result
+        _noted.append((OVERTAKEN, f"{lead:g} s were too short by {late / SECOND:.3f} s"))
+    raise AssertionError(f"overtaken by the clock in each of {ATTEMPTS} attempts: {_noted[-ATTEMPTS:]}")
+
+
+def note_in(report: pytest.TestReport) -> None:
+    """Add what was overtaken to a test's report."""
+    report.user_properties += _noted
+    _noted.clear()
+
+
+def write_overtaken(reporter: pytest.TerminalReporter) -> None:
+    """List the cases that the clock has overtaken."""
+    reports = [one for found in reporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
+    lines = {f"{one.nodeid}: {said}" for one in reports for kind, said in one.user_properties if kind == OVERTAKEN}
+    if lines:
+        reporter.section(f"{len(lines)} attempts were overtaken by the clock, and repeated with more time")
+        for line in sorted(lines):
+            reporter.write_line(line)
