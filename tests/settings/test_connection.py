@@ -1,12 +1,16 @@
-"""Connection settings: what they accept and what they fill in; they never show a secret."""
+"""Connection settings: what they accept and fill in, as the nats CLI does; they never show a secret."""
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.connection import ConnectionSettings, masked_url, read_server, split_servers
+from tests.harness.seeds import draws
 
 HIDDEN = "hunter2"
 
@@ -37,46 +41,20 @@ def test_the_client_gets_addresses_and_secrets_as_they_are() -> None:
     assert settings.password.get_secret_value() == HIDDEN
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"servers": [f"nats://bob:{HIDDEN}@"]},
-        {"servers": [f"gopher://bob:{HIDDEN}@host"]},
-        {"password": HIDDEN},
-        {"user_seed": HIDDEN},
-        {"user": "bob", "password": HIDDEN, "creds": "/a.creds"},
-        {"token": {"value": HIDDEN}},
-        {"password": [HIDDEN]},
-        {"servers": {"url": HIDDEN}},
-    ],
-)
-def test_an_error_does_not_hold_the_secret_that_it_is_about(values: dict[str, object]) -> None:
-    with pytest.raises(ValidationError) as caught:
-        ConnectionSettings.model_validate(values)
-    assert HIDDEN not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"servers": []},
-        {"servers": ["ws://a", "nats://b"]},
-        {"tls_cert": "/c.pem"},
-        {"tls_key": "/k.pem"},
-        {"js_domain": "a.b"},
-        {"inbox_prefix": "_INBOX."},
-        {"inbox_prefix": "in box"},
-        {"inbox_prefix": "a.>"},
-        {"connect_timeout": "1"},
-        {"connect_timeout": "1h"},
-        {"connect_timeout": True},
-        {"request_timeout": "0s"},
+def test_what_cannot_work_is_refused_and_the_error_does_not_hold_the_secret_that_it_is_about() -> None:
+    refused: tuple[dict[str, object], ...] = (
+        *({"servers": [f"nats://bob:{HIDDEN}@"]}, {"servers": [f"gopher://bob:{HIDDEN}@host"]}),
+        *({"password": HIDDEN}, {"user_seed": HIDDEN}, {"user": "bob", "password": HIDDEN, "creds": "/a.creds"}),
+        *({"token": {"value": HIDDEN}}, {"password": [HIDDEN]}, {"servers": {"url": HIDDEN}}),
+        *({"servers": []}, {"servers": ["ws://a", "nats://b"]}, {"tls_cert": "/c.pem"}, {"tls_key": "/k.pem"}),
+        *({"js_domain": "a.b"}, {"inbox_prefix": "_INBOX."}, {"inbox_prefix": "in box"}, {"inbox_prefix": "a.>"}),
+        *({"connect_timeout": "1"}, {"connect_timeout": "1h"}, {"connect_timeout": True}, {"request_timeout": "0s"}),
         {"nonsense": 1},
-    ],
-)
-def test_what_cannot_work_is_refused(values: dict[str, object]) -> None:
-    with pytest.raises(ValidationError):
-        ConnectionSettings.model_validate(values)
+    )
+    for values in refused:
+        with pytest.raises(ValidationError) as caught:
+            ConnectionSettings.model_validate(values)
+        assert HIDDEN not in str(caught.value), values
 
 
 def test_a_duration_is_text_in_json_and_nanoseconds_in_python() -> None:
@@ -90,3 +68,65 @@ def test_a_duration_is_text_in_json_and_nanoseconds_in_python() -> None:
 def test_a_domain_wins_over_an_imported_prefix() -> None:
     assert ConnectionSettings(js_api_prefix="JS.acme").api_prefix == "JS.acme"
     assert ConnectionSettings(js_api_prefix="JS.acme", js_domain="hub").api_prefix == "$JS.hub.API"
+
+
+# -- addresses -------------------------------------------------------------------------------------------------
+
+
+def test_an_address_is_filled_in_or_refused() -> None:
+    filled = {
+        "localhost": "nats://localhost:4222",
+        "localhost:4333": "nats://localhost:4333",
+        "nats://n1": "nats://n1:4222",
+        "nats://n1:": "nats://n1:4222",
+        "tls://n1": "tls://n1:4222",
+        "nats://[::1]": "nats://[::1]:4222",
+        "nats://[::1]:5000": "nats://[::1]:5000",
+        "bob:pw@n1": "nats://bob:pw@n1:4222",
+    }
+    none = ["", "nats://", "nats://:4222", "n1:0", "n1:65536", "n1:port", "http://n1", "a b", "nats://[::1", "ws://n1"]
+    refused = dict.fromkeys([*none, "wss://n1:443", "bob:p/w@n1"])
+    assert {text: read_server(text) for text in filled | refused} == filled | refused
+    assert split_servers(" a , nats://b:1 ,,") == ("a", "nats://b:1")
+
+
+def test_what_stands_before_the_at_sign_and_after_the_host_is_masked() -> None:
+    masked = {
+        "nats://n1:4222": "nats://n1:4222",
+        "nats://bob:pw@n1": "nats://bob:***@n1",
+        "nats://tok@n1": "nats://***@n1",
+        "bob:pw@n1": "bob:***@n1",
+        "nats://a:b@n1,nats://c:d@n2": "nats://a:***@n1,nats://c:***@n2",
+        "nats://bob:p@w@n1": "nats://bob:***@n1",
+        "nats://bob:p/w@n1": "nats://***",
+        "nats://bob:p w@n1": "nats://bob:***@n1",
+        "nats://bob:p,w@n1": "nats://bob:***@n1",
+        "bob:p,w@n1,nats://n2": "bob:***@n1,nats://n2",
+        "bob:p://w@n1": "***",
+        "could not reach nats://bob:pw@n1: refused": "could not reach nats://bob:***@n1: refused",
+        "nats://n1:4222?token=s3cret": "nats://n1:4222?***",
+        "nats://n1:4222/s3cret": "nats://n1:4222/***",
+        "nats://n1:4222/a?token=s3cret#s3cret": "nats://n1:4222/***",
+        "nats://n1#s3cret,tls://bob:s3cret@n2?s3cret": "nats://n1#***,tls://bob:***@n2?***",
+        "n1:4222?token=s3cret": "n1:4222?***",
+        "ws://n1?token=s3cret": "ws://n1?***",
+        "nats://n1?token=s3 cret": "nats://n1?***",
+        "nats://n1?token=s3,cret": "nats://n1?***",
+        "nats://n1?token=s3@cret": "nats://***",
+        "n1?s3cret": "n1?***",
+        "n1:4222/s3cret": "n1:4222/***",
+        "nats:/n1?s3cret": "nats:/n1?***",
+        "nats://n1:4222/": "nats://n1:4222/",
+        "/etc/nats/sidecar.creds": "/etc/nats/sidecar.creds",
+        "conf/a#b.json": "conf/a#b.json",
+    }
+    assert {text: masked_url(text) for text in masked} == masked
+
+
+@hypothesis.settings(max_examples=draws(40))
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=4).filter(lambda text: "://" not in text),
+    st.sampled_from(["nats://bob:{}@n1:4222", "bob:{}@n1", "nats://n1:4222?token={}", "nats://n1/{}", "n1#{}"]),
+)
+def test_no_secret_survives_masking(text: str, address: str) -> None:
+    assert "!" not in masked_url(address.format(f"!{text}!"))

@@ -28,71 +28,50 @@ def save(home: Path, name: str, *, select: bool = False, **fields: object) -> di
     return {"XDG_CONFIG_HOME": str(home)}
 
 
-def test_there_need_not_be_a_context(tmp_path: Path) -> None:
-    assert load_context(None, "", {"XDG_CONFIG_HOME": str(tmp_path)}) is None
+def servers(flags: dict[str, object], environ: dict[str, str]) -> str:
+    return ",".join(load_settings(flags, environ, None).connection.servers)
 
 
-def test_the_selected_context_is_used(tmp_path: Path) -> None:
-    environ = save(
-        tmp_path, "orders", select=True, url="nats://n1,nats://n2", user="bob", password=HIDDEN, tls_first=True
-    )
+def test_the_selected_context_is_used_unless_one_is_named(tmp_path: Path) -> None:
+    assert load_context(None, "", {"XDG_CONFIG_HOME": str(tmp_path)}) is None, "there need not be a context"
+    more = {"user": "bob", "password": HIDDEN, "tls_first": True}
+    environ = save(tmp_path, "a", select=True, url="nats://n1,nats://n2", **more)
     resolved = resolve_settings({}, environ, None)
     connection = resolved.settings.connection
     assert connection.servers == ("nats://n1:4222", "nats://n2:4222")
     assert (connection.user, connection.tls_first) == ("bob", True)
-    assert resolved.sources["connection.servers"] == "context orders"
-
-
-def test_a_named_context_wins_over_the_selected_one_and_a_flag_over_a_variable(tmp_path: Path) -> None:
-    save(tmp_path, "a", select=True, url="nats://a")
+    assert resolved.sources["connection.servers"] == "context a"
     save(tmp_path, "b", url="nats://b")
     environ = save(tmp_path, "c", url="nats://c") | {"NATS_CONTEXT": "b"}
-    assert load_settings({}, environ, None).connection.servers == ("nats://b:4222",)
-    assert load_settings({"context": "c"}, environ, None).connection.servers == ("nats://c:4222",)
-    assert load_settings({"no_context": True}, environ, None).connection.servers == ("nats://127.0.0.1:4222",)
+    assert servers({}, environ) == "nats://b:4222"
+    assert servers({"context": "c"}, environ) == "nats://c:4222", "a flag wins over a variable"
+    assert servers({"no_context": True}, environ) == "nats://127.0.0.1:4222"
 
 
-def test_contexts_lie_below_the_home_directory_without_xdg_config_home(tmp_path: Path) -> None:
+def test_a_context_is_below_the_home_directory_without_xdg_config_home_or_a_file(tmp_path: Path) -> None:
     save(tmp_path / ".config", "home", select=True, url="nats://home")
-    assert load_settings({}, {"HOME": str(tmp_path)}, None).connection.servers == ("nats://home:4222",)
-
-
-def test_a_context_may_be_a_file(tmp_path: Path) -> None:
+    assert servers({}, {"HOME": str(tmp_path)}) == "nats://home:4222"
     path = tmp_path / "elsewhere.json"
     path.write_text('{"url": "nats://file"}')
-    assert load_settings({"context": str(path)}, {}, None).connection.servers == ("nats://file:4222",)
+    assert servers({"context": str(path)}, {}) == "nats://file:4222"
 
 
-@pytest.mark.parametrize("name", ["missing", "../up", "a/b", "a\\b"])
-def test_a_context_that_is_not_there_is_an_error_that_names_it(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingsError, match="--context") as caught:
-        load_settings({"context": name}, {"XDG_CONFIG_HOME": str(tmp_path)}, None)
-    assert caught.value.problems[0].key == "context"
-
-
-def test_a_context_that_is_not_json_is_an_error_that_does_not_show_it(tmp_path: Path) -> None:
+def test_a_context_that_is_not_there_or_cannot_be_honoured_is_an_error_that_names_it(tmp_path: Path) -> None:
+    for name in ("missing", "../up", "a/b", "a\\b"):
+        with pytest.raises(SettingsError, match="--context") as caught:
+            load_settings({"context": name}, {"XDG_CONFIG_HOME": str(tmp_path)}, None)
+        assert caught.value.problems[0].key == "context"
     environ = save(tmp_path, "broken")
     (tmp_path / "nats/context/broken.json").write_text('{"password": "hunter2"')
     with pytest.raises(SettingsError, match="JSON object") as caught:
         load_settings({"context": "broken"}, environ, None)
     assert "hunter2" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("socks_proxy", "socks5://bob:hunter2@p"),
-        ("nsc", "nsc://o/a/u"),
-        ("windows_cert_store", "user"),
-        ("creds", "op://vault/item"),
-    ],
-)
-def test_what_cannot_be_honoured_is_an_error_and_not_passed_over(tmp_path: Path, field: str, value: str) -> None:
-    given: dict[str, Any] = {field: value}
-    environ = save(tmp_path, "x", **given)
-    with pytest.raises(SettingsError, match=field) as caught:
-        load_settings({"context": "x"}, environ, None)
-    assert "hunter2" not in str(caught.value)
+    fields = {"socks_proxy": "socks5://bob:hunter2@p", "nsc": "nsc://o/a/u", "windows_cert_store": "user"}
+    for field, value in (fields | {"creds": "op://vault/item"}).items():
+        given: dict[str, Any] = {field: value}
+        with pytest.raises(SettingsError, match=field) as caught:
+            load_settings({"context": "x"}, save(tmp_path, "x", **given), None)
+        assert "hunter2" not in str(caught.value)
 
 
 def test_what_is_not_used_is_named_in_a_warning(tmp_path: Path) -> None:

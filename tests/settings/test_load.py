@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
+from nats_scheduler.cli.arguments import file_content
+from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.settings.fields import setting_fields
+from nats_scheduler.settings.json_files import StreamFileError, read_bounded, read_stream_file
 from nats_scheduler.settings.load import SettingsError, load_settings, resolve_settings
 from nats_scheduler.settings.sidecar import SidecarSettings
 
@@ -50,39 +55,26 @@ def test_the_nearest_word_wins(tmp_path: Path) -> None:
     assert resolved.sources["connection.servers"] == "$NATS_URL"
     assert (connection.inbox_prefix, resolved.sources["connection.inbox_prefix"]) == ("_F", f"file {file}")
     assert (connection.js_domain, resolved.sources["connection.js_domain"]) == ("c", "context far")
+    environ |= {"NATS_SCHEDULER_CONNECTION_SERVERS": "nats://ours"}
+    assert load_settings({}, environ, None).connection.servers == ("nats://ours:4222",), "ours wins over the CLI's"
 
 
-def test_our_variable_wins_over_that_of_the_cli() -> None:
-    environ = {"NATS_URL": "nats://theirs", "NATS_SCHEDULER_CONNECTION_SERVERS": "nats://ours"}
-    assert load_settings({}, NOWHERE | environ, None).connection.servers == ("nats://ours:4222",)
-
-
-def test_credentials_win_as_a_whole(tmp_path: Path) -> None:
+def test_ways_to_log_in_win_as_a_whole_and_may_come_from_two_places(tmp_path: Path) -> None:
     creds = tmp_path / "x.creds"
     creds.write_text("")
     file = write(tmp_path, connection={"user": "bob", "password": "pw"})
     connection = load_settings({"creds": str(creds)}, NOWHERE, file).connection
     assert (connection.creds, connection.user, connection.password) == (creds, None, None)
-
-
-def test_one_way_to_log_in_may_come_from_two_places() -> None:
     connection = load_settings({"user": "bob"}, NOWHERE | {"NATS_PASSWORD": "pw"}, None).connection
-    assert connection.user == "bob"
-    assert connection.password is not None
-
-
-def test_a_lone_user_is_a_token_as_in_the_cli() -> None:
+    assert (connection.user, connection.password is None) == ("bob", False)
+    both = write(tmp_path, connection={"user": "a", "creds": str(creds)})
+    one_way = "expected one way to log in, not user and creds at once"
+    assert problems(file=both) == [f"connection.user of 'a' (file {both}): {one_way}"]
     for flags, environ in (({"user": "tok"}, {}), ({}, {"NATS_USER": "tok"})):
         connection = load_settings(flags, NOWHERE | environ, None).connection
         assert connection.user is None
         assert connection.token is not None
-        assert connection.token.get_secret_value() == "tok"
-
-
-@pytest.mark.parametrize("text", ["true", "TRUE", "1", "t", "yes", "on"])
-def test_yes_has_the_usual_forms_in_a_variable(text: str) -> None:
-    environ = NOWHERE | {"NATS_SCHEDULER_CONNECTION_TLS_FIRST": text}
-    assert load_settings({}, environ, None).connection.tls_first is True
+        assert connection.token.get_secret_value() == "tok", "a lone user is a token as in the CLI"
 
 
 def test_text_of_a_variable_takes_the_form_of_its_setting() -> None:
@@ -95,6 +87,9 @@ def test_text_of_a_variable_takes_the_form_of_its_setting() -> None:
         "NATS_USER": "",
     }
     settings = load_settings({}, NOWHERE | environ, None)
+    for text in ("true", "TRUE", "1", "t", "yes", "on"):
+        yes = {"NATS_SCHEDULER_CONNECTION_TLS_FIRST": text}
+        assert load_settings({}, NOWHERE | yes, None).connection.tls_first is True, text
     assert settings.portable_streams == ("A", "B")
     assert (settings.metrics_port, settings.look_ahead, settings.log_format) == (0, 250 * MILLISECOND, "json")
     assert settings.connection.request_timeout == SECOND
@@ -115,59 +110,38 @@ def test_every_problem_is_reported_at_once_with_key_value_origin_and_what_was_ex
     ]
 
 
-@pytest.mark.parametrize(
-    ("environ", "reported"),
-    [
-        ({"NATS_SCHEDULER_WINDOE": "3"}, "NATS_SCHEDULER_WINDOE of '3' (environment): expected a variable that is a"),
-        ({"NATS_SCHEDULER_PASWORD": "hunter2"}, "NATS_SCHEDULER_PASWORD of **********"),
-        ({"NATS_SOCKS_PROXY": "socks5://bob:hunter2@p"}, "NATS_SOCKS_PROXY of 'socks5://bob:***@p'"),
-        (
-            {"NATS_PASSWORD": "hunter2"},
-            "connection.password of ********** ($NATS_PASSWORD): expected user to be set too",
-        ),
-        ({"NATS_URL": "nats://bob:hunter2@n1:x"}, "connection.servers of ['nats://bob:***@n1:x'] ($NATS_URL)"),
-        ({"NATS_CREDS": "/no/such"}, "connection.creds of '/no/such' ($NATS_CREDS): expected a file that exists"),
-        ({"NATS_SCHEDULER_STREAMS_FOLDER": "/no"}, "streams_folder of '/no' ($NATS_SCHEDULER_STREAMS_FOLDER)"),
-        ({"NATS_SCHEDULER_REGISTRY_BUCKET": "a\nb"}, "registry_bucket of 'a\\nb'"),
-        ({"NATS_URL": "nats://\udcff"}, "connection.servers of 'nats://\\udcff' ($NATS_URL): expected text that can"),
-    ],
-)
-def test_a_variable_that_cannot_be_used_is_an_error(environ: dict[str, str], reported: str) -> None:
-    (found,) = problems(environ=environ)
-    assert found.startswith(reported)
-    assert "hunter2" not in found
+def test_a_variable_that_cannot_be_used_is_an_error() -> None:
+    for name, value, reported in (
+        ("NATS_SCHEDULER_WINDOE", "3", "NATS_SCHEDULER_WINDOE of '3' (environment): expected a variable that is a"),
+        ("NATS_SCHEDULER_PASWORD", "hunter2", "NATS_SCHEDULER_PASWORD of **********"),
+        ("NATS_SOCKS_PROXY", "socks5://bob:hunter2@p", "NATS_SOCKS_PROXY of 'socks5://bob:***@p'"),
+        ("NATS_PASSWORD", "hunter2", "connection.password of ********** ($NATS_PASSWORD): expected user to be set too"),
+        ("NATS_URL", "nats://bob:hunter2@n1:x", "connection.servers of ['nats://bob:***@n1:x'] ($NATS_URL)"),
+        ("NATS_CREDS", "/no/such", "connection.creds of '/no/such' ($NATS_CREDS): expected a file that exists"),
+        ("NATS_SCHEDULER_STREAMS_FOLDER", "/no", "streams_folder of '/no' ($NATS_SCHEDULER_STREAMS_FOLDER)"),
+        ("NATS_SCHEDULER_REGISTRY_BUCKET", "a\nb", "registry_bucket of 'a\\nb'"),
+        ("NATS_URL", "nats://\udcff", "connection.servers of 'nats://\\udcff' ($NATS_URL): expected text that can"),
+    ):
+        (found,) = problems(environ={name: value})
+        assert found.startswith(reported)
+        assert "hunter2" not in found
 
 
-def test_what_kubernetes_puts_into_a_container_is_not_ours() -> None:
-    environ = {
-        "NATS_SCHEDULER_SERVICE_HOST": "10.0.0.1",
-        "NATS_SCHEDULER_SERVICE_PORT": "9464",
-        "NATS_SCHEDULER_SERVICE_PORT_METRICS": "9464",
-        "NATS_SCHEDULER_PORT": "tcp://10.0.0.1:9464",
-        "NATS_SCHEDULER_PORT_9464_TCP": "tcp://10.0.0.1:9464",
-        "NATS_SCHEDULER_PORT_9464_TCP_ADDR": "10.0.0.1",
-        "NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:9464",
-        "NATS_SCHEDULER_METRICS_SERVICE_HOST": "10.0.0.1",
-    }
-    assert load_settings({}, NOWHERE | environ, None) == SidecarSettings()
-
-
-def test_a_setting_that_kubernetes_overwrote_is_told_unless_it_is_given_elsewhere() -> None:
-    environ = NOWHERE | {
-        "NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:9464",
-        "NATS_SCHEDULER_PORT": "tcp://10.0.0.1:1",
-    }
+def test_what_kubernetes_puts_into_a_container_is_not_ours_and_what_it_overwrote_is_told() -> None:
+    address = "tcp://10.0.0.1:9464"
+    ports = {f"NATS_SCHEDULER_{name}": address for name in ("PORT", "PORT_9464_TCP", "METRICS_PORT")}
+    hosts = {f"NATS_SCHEDULER_{name}": "10.0.0.1" for name in ("SERVICE_HOST", "METRICS_SERVICE_HOST")}
+    more = {f"NATS_SCHEDULER_{name}": "9464" for name in ("SERVICE_PORT", "SERVICE_PORT_METRICS")}
+    environ = NOWHERE | ports | hosts | more | {"NATS_SCHEDULER_PORT_9464_TCP_ADDR": "10.0.0.1"}
+    assert load_settings({}, environ, None) == SidecarSettings()
     (warning,) = resolve_settings({}, environ, None).warnings
-    assert warning.startswith("NATS_SCHEDULER_METRICS_PORT of 'tcp://10.0.0.1:9464' is an address that Kubernetes")
-    assert resolve_settings({"metrics_port": "9464"}, environ, None).warnings == ()
-
-
-def test_the_port_that_an_image_gives_is_one_that_kubernetes_cannot_overwrite() -> None:
-    image = NOWHERE | {"NATS_SCHEDULER_METRICS_PORT_NUMBER": "9464"}
-    overwritten = resolve_settings({}, image | {"NATS_SCHEDULER_METRICS_PORT": "tcp://10.0.0.1:80"}, None)
+    assert warning.startswith(f"NATS_SCHEDULER_METRICS_PORT of '{address}' is an address that Kubernetes")
+    assert resolve_settings({"metrics_port": "9464"}, environ, None).warnings == (), "it is given elsewhere"
+    image = {"NATS_SCHEDULER_METRICS_PORT_NUMBER": "9464"}
+    overwritten = resolve_settings({}, environ | image, None)
     assert (overwritten.settings.metrics_port, overwritten.warnings) == (9464, ())
     assert overwritten.sources["metrics_port"] == "$NATS_SCHEDULER_METRICS_PORT_NUMBER"
-    assert load_settings({}, image | {"NATS_SCHEDULER_METRICS_PORT": "1234"}, None).metrics_port == 1234
+    assert load_settings({}, NOWHERE | image | {"NATS_SCHEDULER_METRICS_PORT": "1234"}, None).metrics_port == 1234
 
 
 def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_be_secret(tmp_path: Path) -> None:
@@ -183,30 +157,41 @@ def test_an_unknown_key_is_an_error_that_names_the_near_one_and_hides_what_may_b
     assert "such as connection.password" in reported[2]
 
 
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
+def test_a_file_that_is_not_one_json_object_or_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    for content, expected in (
         ("", "JSON (expecting value, line 1, column 1)"),
         ("[]", "a JSON object"),
         ('{"window": 1, "window": 2}', "each key once"),
         ('{"connection": {"user": "a", "user": "b"}}', "each key once"),
         ('{"window": 1} trailing', "JSON (extra data, line 1, column 15)"),
         ('{"connection": "nats://bob:hunter2@n1"}', "an object"),
-    ],
-)
-def test_a_file_that_is_not_one_json_object_is_an_error(tmp_path: Path, content: str, expected: str) -> None:
-    path = tmp_path / "s.json"
-    path.write_text(content)
-    (reported,) = problems(file=path)
-    assert reported.endswith(f"expected {expected}")
-    assert "hunter2" not in reported
-
-
-def test_a_file_that_is_missing_or_huge_is_an_error(tmp_path: Path) -> None:
+    ):
+        path.write_text(content)
+        (reported,) = problems(file=path)
+        assert reported.endswith(f"expected {expected}")
+        assert "hunter2" not in reported
     assert "No such file" in problems(file=tmp_path / "none.json")[0]
-    huge = tmp_path / "huge.json"
-    huge.write_text(" " * 1024 * 1024 + "{}")
-    assert "more than 1048576 bytes" in problems(file=huge)[0]
+    path.write_text(" " * 1024 * 1024 + "{}")
+    assert "more than 1048576 bytes" in problems(file=path)[0]
+
+
+def test_a_file_that_never_ends_is_refused_wherever_an_operator_names_one(tmp_path: Path) -> None:
+    endless = Path("/dev/zero")
+    with pytest.raises(OSError, match="more than 100 bytes"):
+        read_bounded(endless, 100)
+    with pytest.raises(click.UsageError, match="/dev/zero has more than 67,108,864 bytes"):
+        file_content(endless)
+    with pytest.raises(StreamFileError, match="/dev/zero: more than 1048576 bytes"):
+        read_stream_file(endless)
+    contexts = tmp_path / "nats" / "context"
+    contexts.mkdir(parents=True)
+    (contexts / "endless.json").symlink_to(endless)
+    with pytest.raises(SettingsError, match="more than 1048576 bytes"):
+        load_settings({"context": "endless"}, {"XDG_CONFIG_HOME": str(tmp_path)}, None)
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * 100)
+    assert read_bounded(file, 100) == b"x" * 100, "one of the limit is read"
 
 
 def test_null_and_the_address_of_the_schema_may_stand_in_the_file(tmp_path: Path) -> None:
@@ -215,9 +200,35 @@ def test_null_and_the_address_of_the_schema_may_stand_in_the_file(tmp_path: Path
     assert load_settings({}, NOWHERE, path) == SidecarSettings()
 
 
-def test_two_ways_to_log_in_in_one_place_are_an_error(tmp_path: Path) -> None:
-    creds = tmp_path / "x.creds"
-    creds.write_text("")
-    file = write(tmp_path, connection={"user": "a", "creds": str(creds)})
-    reported = problems(file=file)
-    assert reported == [f"connection.user of 'a' (file {file}): expected one way to log in, not user and creds at once"]
+# -- restrictions: lists of STREAM=VALUE -----------------------------------------------------------------------
+
+
+def test_a_stream_that_is_named_has_its_own_restrictions_and_others_what_stands_for_all(tmp_path: Path) -> None:
+    elsewhere = "ORDERS=jobs.>,ORDERS=mail.out,*=log.*"
+    settings = load_settings(
+        {
+            "allowed_targets": "ORDERS=due.>,ORDERS=paid,*=any.>",
+            "max_schedules": "ORDERS=10,ORDERS=7",
+            "allowed_targets_elsewhere": elsewhere,
+        },
+        NOWHERE | {"NATS_SCHEDULER_ALLOWED_SOURCES": "*=sensors.*"},
+        None,
+    )
+    own = Restrictions(("due.>", "paid"), ("sensors.*",), 7, elsewhere=("jobs.>", "mail.out"))
+    others = Restrictions(("any.>",), ("sensors.*",), None, elsewhere=("log.*",))
+    assert (settings.restrictions_on("ORDERS"), settings.restrictions_on("OTHER")) == (own, others)
+    settings = load_settings({}, NOWHERE, write(tmp_path, allowed_targets=["ORDERS=due.>"]))
+    assert settings.restrictions_on("OTHER") == replace(UNRESTRICTED, elsewhere=()), "but other streams are not reached"
+
+
+def test_a_restriction_that_cannot_be_read_is_an_error() -> None:
+    for key, value in (
+        *(("allowed_targets", "ORDERS"), ("allowed_targets", "=due.>"), ("allowed_targets", "ORDERS=due..x")),
+        *(("allowed_targets", "ORDERS=>.x"), ("allowed_sources", "OR.DERS=a"), ("max_schedules", "ORDERS=many")),
+        *(("allowed_targets_elsewhere", "jobs.>"), ("max_schedules", "ORDERS=-1")),
+    ):
+        with pytest.raises(SettingsError) as caught:
+            load_settings({key: value}, NOWHERE, None)
+        [problem] = caught.value.problems
+        assert (problem.key, problem.value) == (key, f"[{value!r}]")
+        assert "STREAM=" in problem.expected
