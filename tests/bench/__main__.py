@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from nats_scheduler.cli.output import print_table
-from tests.bench import aims, comparison, flatness, tables
+from tests.bench import aims, comparison, tables
 from tests.bench.profiles import PROFILES, UnknownScenarioError, chosen
 from tests.bench.runner import run
 from tests.bench.runs import Run
@@ -95,9 +95,9 @@ def _print_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> No
 def _print(found: Run, show: Show) -> None:
     click.echo(f"Measured on {found.date}: {found.machine}; load average before it {found.load_before:g}\n")
     show(tables.columns(found), tables.rows(found))
-    if len(flatness.numbers(found)) > 1:
+    if len(tables.numbers_held(found)) > 1:
         click.echo("\nHow costs grow\n")
-        show(flatness.columns(found), flatness.rows(found))
+        show(tables.growth_columns(found), tables.growth_rows(found))
 
 
 def _compare(before: Run, found: Run, show: Show) -> list[int]:

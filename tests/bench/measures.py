@@ -6,8 +6,9 @@ CPU is measured of both processes, so it is three measures: `sum`, `scheduler` a
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from tests.bench.processes import Cpu
 
@@ -54,103 +55,69 @@ class CpuMeasure:
         return self.sum, self.scheduler, self.server
 
 
-def cpu_each(name: str, is_compared: bool = True) -> CpuMeasure:
-    """Return the measures of CPU in µs for one fire or schedule."""
-    return _cpu(Measure(name, "µs", 1, is_compared=is_compared), 1_000_000)
+MEASURES: dict[str, Measure] = {}
+"""The measures by name, in the order of their declaration, which is that of the tables."""
 
 
-def cpu_share(name: str, decimals: int, grain: float) -> CpuMeasure:
-    """Return the measures of CPU in percent of a core."""
-    return _cpu(Measure(name, "% of a core", decimals, grain=grain), 100)
+def _declared(name: str, unit: str, decimals: int = 2, **more: Any) -> Measure:
+    MEASURES[name] = measure = Measure(name, unit, decimals, **more)
+    return measure
 
 
-def _cpu(measure: Measure, factor: float) -> CpuMeasure:
+def _cpu_each(name: str, is_compared: bool = True) -> CpuMeasure:
+    """Declare the CPU in µs for one fire or schedule."""
+    return _cpu(name, "µs", 1, 1_000_000, is_compared=is_compared)
+
+
+def _cpu_share(name: str, decimals: int, grain: float) -> CpuMeasure:
+    """Declare the CPU in percent of a core."""
+    return _cpu(name, "% of a core", decimals, 100, grain=grain)
+
+
+def _cpu(name: str, unit: str, decimals: int, factor: float, **more: Any) -> CpuMeasure:
     both, scheduler, server = (
-        replace(measure, name=f"{measure.name}, {part}") for part in ("sum", "scheduler", "server")
+        _declared(f"{name}, {part}", unit, decimals, **more) for part in ("sum", "scheduler", "server")
     )
     return CpuMeasure(both, scheduler, server, factor)
 
 
-P50 = Measure("lateness p50", "ms", grain=0.5)
-P99 = Measure("lateness p99", "ms", grain=1.0)
-LAST = Measure("last stored after", "ms", grain=2.0)
-PURGED = Measure("last purged after", "ms", 0, grain=20.0)
-FIRE_RATE = Measure("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
-LOAD_RATE = Measure("loaded per second", "1/s", 0, more_is_better=True)
-HIGHEST_RATE = Measure("highest rate", "1/s", 0, more_is_better=True)
-FOLLOWED = Measure("ready after the load", "ms", 0, grain=50.0)
-CPU_ACCEPT = cpu_each("CPU per schedule accepted")
-CPU_FIRE = cpu_each("CPU per fire")
-CPU_PURGE = cpu_each("CPU per purge", is_compared=False)  # the native one purges as it fires
-CPU_FIRE_PURGE = cpu_each("CPU per fire and purge")
-MEMORY = Measure("memory", "MB", 0, grain=5.0)
-MEMORY_RESTARTED = Measure("memory after a restart", "MB", 0, grain=5.0)
-SCHEDULE_BYTES = Measure("memory per schedule", "bytes", 0)
-SERVER_MEMORY = Measure("server memory", "MB", 0, grain=10.0)
-RESTART = Measure("start until it fires", "s", grain=0.3)
-SNAPSHOT_KEPT = Measure("snapshot kept after", "s", 1, is_compared=False)
-SNAPSHOT_CPU = Measure("CPU of the scheduler until then", "s", is_compared=False)
-RESTART_EACH = Measure("start, per schedule", "µs", 1)
-IDLE_CPU = cpu_share("idle CPU", 2, grain=0.2)
-OTHERS_RATE = Measure("other messages", "1/s", 0, more_is_better=True, is_compared=False)
-ONE_CPU = cpu_share("CPU, one stream", 1, grain=1.0)
-MANY_CPU = cpu_share("CPU, many streams", 1, grain=1.0)
-MANY_OVER_ONE = Measure("CPU, many streams ÷ one", "×", grain=0.2)
-MANY_IDLE_CPU = cpu_share("idle CPU, many streams", 1, grain=1.0)
-ONE_BURST_P99 = Measure("burst, one stream, p99", "ms", grain=5.0)
-MANY_BURST_P99 = Measure("burst, many streams, p99", "ms", grain=5.0)
-ONE_SPREAD_P99 = Measure("spread, one stream, p99", "ms", grain=1.0)
-P99_MANY_OVER_ONE = Measure("spread p99, many streams ÷ one", "×", grain=0.5)
-SERVED = Measure("start until all streams are served", "s", grain=0.5)
-TAKEOVER = Measure("longest wait for a fire", "s", grain=0.5)
-QUIET_SPREAD_P99 = Measure("spread, not asked, p99", "ms", grain=1.0)
-ASKED_SPREAD_P99 = Measure("spread, asked, p99", "ms", grain=1.0)
-QUIET_BURST_P99 = Measure("burst, not asked, p99", "ms", grain=5.0)
-ASKED_BURST_P99 = Measure("burst, asked, p99", "ms", grain=5.0)
-PAGE_SECONDS = Measure("a page takes", "s", grain=0.1)
-
-MEASURES = {
-    measure.name: measure
-    for measure in (
-        HIGHEST_RATE,
-        P50,
-        P99,
-        LAST,
-        PURGED,
-        FIRE_RATE,
-        LOAD_RATE,
-        FOLLOWED,
-        *CPU_ACCEPT.measures,
-        *CPU_FIRE.measures,
-        *CPU_PURGE.measures,
-        *CPU_FIRE_PURGE.measures,
-        MEMORY,
-        MEMORY_RESTARTED,
-        SCHEDULE_BYTES,
-        SERVER_MEMORY,
-        SNAPSHOT_KEPT,
-        SNAPSHOT_CPU,
-        RESTART,
-        RESTART_EACH,
-        *IDLE_CPU.measures,
-        OTHERS_RATE,
-        *ONE_CPU.measures,
-        *MANY_CPU.measures,
-        MANY_OVER_ONE,
-        *MANY_IDLE_CPU.measures,
-        ONE_BURST_P99,
-        MANY_BURST_P99,
-        ONE_SPREAD_P99,
-        P99_MANY_OVER_ONE,
-        SERVED,
-        TAKEOVER,
-        QUIET_SPREAD_P99,
-        ASKED_SPREAD_P99,
-        QUIET_BURST_P99,
-        ASKED_BURST_P99,
-        PAGE_SECONDS,
-    )
-}
+HIGHEST_RATE = _declared("highest rate", "1/s", 0, more_is_better=True)
+P50 = _declared("lateness p50", "ms", grain=0.5)
+P99 = _declared("lateness p99", "ms", grain=1.0)
+LAST = _declared("last stored after", "ms", grain=2.0)
+PURGED = _declared("last purged after", "ms", 0, grain=20.0)
+FIRE_RATE = _declared("stored per second", "1/s", 0, more_is_better=True, is_compared=False)
+LOAD_RATE = _declared("loaded per second", "1/s", 0, more_is_better=True)
+FOLLOWED = _declared("ready after the load", "ms", 0, grain=50.0)
+CPU_ACCEPT = _cpu_each("CPU per schedule accepted")
+CPU_FIRE = _cpu_each("CPU per fire")
+CPU_PURGE = _cpu_each("CPU per purge", is_compared=False)  # the native one purges as it fires
+CPU_FIRE_PURGE = _cpu_each("CPU per fire and purge")
+MEMORY = _declared("memory", "MB", 0, grain=5.0)
+MEMORY_RESTARTED = _declared("memory after a restart", "MB", 0, grain=5.0)
+SCHEDULE_BYTES = _declared("memory per schedule", "bytes", 0)
+SERVER_MEMORY = _declared("server memory", "MB", 0, grain=10.0)
+SNAPSHOT_KEPT = _declared("snapshot kept after", "s", 1, is_compared=False)
+SNAPSHOT_CPU = _declared("CPU of the scheduler until then", "s", is_compared=False)
+RESTART = _declared("start until it fires", "s", grain=0.3)
+RESTART_EACH = _declared("start, per schedule", "µs", 1)
+IDLE_CPU = _cpu_share("idle CPU", 2, grain=0.2)
+OTHERS_RATE = _declared("other messages", "1/s", 0, more_is_better=True, is_compared=False)
+ONE_CPU = _cpu_share("CPU, one stream", 1, grain=1.0)
+MANY_CPU = _cpu_share("CPU, many streams", 1, grain=1.0)
+MANY_OVER_ONE = _declared("CPU, many streams ÷ one", "×", grain=0.2)
+MANY_IDLE_CPU = _cpu_share("idle CPU, many streams", 1, grain=1.0)
+ONE_BURST_P99 = _declared("burst, one stream, p99", "ms", grain=5.0)
+MANY_BURST_P99 = _declared("burst, many streams, p99", "ms", grain=5.0)
+ONE_SPREAD_P99 = _declared("spread, one stream, p99", "ms", grain=1.0)
+P99_MANY_OVER_ONE = _declared("spread p99, many streams ÷ one", "×", grain=0.5)
+SERVED = _declared("start until all streams are served", "s", grain=0.5)
+TAKEOVER = _declared("longest wait for a fire", "s", grain=0.5)
+QUIET_SPREAD_P99 = _declared("spread, not asked, p99", "ms", grain=1.0)
+ASKED_SPREAD_P99 = _declared("spread, asked, p99", "ms", grain=1.0)
+QUIET_BURST_P99 = _declared("burst, not asked, p99", "ms", grain=5.0)
+ASKED_BURST_P99 = _declared("burst, asked, p99", "ms", grain=5.0)
+PAGE_SECONDS = _declared("a page takes", "s", grain=0.1)
 
 
 def figures(pairs: Iterable[tuple[Measure, float]]) -> dict[str, float]:

@@ -43,44 +43,20 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
-    "spread-20",
-    "spread-2000",
-    "spread-20000",
-    "steady-1000",
-    "rate-16000",
-    "mixed-300",
-    "herd-1000",
-    "herd-20000",
-    "herd-100000",
-    "repeating-20000",
-    "loaded-100000",
-    "held-1000",
-    "held-10000",
-    "held-100000",
-    "busy-20000",
-    "sampling-2000",
-    "takeover-2000",
-    "streams-100",
-    "streams-1000",
-    "streams-takeover-1000",
+    *("spread-20", "spread-2000", "spread-20000", "steady-1000", "rate-16000", "mixed-300"),
+    *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000"),
+    *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000", "takeover-2000"),
+    *("streams-100", "streams-1000", "streams-takeover-1000"),
 )
 MILLION = (
     *DEFAULT,
-    "repeating-1000",
-    "repeating-100000",
-    "held-1000000",
-    "asked-1000000",
-    "watched-1000000",
-    "ordinary-1000000",
+    *("repeating-1000", "repeating-100000", "held-1000000", "asked-1000000", "watched-1000000", "ordinary-1000000"),
 )
 TEN_MILLION = ("held-10000000",)
 """By hand only: it takes the whole machine for half an hour."""
-PROFILES: Mapping[str, Sequence[str]] = {
-    "quick": QUICK,
-    "default": DEFAULT,
-    "million": MILLION,
-    "ten-million": TEN_MILLION,
-}
+PROFILES: Mapping[str, Sequence[str]] = dict(
+    zip(("quick", "default", "million", "ten-million"), (QUICK, DEFAULT, MILLION, TEN_MILLION), strict=True)
+)
 
 
 class UnknownScenarioError(Exception):

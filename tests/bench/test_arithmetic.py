@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmark: percentiles, ratios, what moved, which aims hold, and what a process costs."""
+"""The arithmetic of the benchmark: figures, ratios, what moved, which aims hold, and what is no measurement."""
 
 import os
 import time
@@ -8,12 +8,13 @@ import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.message.definition import Terms, defined, definition_block
-from nats_scheduler.message.dialect import ADR51, PORTABLE, Dialect
-from tests.bench import flatness
+from nats_scheduler.message.dialect import ADR51, PORTABLE
+from tests.bench import tables
 from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from tests.bench.aims import AIMS, judge
 from tests.bench.comparison import moves
-from tests.bench.load import BODY, Extras, daily_pattern, schedule
+from tests.bench.fires import Fire, WrongFiresError, fire_in, lateness, lateness_of_repeating
+from tests.bench.load import BODY, SECOND, Extras, daily_pattern, schedule, source_of, subject_of, target_of, targets_of
 from tests.bench.measures import (
     CPU_FIRE,
     FIRE_RATE,
@@ -28,11 +29,16 @@ from tests.bench.measures import (
     Measure,
     percentile,
 )
+from tests.bench.needs import available_disk, available_memory, missing, needed
 from tests.bench.processes import Cpu, cpu_seconds, read_clock, resident_bytes
 from tests.bench.profiles import DEFAULT, MILLION, QUICK, TEN_MILLION, UnknownScenarioError, chosen, scenario
 from tests.bench.publisher import Publisher
+from tests.bench.runner import run
 from tests.bench.runs import Run
-from tests.bench.tables import columns, markdown, rows
+from tests.bench.scenarios.rate import highest
+from tests.bench.sides import NATIVE
+
+MILLISECOND = 1_000_000
 
 
 def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd-1000", machine: str = "one") -> Run:
@@ -43,15 +49,19 @@ def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd
     return found
 
 
-@pytest.mark.parametrize(
-    ("share", "expected"), [(0.0, 1), (0.5, 50), (0.501, 51), (0.99, 99), (0.991, 100), (1.0, 100)]
-)
-def test_a_percentile_is_the_value_that_the_share_does_not_exceed(share: float, expected: float) -> None:
-    assert percentile([float(value) for value in range(1, 101)], share) == expected
+def steady(native: float, emulated: float, *, measure: Measure = LAST, machine: str = "one") -> Run:
+    """Build a run of three repeats that are equal."""
+    return a_run(*[{"native": native, "emulated": emulated}] * 3, measure=measure, machine=machine)
 
 
-def test_a_percentile_of_one_value_is_that_value() -> None:
-    assert {percentile([7.0], share) for share in (0.0, 0.5, 0.99, 1.0)} == {7.0}
+# -- figures, ratios and tables --------------------------------------------------------------------------------
+
+
+def test_a_percentile_is_the_value_that_the_share_does_not_exceed() -> None:
+    expected = {0.0: 1, 0.5: 50, 0.501: 51, 0.99: 99, 0.991: 100, 1.0: 100}
+    hundred = [float(value) for value in range(1, 101)]
+    assert {share: percentile(hundred, share) for share in expected} == expected
+    assert {percentile([7.0], share) for share in expected} == {7.0}
 
 
 def test_a_ratio_is_the_median_of_the_ratios_of_each_repeat() -> None:
@@ -66,22 +76,16 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_repeat() -> None:
     assert a_run({"native": 0, "emulated": 1}).ratio("herd-1000", LAST.name, "emulated") is None
 
 
-def test_a_table_holds_every_side_and_the_ratios_to_the_native_one() -> None:
+def test_a_table_holds_every_side_the_ratios_to_the_native_one_and_their_range() -> None:
     found = a_run({"native": 10, "emulated": 25, "portable": 5})
-    assert columns(found)[3:] == ["native", "emulated", "portable", "emulated ÷ native", "portable ÷ native"]
-    assert list(rows(found)) == [["herd-1000", LAST.name, "ms", "10.00", "25.00", "5.00", "2.50", "0.500"]]
+    assert tables.columns(found)[3:] == ["native", "emulated", "portable", "emulated ÷ native", "portable ÷ native"]
+    assert list(tables.rows(found)) == [["herd-1000", LAST.name, "ms", "10.00", "25.00", "5.00", "2.50", "0.500"]]
     alone = a_run({"emulated": 1_234.5}, {"emulated": 1_234.5})
-    assert columns(alone)[3:] == ["emulated"]
-    assert list(rows(alone)) == [["herd-1000", LAST.name, "ms", "1,234.50"]]
-
-
-def test_a_table_shows_the_range_over_repeats() -> None:
-    found = a_run({"native": 10, "emulated": 20}, {"native": 10, "emulated": 10}, {"native": 10, "emulated": 5})
-    assert next(iter(rows(found)))[-1] == "1.00 (0.500–2.00)"
-
-
-def test_a_table_can_be_put_into_a_document() -> None:
-    assert markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+    assert tables.columns(alone)[3:] == ["emulated"]
+    assert list(tables.rows(alone)) == [["herd-1000", LAST.name, "ms", "1,234.50"]]
+    varying = a_run({"native": 10, "emulated": 20}, {"native": 10, "emulated": 10}, {"native": 10, "emulated": 5})
+    assert next(iter(tables.rows(varying)))[-1] == "1.00 (0.500–2.00)"
+    assert tables.markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
 
 
 def test_a_saved_run_is_read_back(tmp_path: Path) -> None:
@@ -93,178 +97,182 @@ def test_a_saved_run_is_read_back(tmp_path: Path) -> None:
         Run.read(tmp_path / "other.json")
 
 
-def steady(native: float, emulated: float, *, measure: Measure = LAST, machine: str = "one") -> Run:
-    """Build a run of three repeats that are equal."""
-    return a_run(*[{"native": native, "emulated": emulated}] * 3, measure=measure, machine=machine)
-
-
-def test_ratios_are_compared_and_not_figures() -> None:
-    assert list(moves(steady(100, 200), steady(1_000, 2_000, machine="ten times slower"))) == []
-    (move,) = moves(steady(100, 200), steady(1_000, 4_000, machine="ten times slower"))
-    assert (move.side, move.before, move.now, move.worse_by, move.is_regression) == ("emulated", 2.0, 4.0, 2.0, True)
-
-
-def test_better_is_no_regression_and_more_may_be_better() -> None:
-    (faster,) = moves(steady(100, 200), steady(100, 100))
-    assert (faster.worse_by, faster.is_regression) == (0.5, False)
-    (slower,) = moves(steady(100, 200, measure=LOAD_RATE), steady(100, 100, measure=LOAD_RATE))
-    assert (slower.worse_by, slower.is_regression) == (2.0, True)
-    assert "2.00 × worse" in slower.row()
-    assert "2.00 × better" in faster.row()
-
-
-def test_what_varies_between_repeats_is_noise() -> None:
-    noisy = a_run(*[{"native": 100.0, "emulated": value} for value in (150.0, 200.0, 300.0)])
-    assert list(moves(noisy, steady(100, 390))) == []
-    assert [move.worse_by for move in moves(noisy, steady(100, 410))] == [2.05]
-
-
-def test_a_run_that_was_not_repeated_shows_only_what_is_large() -> None:
-    once = a_run({"native": 100, "emulated": 100})
-    assert list(moves(once, steady(100, 140))) == []
-    assert len(list(moves(once, steady(100, 160)))) == 1
-    assert len(list(moves(steady(100, 100), steady(100, 140)))) == 1
-    assert list(moves(steady(100, 100), steady(100, 110))) == []
-
-
-def test_a_difference_below_the_grain_of_a_measure_is_noise() -> None:
-    assert list(moves(steady(250, 1.0, measure=P99), steady(250, 1.9, measure=P99))) == []
-    assert len(list(moves(steady(250, 1.0, measure=P99), steady(250, 2.1, measure=P99)))) == 1
-
-
-def test_what_has_no_native_counterpart_is_compared_on_the_same_machine_only() -> None:
-    before = a_run(*[{"emulated": 1.0}] * 3, measure=TAKEOVER)
-    worse, elsewhere = [a_run(*[{"emulated": 3.0}] * 3, measure=TAKEOVER, machine=name) for name in ("one", "two")]
-    (move,) = moves(before, worse)
-    assert move.row()[3:6] == ["1.00 s", "3.00 s", "3.00 × worse"]
-    assert list(moves(before, elsewhere)) == []
-
-
-def test_what_says_nothing_of_the_scheduler_is_not_compared() -> None:
-    assert list(moves(steady(1, 1, measure=FIRE_RATE), steady(1, 9, measure=FIRE_RATE))) == []
-
-
-def test_an_aim_holds_up_to_its_bound_for_each_mode() -> None:
-    found = a_run({"native": 10, "emulated": 15, "portable": 16})
-    verdicts = {verdict.side: verdict for verdict in judge(found)}
-    assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
-    assert verdicts["portable"].row()[1:] == [
-        "last stored after ≤ 1.5 × the native scheduler's",
-        "portable",
-        "1.600 ×",
-        "does not hold",
-    ]
-
-
-def test_an_aim_bounds_a_figure_a_ratio_or_the_growth_of_a_cost() -> None:
-    absolute = a_run({"emulated": 1.6}, measure=P50, name="spread-2000")
-    assert [(verdict.figure, verdict.holds) for verdict in judge(absolute)] == [(1.6, False)]
-    growing = a_run({"emulated": 10}, name="held-1000")
-    growing.add("held-100000", {"emulated": {LAST.name: 14.0}})
-    assert [(verdict.figure, verdict.holds) for verdict in judge(growing)] == [(1.4, True)]
-    assert flatness.columns(growing)[3:] == ["1,000 held", "100,000 held", "growth"]
-    assert next(flatness.rows(growing)) == [LAST.name, "ms", "emulated", "10.00", "14.00", "1.40"]
-
-
-def test_an_aim_of_what_is_better_if_it_is_more_holds_from_its_bound_on() -> None:
-    found = a_run({"emulated": 10_000, "portable": 9_999}, measure=HIGHEST_RATE, name="rate-16000")
-    verdicts = {verdict.side: verdict for verdict in judge(found)}
-    assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
-    assert verdicts["emulated"].aim.text() == "highest rate ≥ 10000 1/s"
-
-
 def test_cpu_is_that_of_the_scheduler_of_the_server_and_of_both() -> None:
     used = Cpu(0.5, 0.3, 0.2).since(Cpu(0.1, 0.1, 0.0))
     names = ["CPU per fire, sum", "CPU per fire, scheduler", "CPU per fire, server"]
     assert CPU_FIRE.figures(used, 1_000) == pytest.approx(dict(zip(names, (400.0, 200.0, 200.0), strict=True)))
     assert list(IDLE_CPU.figures(used, 10.0).values()) == pytest.approx([4.0, 2.0, 2.0])
-
-
-def test_the_aims_of_cpu_for_each_fire_are_on_the_sum_and_relative_to_the_native_scheduler() -> None:
-    aims = [aim for aim in AIMS if aim.measure.name.startswith("CPU per fire")]
-    assert {aim.scenario for aim in aims} == {"spread-2000", "steady-1000", "spread-20000", "herd-100000"}
-    assert {(aim.measure.name.rpartition(", ")[2], aim.over) for aim in aims} == {("sum", "native")}
-
-
-def test_every_aim_is_about_a_scenario_that_a_profile_runs() -> None:
-    assert {aim.scenario for aim in AIMS} <= {*MILLION, *TEN_MILLION}
-    assert {aim.measure.name for aim in AIMS} <= MEASURES.keys()
-    assert {aim.over for aim in AIMS} <= {"", "native", *MILLION}
-
-
-def test_a_scenario_has_the_name_under_which_it_is_asked_for() -> None:
-    names = [*MILLION, *TEN_MILLION, "herd-7", "steady-5"]
-    assert [scenario(name).name for name in names] == names
-    assert set(QUICK) < set(DEFAULT) < set(MILLION)
-    assert [found.name for found in chosen(QUICK, ["herd", "spread-5", "herd-1000"])] == [
-        "herd-1000",
-        "herd-20000",
-        "herd-100000",
-        "spread-5",
-    ]
-
-
-@pytest.mark.parametrize("name", ["herds-5", "herd-", "herd-0", "herd-x", ""])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(UnknownScenarioError, match="is no scenario"):
-        scenario(name)
-
-
-def test_the_exit_code_tells_a_regression_and_an_aim_that_is_missed(tmp_path: Path) -> None:
-    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
-    steady(100, 150).save(good)
-    steady(100, 500).save(bad)
-
-    def code(*arguments: str | Path) -> int:
-        return CliRunner().invoke(main, [str(argument) for argument in arguments]).exit_code
-
-    assert code("--load", good) == 0
-    assert code("--load", good, "--check", "--compare", bad) == 0
-    assert code("--load", bad, "--compare", good) == EXIT_REGRESSION
-    assert code("--load", bad, "--check") == EXIT_AIM_MISSED
-    assert code("--only", "nothing") == 2
-    (tmp_path / "none.json").write_text("[]")
-    assert code("--load", tmp_path / "none.json") == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("0:01.50", 1.5), (" 1:02:03\n", 3_723), ("2-00:00:01", 172_801), ("12:00", 720)]
-)
-def test_the_clock_that_ps_prints_is_read(text: str, seconds: float) -> None:
-    assert read_clock(text) == seconds
-
-
-def test_the_cost_of_a_process_is_its_own() -> None:
+    clocks = {"0:01.50": 1.5, " 1:02:03\n": 3_723, "2-00:00:01": 172_801, "12:00": 720}
+    assert {text: read_clock(text) for text in clocks} == clocks, "as `ps` prints it"
     before = time.process_time()
-    while time.process_time() < before + 0.05:
+    while time.process_time() < before + 0.02:
         pass
     least, read, most = time.process_time(), cpu_seconds(os.getpid()), time.process_time()
     assert least - 0.05 <= read <= most + 1.0  # `ps` rounds
     assert 5_000_000 < resident_bytes(os.getpid()) < 5_000_000_000
 
 
-def test_a_daily_pattern_names_the_second_of_its_instant() -> None:
-    assert daily_pattern(((9 * 60 + 8) * 60 + 7) * 1_000_000_000) == "7 8 9 * * *"
+# -- what moved, and the aims ----------------------------------------------------------------------------------
 
 
-def test_the_sizes_of_a_schedule_are_those_of_its_block_and_body() -> None:
+def test_ratios_are_compared_and_not_figures() -> None:
+    assert list(moves(steady(100, 200), steady(1_000, 2_000, machine="ten times slower"))) == []
+    (move,) = moves(steady(100, 200), steady(1_000, 4_000, machine="ten times slower"))
+    assert (move.side, move.before, move.now, move.worse_by, move.is_regression) == ("emulated", 2.0, 4.0, 2.0, True)
+    (faster,) = moves(steady(100, 200), steady(100, 100))
+    assert (faster.worse_by, faster.is_regression) == (0.5, False)
+    (slower,) = moves(steady(100, 200, measure=LOAD_RATE), steady(100, 100, measure=LOAD_RATE))
+    assert (slower.worse_by, slower.is_regression) == (2.0, True), "more is better"
+    assert "2.00 × worse" in slower.row()
+    assert "2.00 × better" in faster.row()
+    before = a_run(*[{"emulated": 1.0}] * 3, measure=TAKEOVER)
+    worse, elsewhere = [a_run(*[{"emulated": 3.0}] * 3, measure=TAKEOVER, machine=name) for name in ("one", "two")]
+    (move,) = moves(before, worse)
+    assert move.row()[3:6] == ["1.00 s", "3.00 s", "3.00 × worse"], "what has no native counterpart"
+    assert list(moves(before, elsewhere)) == [], "on the same machine only"
+
+
+def test_what_varies_between_repeats_or_says_nothing_of_the_scheduler_is_noise() -> None:
+    noisy = a_run(*[{"native": 100.0, "emulated": value} for value in (150.0, 200.0, 300.0)])
+    once = a_run({"native": 100, "emulated": 100})
+    fine = steady(250, 1.0, measure=P99)
+    for before, now, worse_by in (
+        (noisy, steady(100, 390), []),
+        (noisy, steady(100, 410), [2.05]),
+        (once, steady(100, 140), []),  # it was not repeated
+        (once, steady(100, 160), [1.6]),
+        (steady(100, 100), steady(100, 140), [1.4]),
+        (steady(100, 100), steady(100, 110), []),
+        (fine, steady(250, 1.9, measure=P99), []),  # below the grain of the measure
+        (fine, steady(250, 2.1, measure=P99), [2.1]),
+        (steady(1, 1, measure=FIRE_RATE), steady(1, 9, measure=FIRE_RATE), []),
+    ):
+        assert [move.worse_by for move in moves(before, now)] == pytest.approx(worse_by)
+
+
+def test_an_aim_bounds_a_figure_a_ratio_or_the_growth_of_a_cost_for_each_mode() -> None:
+    verdicts = {verdict.side: verdict for verdict in judge(a_run({"native": 10, "emulated": 15, "portable": 16}))}
+    assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
+    text = "last stored after ≤ 1.5 × the native scheduler's"
+    assert verdicts["portable"].row()[1:] == [text, "portable", "1.600 ×", "does not hold"]
+    absolute = a_run({"emulated": 1.6}, measure=P50, name="spread-2000")
+    assert [(verdict.figure, verdict.holds) for verdict in judge(absolute)] == [(1.6, False)]
+    growing = a_run({"emulated": 10}, name="held-1000")
+    growing.add("held-100000", {"emulated": {LAST.name: 14.0}})
+    assert [(verdict.figure, verdict.holds) for verdict in judge(growing)] == [(1.4, True)]
+    assert tables.growth_columns(growing)[3:] == ["1,000 held", "100,000 held", "growth"]
+    assert next(tables.growth_rows(growing)) == [LAST.name, "ms", "emulated", "10.00", "14.00", "1.40"]
+    rates = a_run({"emulated": 10_000, "portable": 9_999}, measure=HIGHEST_RATE, name="rate-16000")
+    verdicts = {verdict.side: verdict for verdict in judge(rates)}
+    assert {side: verdict.holds for side, verdict in verdicts.items()} == {"emulated": True, "portable": False}
+    assert verdicts["emulated"].aim.text() == "highest rate ≥ 10000 1/s", "more is better"
+
+
+def test_every_aim_is_about_a_scenario_that_a_profile_runs() -> None:
+    assert {aim.scenario for aim in AIMS} <= {*MILLION, *TEN_MILLION}
+    assert {aim.measure.name for aim in AIMS} <= MEASURES.keys()
+    assert {aim.over for aim in AIMS} <= {"", "native", *MILLION}
+    cpu = [aim for aim in AIMS if aim.measure.name.startswith("CPU per fire")]
+    assert {aim.scenario for aim in cpu} == {"spread-2000", "steady-1000", "spread-20000", "herd-100000"}
+    assert {(aim.measure.name.rpartition(", ")[2], aim.over) for aim in cpu} == {("sum", "native")}
+
+
+def test_the_exit_code_tells_a_regression_and_an_aim_that_is_missed(tmp_path: Path) -> None:
+    good, bad, none = (tmp_path / f"{name}.json" for name in ("good", "bad", "none"))
+    steady(100, 150).save(good)
+    steady(100, 500).save(bad)
+    none.write_text("[]")
+    for line, code in (
+        (f"--load {good}", 0),
+        (f"--load {good} --check --compare {bad}", 0),
+        (f"--load {bad} --compare {good}", EXIT_REGRESSION),
+        (f"--load {bad} --check", EXIT_AIM_MISSED),
+        ("--only nothing", 2),
+        (f"--load {none}", 2),
+    ):
+        assert CliRunner().invoke(main, line.split()).exit_code == code, line
+
+
+# -- scenarios -------------------------------------------------------------------------------------------------
+
+
+def test_a_scenario_has_the_name_under_which_it_is_asked_for() -> None:
+    names = [*MILLION, *TEN_MILLION, "herd-7", "steady-5"]
+    assert [scenario(name).name for name in names] == names
+    assert set(QUICK) < set(DEFAULT) < set(MILLION)
+    herds = ["herd-1000", "herd-20000", "herd-100000"]
+    assert [found.name for found in chosen(QUICK, ["herd", "spread-5", "herd-1000"])] == [*herds, "spread-5"]
+    for name in ("herds-5", "herd-", "herd-0", "herd-x", ""):
+        with pytest.raises(UnknownScenarioError, match="is no scenario"):
+            scenario(name)
+
+
+async def test_a_scenario_that_the_machine_cannot_hold_is_told_with_what_is_missing_and_not_run() -> None:
+    large, terabyte = scenario("held-10000000"), 1_000_000_000_000
+    lack = "held-10000000 needs 15.5 GB of memory, 8.0 GB are free"
+    assert list(missing(large, 8_000_000_000, terabyte)) == [lack]
+    lacks = list(missing(large, 8_000_000_000, 3_000_000_000))
+    assert lacks == [lack, "held-10000000 needs 5.0 GB of disk, 3.0 GB are free"]
+    memory, disk = needed(scenario("held-1000000"))
+    assert list(missing(scenario("held-1000000"), memory, disk)) == []
+    assert len(list(missing(scenario("held-1000000"), memory - 1, disk - 1))) == 2
+    assert list(missing(scenario("held-100000"), 0, 0)) == []
+    assert needed(scenario("ordinary-1000000"))[0] < memory / 2, "an ordinary message needs less than a schedule"
+    assert (available_memory() > 1_000_000, available_disk(Path.cwd()) > 0) == (True, True)
+    said: list[str] = []
+    found, failures = await run([scenario("held-1000000000000")], [NATIVE], 1, said.append)
+    assert (failures, found.scenarios) == (1, {})
+    assert [line.startswith("NOT RUN: held-1000000000000 needs") for line in said] == [True, True]
+
+
+async def search(up_to: int, lowest: int = 500, limit: int = 16_000, seconds: float = 60.0) -> tuple[int, list[int]]:
+    """Search with a machine that holds every rate up to one; returns what was found and what was tried."""
+    tried: list[int] = []
+
+    async def holds(rate: int) -> bool:
+        tried.append(rate)
+        return rate <= up_to
+
+    return await highest(holds, lowest, limit, seconds), tried
+
+
+async def test_the_highest_rate_is_known_to_an_eighth_and_its_search_ends() -> None:
+    for up_to in (500, 999, 1_000, 2_600, 4_321, 10_000, 15_999):
+        found, tried = await search(up_to)
+        assert found <= up_to <= found * 9 / 8 + 1
+        assert len(tried) <= 10
+    assert await search(2_600) == (2_500, [500, 1_000, 2_000, 4_000, 3_000, 2_500, 2_750])
+    assert await search(499) == (0, [500]), "a side that holds no rate is not asked again"
+    assert await search(1_000_000) == (16_000, [500, 1_000, 2_000, 4_000, 8_000, 16_000])
+    assert await search(1_000_000, limit=700) == (700, [500, 700])
+    assert await search(1_000_000, seconds=0.0) == (0, [])
+
+
+# -- the load --------------------------------------------------------------------------------------------------
+
+
+def test_each_schedule_has_a_subject_a_target_and_a_source_of_its_own() -> None:
+    assert subject_of(7) == "BENCH.s.7"
+    assert (target_of("BENCH.s.7"), source_of(7)) == ("BENCH.t.7", "BENCH.u.7")
+    held = subject_of(7, "s-held", "BENCH-1")
+    assert (held, target_of(held)) == ("BENCH-1.s-held.7", "BENCH-1.t-held.7")
+    assert source_of(7, "s-held", "BENCH-1") == "BENCH-1.u-held.7"
+    assert (targets_of(), targets_of("s-held", "BENCH-1")) == ("BENCH.t.>", "BENCH-1.t-held.>")
+    assert daily_pattern(((9 * 60 + 8) * 60 + 7) * SECOND) == "7 8 9 * * *"
+
+
+def test_the_headers_of_a_load_are_those_of_its_definitions() -> None:
+    """The benchmark writes them by itself, ten times as fast: what publishes is not what is measured."""
+    for prefix, dialect in ((b"", ADR51), (b"X-", PORTABLE)):
+        for extras in (Extras(), Extras("A.u", "Asia/Kathmandu", "1h")):
+            terms = Terms(dialect, "A.t", extras.source or None, ttl=extras.ttl, rollup=False)
+            frame = schedule("A.s", "0 0 9 * * *", prefix, "A.t", extras)
+            block = definition_block(defined("0 0 9 * * *", terms, extras.time_zone or None))
+            assert frame.split(b"\r\n", 1)[1].startswith(block + BODY)
     line, rest = schedule("A.s", "@hourly", b"X-", "A.t", Extras("A.u", body=b"short")).split(b"\r\n", 1)
     block_size, size = map(int, line.split()[-2:])
     assert len(rest) == size + 2
     assert rest[:block_size].endswith(b"X-Nats-Schedule-Source: A.u\r\n\r\n")
-
-
-@pytest.mark.parametrize(("prefix", "dialect"), [(b"", ADR51), (b"X-", PORTABLE)], ids=["adr51", "portable"])
-@pytest.mark.parametrize("extras", [Extras(), Extras("A.u", "Asia/Kathmandu", "1h")], ids=["plain", "with-all"])
-def test_the_headers_of_a_load_are_those_of_its_definitions(prefix: bytes, dialect: Dialect, extras: Extras) -> None:
-    """The benchmark writes them by itself, ten times as fast: what publishes is not what is measured."""
-    terms = Terms(dialect, "A.t", extras.source or None, ttl=extras.ttl, rollup=False)
-    frame = schedule("A.s", "0 0 9 * * *", prefix, "A.t", extras)
-    block = definition_block(defined("0 0 9 * * *", terms, extras.time_zone or None))
-    assert frame.split(b"\r\n", 1)[1].startswith(block + BODY)
-
-
-def test_headers_of_the_publisher_follow_those_of_the_schedule() -> None:
     frame = schedule("A.s", "@hourly", b"", "A.t", Extras(headers=b"Order-Id: 7\r\n", body=b"body"))
     assert frame.endswith(b"Nats-Schedule-Target: A.t\r\nOrder-Id: 7\r\n\r\nbody\r\n")
 
@@ -276,3 +284,62 @@ def test_acknowledgements_are_counted_wherever_the_bytes_are_cut() -> None:
         publisher.data_received(answers[:cut])
         publisher.data_received(answers[cut:])
         assert publisher.acknowledged == 7
+
+
+# -- fires: what is lost, stored twice, early, or on another target is no measurement --------------------------
+
+
+def test_a_fire_is_read_from_its_target_its_time_and_the_schedule_that_it_names() -> None:
+    def read(target: str, header: str) -> Fire:
+        reply = b"$JS.ACK.BENCH.name.1.12.3.1700000000000000123.0"
+        return fire_in((target.encode(), reply, f"NATS/1.0\r\n{header}\r\nNats-Schedule-Next: purge\r\n\r\n".encode()))
+
+    for prefix in ("", "X-"):
+        assert read("BENCH.t.7", f"{prefix}Nats-Scheduler: BENCH.s.7") == Fire(7, 1_700_000_000_000_000_123)
+    for target, header, reason in (
+        ("BENCH.t.8", "Nats-Scheduler: BENCH.s.7", "of BENCH.s.7 was stored on BENCH.t.8, expected BENCH.t.7"),
+        ("BENCH-1.t.7", "Nats-Scheduler: BENCH.s.7", "stored on BENCH-1.t.7"),
+        ("BENCH.t.7", "Nats-Scheduler: BENCH.s-held.7", "expected BENCH.t-held.7"),
+        ("BENCH.t.7", "Other: Nats-Scheduler", "BENCH.t.7 names no schedule"),
+    ):
+        with pytest.raises(WrongFiresError, match=reason):
+            read(target, header)
+
+
+def test_lateness_is_sorted_in_milliseconds_and_none_if_a_fire_is_lost_doubled_or_early() -> None:
+    fires = [Fire(1, 30 * MILLISECOND), Fire(0, 12 * MILLISECOND)]
+    assert lateness(fires, [10 * MILLISECOND, 29 * MILLISECOND]) == [1.0, 2.0]
+    for found, reason in (
+        ([Fire(0, 10)], r"1 fires of 2 schedules: 1 lost \(such as 1\)"),
+        ([Fire(0, 10), Fire(0, 10)], r"1 lost \(such as 1\), 1 stored twice \(such as 0\)"),
+        ([Fire(0, 10), Fire(1, 10), Fire(1, 10)], r"3 fires of 2 schedules: 1 stored twice \(such as 1\)"),
+        ([Fire(0, 10), Fire(1, 10), Fire(2, 10)], r"1 of no schedule \(such as 2\)"),
+        ([Fire(0, 10), Fire(1, -MILLISECOND)], "1.000 ms early"),
+    ):
+        with pytest.raises(WrongFiresError, match=reason):
+            lateness(found, [0, 0])
+
+
+def repeated(*seconds: float, number: int = 0) -> list[Fire]:
+    """Build the fires of one schedule, stored at these seconds."""
+    return [Fire(number, round(at * SECOND)) for at in seconds]
+
+
+def test_repeating_schedules_fire_once_at_each_of_their_seconds() -> None:
+    before_and_after = repeated(98.001, 104.001)
+    fires = [*before_and_after, *repeated(100.002, 102.004), *repeated(100.001, 101.003, 102.001, 103.001, number=1)]
+    assert lateness_of_repeating(fires, [2, 1], 100, 104) == pytest.approx([1, 1, 1, 2, 3, 4])
+    assert lateness_of_repeating(repeated(101.001, 103.5), [2], 100, 104) == pytest.approx([1, 500])
+    for seconds in (
+        (),
+        (100.001,),  # the last one is lost
+        (102.001,),  # the first one is lost
+        (100.001, 102.001, 102.001),  # twice
+        (100.001, 103.001),  # late
+        (100.001, 101.001, 102.001),  # one more
+        (100.001, 101.999),  # early
+    ):
+        with pytest.raises(WrongFiresError):
+            lateness_of_repeating(repeated(*seconds), [2], 100, 104)
+    with pytest.raises(WrongFiresError, match="early"):
+        lateness_of_repeating(repeated(99.999, 100.999), [1], 99, 101)

@@ -6,28 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import measures as m
 from tests.bench.fires import WrongFiresError, read_fires
 from tests.bench.load import at_pattern, schedule, subject_of, target_of
-from tests.bench.measures import (
-    CPU_FIRE,
-    FOLLOWED,
-    HIGHEST_RATE,
-    IDLE_CPU,
-    LAST,
-    MANY_IDLE_CPU,
-    MANY_OVER_ONE,
-    MEASURES,
-    MEMORY,
-    OTHERS_RATE,
-    P50,
-    P99,
-    PURGED,
-    QUIET_BURST_P99,
-    QUIET_SPREAD_P99,
-    RESTART,
-    TAKEOVER,
-    Measure,
-)
 from tests.bench.runner import run
 from tests.bench.runs import Run
 from tests.bench.scenarios.asked import Asked
@@ -52,37 +33,37 @@ LEAD_SECONDS = 4.0
 """Several run at once here; a machine that is slow at it must still store 20 schedules before they are due."""
 SCENARIOS_AT_ONCE = 6
 
-LATENESS = (P50, P99, LAST)
-TINY: list[tuple[Scenario, tuple[Measure, ...]]] = [  # the longest first
+LATENESS = (m.P50, m.P99, m.LAST)
+TINY: list[tuple[Scenario, tuple[m.Measure, ...]]] = [  # the longest first
     (
         Streams(5, seconds=2, spread_seconds=1.0, lead_seconds=LEAD_SECONDS),
-        (*LATENESS, MANY_OVER_ONE, *MANY_IDLE_CPU.measures),
+        (*LATENESS, m.MANY_OVER_ONE, *m.MANY_IDLE_CPU.measures),
     ),
     (Spread(20, 1.0, lead_seconds=LEAD_SECONDS), LATENESS),
     (Spread(20, 1.0, sampling=True, family="sampling", lead_seconds=LEAD_SECONDS), LATENESS),
     (
         Spread(20, 1.0, others_per_second=500, family="busy", asked=500, lead_seconds=LEAD_SECONDS),
-        (*LATENESS, OTHERS_RATE),
+        (*LATENESS, m.OTHERS_RATE),
     ),
-    (Herd(20, lead_seconds=LEAD_SECONDS), (*LATENESS, FOLLOWED, PURGED)),
-    (Herd(20, repeating=True, lead_seconds=LEAD_SECONDS), (*LATENESS, FOLLOWED)),
+    (Herd(20, lead_seconds=LEAD_SECONDS), (*LATENESS, m.FOLLOWED, m.PURGED)),
+    (Herd(20, repeating=True, lead_seconds=LEAD_SECONDS), (*LATENESS, m.FOLLOWED)),
     (
         Held(50, beside=20, idle_seconds=0.2, burst_lead_seconds=LEAD_SECONDS),
-        (*LATENESS, FOLLOWED, MEMORY, *IDLE_CPU.measures, RESTART),
+        (*LATENESS, m.FOLLOWED, m.MEMORY, *m.IDLE_CPU.measures, m.RESTART),
     ),
     (
         Asked(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
-        (QUIET_SPREAD_P99, QUIET_BURST_P99),
+        (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
     ),
     (
         Watched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
-        (QUIET_SPREAD_P99, QUIET_BURST_P99),
+        (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
     ),
     (Steady(20, 1.0, ahead_seconds=LEAD_SECONDS), LATENESS),
-    (Rate(64, step_seconds=1.0, warm_up_seconds=0.5, search_seconds=5.0), (HIGHEST_RATE,)),
-    (Mixed(20, seconds=4, intervals=(2, 4), ahead_seconds=LEAD_SECONDS), (*LATENESS, *CPU_FIRE.measures)),
-    (Loaded(50), (FOLLOWED,)),
-    (Ordinary(200, held=10, subjects=20), (RESTART,)),
+    (Rate(64, step_seconds=1.0, warm_up_seconds=0.5, search_seconds=5.0), (m.HIGHEST_RATE,)),
+    (Mixed(20, seconds=4, intervals=(2, 4), ahead_seconds=LEAD_SECONDS), (*LATENESS, *m.CPU_FIRE.measures)),
+    (Loaded(50), (m.FOLLOWED,)),
+    (Ordinary(200, held=10, subjects=20), (m.RESTART,)),
 ]
 
 
@@ -113,10 +94,10 @@ async def test_each_scenario_is_measured_on_every_side() -> None:
         assert list(found.scenarios) == [scenario.name]
         figures = {(measure, side) for _scenario, measure, side in found.entries()}
         assert figures >= {(measure.name, kind.name) for measure in expected for kind in KINDS}
-        assert {measure for measure, _side in figures} <= MEASURES.keys()
+        assert {measure for measure, _side in figures} <= m.MEASURES.keys()
         for measure, side in figures:
             assert min(found.values(scenario.name, measure, side)) >= 0 or "memory" in measure
-        if LAST in expected:
+        if m.LAST in expected:
             for kind in KINDS:
                 late = [found.value(scenario.name, measure.name, kind.name) or 0.0 for measure in LATENESS]
                 assert late == sorted(late)
@@ -127,9 +108,9 @@ async def test_each_scenario_is_measured_on_every_side() -> None:
 async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(is_in_many: bool) -> None:
     scenario = Takeover(20, 1.0, lead_seconds=LEAD_SECONDS, is_in_many=is_in_many)
     found = await measured(scenario, (NATIVE, EMULATED, PORTABLE))
-    assert found.value(scenario.name, TAKEOVER.name, NATIVE.name) is None
+    assert found.value(scenario.name, m.TAKEOVER.name, NATIVE.name) is None
     for kind in (EMULATED, PORTABLE):
-        assert found.values(scenario.name, TAKEOVER.name, kind.name)
+        assert found.values(scenario.name, m.TAKEOVER.name, kind.name)
 
 
 async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:
@@ -138,7 +119,7 @@ async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:
     found, failures = await run([too_soon, Herd(5, lead_seconds=LEAD_SECONDS)], [NATIVE], 1, said.append)
     assert failures == 1
     assert any("FAILED on native: schedules were due before all were stored" in line for line in said), said
-    assert found.value("herd-5", LAST.name, NATIVE.name) is not None
+    assert found.value("herd-5", m.LAST.name, NATIVE.name) is not None
     assert found.scenarios["spread-20"] == [{}]
 
 

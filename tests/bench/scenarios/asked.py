@@ -14,17 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests.bench import measures as m
 from tests.bench.load import STREAM, schedules, targets_of
-from tests.bench.measures import (
-    ASKED_BURST_P99,
-    ASKED_SPREAD_P99,
-    P99,
-    PAGE_SECONDS,
-    QUIET_BURST_P99,
-    QUIET_SPREAD_P99,
-    Measure,
-    figures,
-)
 from tests.bench.scenarios.held import HELD_GROUP, far_patterns
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.spread import Spread
@@ -57,12 +48,10 @@ class Asked:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"asked-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return (
             f"pages of {PAGE_LENGTH:,} out of {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
         )
@@ -71,20 +60,20 @@ class Asked:
         """Load, then fire without requests and with them."""
         await side.store(schedules(far_patterns(self.count), side.kind.prefix, HELD_GROUP))
         await side.until_it_fires()
-        found = await self._fire(side, QUIET_SPREAD_P99, QUIET_BURST_P99)
+        found = await self._fire(side, m.QUIET_SPREAD_P99, m.QUIET_BURST_P99)
         if not side.kind.sidecar:
             return found
         answered: list[float] = []
         async with self._asking(side, answered):
-            found |= await self._fire(side, ASKED_SPREAD_P99, ASKED_BURST_P99)
-        return found | figures([(PAGE_SECONDS, sum(answered) / max(len(answered), 1))])
+            found |= await self._fire(side, m.ASKED_SPREAD_P99, m.ASKED_BURST_P99)
+        return found | m.figures([(m.PAGE_SECONDS, sum(answered) / max(len(answered), 1))])
 
-    async def _fire(self, side: Side, spread: Measure, burst: Measure) -> dict[str, float]:
+    async def _fire(self, side: Side, spread: m.Measure, burst: m.Measure) -> dict[str, float]:
         fired = await Spread(self.spread, self.spread_seconds, lead_seconds=self.lead_seconds).run(side)
         await side.purge(targets_of())
         together = await Herd(self.burst, lead_seconds=self.lead_seconds).run(side)
         await side.purge(targets_of())
-        return figures([(spread, fired[P99.name]), (burst, together[P99.name])])
+        return m.figures([(spread, fired[m.P99.name]), (burst, together[m.P99.name])])
 
     @asynccontextmanager
     async def _asking(self, side: Side, answered: list[float]) -> AsyncIterator[None]:

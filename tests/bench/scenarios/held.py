@@ -11,24 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
+from tests.bench import measures as m
 from tests.bench.load import SECOND, at_pattern, schedules
-from tests.bench.measures import (
-    CPU_ACCEPT,
-    FOLLOWED,
-    IDLE_CPU,
-    LAST,
-    LOAD_RATE,
-    MEMORY,
-    MEMORY_RESTARTED,
-    P50,
-    P99,
-    RESTART,
-    RESTART_EACH,
-    SCHEDULE_BYTES,
-    SERVER_MEMORY,
-    each,
-    figures,
-)
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
 from tests.bench.sides import Side
@@ -54,12 +38,10 @@ class Held:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"held-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.count:,} held; a burst of {self.beside:,} beside them"
 
     async def run(self, side: Side) -> dict[str, float]:
@@ -71,9 +53,11 @@ class Held:
         seconds = await side.restart_scheduler()
         await asyncio.sleep(SETTLE_SECONDS)
         memory = side.scheduler_memory() / MEGABYTE
-        found |= figures([(RESTART, seconds), (RESTART_EACH, each(seconds, self.count)), (MEMORY_RESTARTED, memory)])
+        found |= m.figures(
+            [(m.RESTART, seconds), (m.RESTART_EACH, m.each(seconds, self.count)), (m.MEMORY_RESTARTED, memory)]
+        )
         fired = await Herd(self.beside, lead_seconds=self.burst_lead_seconds).run(side)
-        return found | {measure.name: fired[measure.name] for measure in (P50, P99, LAST)}
+        return found | {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
 
     async def _load(self, side: Side) -> dict[str, float]:
         cpu, memory = side.cpu(), side.scheduler_memory()
@@ -83,20 +67,20 @@ class Held:
         used = side.cpu().since(cpu)
         await asyncio.sleep(SETTLE_SECONDS)
         grown = (side.scheduler_memory() - memory) / self.count
-        return CPU_ACCEPT.figures(used, self.count) | figures(
+        return m.CPU_ACCEPT.figures(used, self.count) | m.figures(
             [
-                (LOAD_RATE, rate),
-                (FOLLOWED, followed),
-                (MEMORY, side.scheduler_memory() / MEGABYTE),
-                (SCHEDULE_BYTES, grown),
-                (SERVER_MEMORY, resident_bytes(side.server_pid) / MEGABYTE),
+                (m.LOAD_RATE, rate),
+                (m.FOLLOWED, followed),
+                (m.MEMORY, side.scheduler_memory() / MEGABYTE),
+                (m.SCHEDULE_BYTES, grown),
+                (m.SERVER_MEMORY, resident_bytes(side.server_pid) / MEGABYTE),
             ]
         )
 
     async def _stand_idle(self, side: Side) -> dict[str, float]:
         started, cpu = time.perf_counter(), side.cpu()
         await asyncio.sleep(self.idle_seconds)
-        return IDLE_CPU.figures(side.cpu().since(cpu), time.perf_counter() - started)
+        return m.IDLE_CPU.figures(side.cpu().since(cpu), time.perf_counter() - started)
 
 
 def far_patterns(count: int) -> Iterator[str]:

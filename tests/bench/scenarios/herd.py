@@ -8,21 +8,9 @@ Repeating schedules are not purged; each fires at one time of the day.
 import time
 from dataclasses import dataclass
 
+from tests.bench import measures as m
 from tests.bench.fires import lateness, read_fires
 from tests.bench.load import SECOND, at_pattern, daily_pattern, schedules
-from tests.bench.measures import (
-    CPU_ACCEPT,
-    CPU_FIRE,
-    CPU_FIRE_PURGE,
-    CPU_PURGE,
-    FIRE_RATE,
-    FOLLOWED,
-    LOAD_RATE,
-    PURGED,
-    CpuMeasure,
-    figures,
-    of_lateness,
-)
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
 from tests.bench.sides import Mark, Side
@@ -46,12 +34,10 @@ class Herd:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"{'repeating' if self.repeating else 'herd'}-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.count:,} {'repeating' if self.repeating else '`@at`'} at one instant"
 
     async def run(self, side: Side) -> dict[str, float]:
@@ -64,13 +50,13 @@ class Herd:
         followed = (await side.until_it_fires() - loaded) / 1_000_000
         ready = await side.mark()
         refuse_if_late(due)
-        found = figures([(LOAD_RATE, rate), (FOLLOWED, max(followed, 0.0))])
-        found |= self._cpu(CPU_ACCEPT, side.cpu().since(cpu))
+        found = m.figures([(m.LOAD_RATE, rate), (m.FOLLOWED, max(followed, 0.0))])
+        found |= self._cpu(m.CPU_ACCEPT, side.cpu().since(cpu))
         found |= await self._fire(side, ready, before.messages + 1, due)  # and what the probe left
         # After all else was measured: reading a large burst back takes the server a second.
         late = lateness(await read_fires(side.connection, side.api), [due] * self.count)
         rate = self.count / max(late[-1] / 1_000, 0.000_001)
-        return found | of_lateness(late) | figures([(FIRE_RATE, rate)])
+        return found | m.of_lateness(late) | m.figures([(m.FIRE_RATE, rate)])
 
     async def _fire(self, side: Side, ready: Mark, others: int, due: int) -> dict[str, float]:
         """Wait for the fires of a burst that was stored and for its purges, and return what they cost."""
@@ -78,14 +64,14 @@ class Herd:
         await until(due)
         await side.wait_for_fires(self.count, ready, FIRES_SECONDS)
         fired = side.cpu()
-        found = self._cpu(CPU_FIRE, fired.since(cpu))
+        found = self._cpu(m.CPU_FIRE, fired.since(cpu))
         if self.repeating:
             return found
         await side.wait_for_purges(others + self.count, FIRES_SECONDS)
-        found |= figures([(PURGED, (time.time_ns() - due) / 1_000_000)])
+        found |= m.figures([(m.PURGED, (time.time_ns() - due) / 1_000_000)])
         purged = side.cpu()
-        return found | self._cpu(CPU_PURGE, purged.since(fired)) | self._cpu(CPU_FIRE_PURGE, purged.since(cpu))
+        return found | self._cpu(m.CPU_PURGE, purged.since(fired)) | self._cpu(m.CPU_FIRE_PURGE, purged.since(cpu))
 
-    def _cpu(self, measure: CpuMeasure, used: Cpu) -> dict[str, float]:
+    def _cpu(self, measure: m.CpuMeasure, used: Cpu) -> dict[str, float]:
         """Return the CPU for one of the burst, unless it is so small that idling before it used most of the CPU."""
         return measure.figures(used, self.count) if self.count >= SMALLEST_FOR_CPU else {}

@@ -21,12 +21,10 @@ class Loaded:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"loaded-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.count:,} stored as fast as it goes"
 
     async def run(self, side: Side) -> dict[str, float]:

@@ -88,12 +88,10 @@ class Mixed:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"mixed-{self.rate}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"about {self.rate:,} fires a second of all kinds, in {len(STREAMS)} streams, for {self.seconds} s"
 
     @property

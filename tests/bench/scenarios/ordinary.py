@@ -25,12 +25,10 @@ class Ordinary:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"ordinary-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.count:,} ordinary messages beside {self.held:,} schedules"
 
     async def run(self, side: Side) -> dict[str, float]:

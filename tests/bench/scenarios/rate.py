@@ -66,12 +66,10 @@ class Rate:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"rate-{self.limit}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"the highest rate up to {self.limit:,} a second with p99 ≤ {PUNCTUAL_P99_MS:g} ms"
 
     async def run(self, side: Side) -> dict[str, float]:

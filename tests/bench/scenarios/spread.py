@@ -41,12 +41,10 @@ class Spread:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"{self.family}-{self.asked or self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         beside = f", {self.others_per_second:,} other messages a second" if self.others_per_second else ""
         sampled = ", each samples a subject" if self.sampling else ""
         return f"{self.count:,} over {self.seconds:g} s{beside}{sampled}"

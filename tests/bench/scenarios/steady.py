@@ -34,12 +34,10 @@ class Steady:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"steady-{self.rate}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.rate:,} a second for {self.seconds:g} s, each published {self.ahead_seconds:g} s ahead"
 
     async def run(self, side: Side) -> dict[str, float]:

@@ -10,22 +10,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
-from tests.bench.measures import (
-    MANY_BURST_P99,
-    MANY_CPU,
-    MANY_IDLE_CPU,
-    MANY_OVER_ONE,
-    ONE_BURST_P99,
-    ONE_CPU,
-    ONE_SPREAD_P99,
-    P99_MANY_OVER_ONE,
-    SERVED,
-    figures,
-    of_lateness,
-    percentile,
-)
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import all_fires, refuse_if_late, until
 from tests.bench.sides import Side
@@ -51,12 +38,10 @@ class Streams:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"streams-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"{self.count:,} `{EVERY_SECOND}` in one stream, and in as many streams"
 
     async def run(self, side: Side) -> dict[str, float]:
@@ -73,13 +58,17 @@ class Streams:
         spread = await self._spread(side, names)
         await side.store(self._every_second(names, side))
         many, many_late = await self._watch(side, names)
-        shares = [(ONE_CPU, one), (MANY_CPU, many), (MANY_IDLE_CPU, idle)]
-        one_p99, p99 = percentile(one_spread, 0.99), percentile(spread, 0.99)
-        found = [(MANY_OVER_ONE, many.both / one.both), (ONE_SPREAD_P99, one_p99), (P99_MANY_OVER_ONE, p99 / one_p99)]
-        found += [(ONE_BURST_P99, percentile(one_late, 0.99)), (MANY_BURST_P99, percentile(many_late, 0.99))]
-        found += [] if served is None else [(SERVED, served)]
+        shares = [(m.ONE_CPU, one), (m.MANY_CPU, many), (m.MANY_IDLE_CPU, idle)]
+        one_p99, p99 = m.percentile(one_spread, 0.99), m.percentile(spread, 0.99)
+        found = [
+            (m.MANY_OVER_ONE, many.both / one.both),
+            (m.ONE_SPREAD_P99, one_p99),
+            (m.P99_MANY_OVER_ONE, p99 / one_p99),
+        ]
+        found += [(m.ONE_BURST_P99, m.percentile(one_late, 0.99)), (m.MANY_BURST_P99, m.percentile(many_late, 0.99))]
+        found += [] if served is None else [(m.SERVED, served)]
         cpu = {name: figure for measure, used in shares for name, figure in measure.figures(used, 1).items()}
-        return cpu | figures(found) | of_lateness(spread)
+        return cpu | m.figures(found) | m.of_lateness(spread)
 
     def _every_second(self, streams: Sequence[str], side: Side) -> Iterator[bytes]:
         for number, stream in enumerate(streams):

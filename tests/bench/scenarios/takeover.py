@@ -32,12 +32,10 @@ class Takeover:
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"{self.family}-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         where = "in as many streams, " if self.is_in_many else ""
         return f"{self.count:,} {where}over {self.seconds:g} s, one of two instances killed"
 

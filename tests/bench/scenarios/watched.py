@@ -30,12 +30,10 @@ class Watched(Asked):
 
     @property
     def name(self) -> str:
-        """The name under which it is asked for, saved and compared."""
         return f"watched-{self.count}"
 
     @property
     def title(self) -> str:
-        """A description in a few words."""
         return f"an open page over {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
 
     async def _ask(self, side: Side, answered: list[float]) -> None:
