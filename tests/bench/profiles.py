@@ -5,19 +5,13 @@ A name is a family and a number, as in `herd-20000`; any number will do.
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tests.bench.scenarios.asked import Asked
-from tests.bench.scenarios.held import Held
+from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
-from tests.bench.scenarios.loaded import Loaded
 from tests.bench.scenarios.mixed import Mixed
-from tests.bench.scenarios.ordinary import Ordinary
-from tests.bench.scenarios.rate import Rate
 from tests.bench.scenarios.scenario import Scenario
-from tests.bench.scenarios.spread import Spread
-from tests.bench.scenarios.steady import Steady
-from tests.bench.scenarios.streams import Streams
-from tests.bench.scenarios.takeover import Takeover
-from tests.bench.scenarios.watched import Watched
+from tests.bench.scenarios.spread import Rate, Spread, Steady
+from tests.bench.scenarios.streams import Streams, Takeover
 
 BUSY_SCHEDULES = 2_000
 

@@ -35,7 +35,7 @@ from tests.bench.profiles import DEFAULT, MILLION, QUICK, TEN_MILLION, UnknownSc
 from tests.bench.publisher import Publisher
 from tests.bench.runner import run
 from tests.bench.runs import Run
-from tests.bench.scenarios.rate import highest
+from tests.bench.scenarios.spread import highest
 from tests.bench.sides import NATIVE
 
 MILLISECOND = 1_000_000

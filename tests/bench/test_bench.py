@@ -11,19 +11,13 @@ from tests.bench.fires import WrongFiresError, read_fires
 from tests.bench.load import at_pattern, schedule, subject_of, target_of
 from tests.bench.runner import run
 from tests.bench.runs import Run
-from tests.bench.scenarios.asked import Asked
-from tests.bench.scenarios.held import Held
+from tests.bench.scenarios.asked import Asked, Watched
+from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
-from tests.bench.scenarios.loaded import Loaded
 from tests.bench.scenarios.mixed import Mixed
-from tests.bench.scenarios.ordinary import Ordinary
-from tests.bench.scenarios.rate import Rate
 from tests.bench.scenarios.scenario import Scenario
-from tests.bench.scenarios.spread import Spread
-from tests.bench.scenarios.steady import Steady
-from tests.bench.scenarios.streams import Streams
-from tests.bench.scenarios.takeover import Takeover
-from tests.bench.scenarios.watched import Watched
+from tests.bench.scenarios.spread import Rate, Spread, Steady
+from tests.bench.scenarios.streams import Streams, Takeover
 from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 

@@ -8,7 +8,7 @@ import pytest
 
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
-from tests.bench.scenarios.watched import ENDPOINTS
+from tests.bench.scenarios.asked import ENDPOINTS
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, Permission, permissions_of, shared_account, url_of

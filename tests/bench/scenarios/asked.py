@@ -1,7 +1,7 @@
-"""Fires while the micro service is asked for pages all the time, beside fires of the same sidecar while it is not.
+"""Fires while the micro service is asked all the time, beside fires of the same sidecar while it is not.
 
 In one go: many schedules are held, then a spread load and a burst fire without requests, then the same with one
-requester that asks for a page of 1,000 as soon as it has got the last one.
+requester. `Asked` asks for a page of 1,000 as soon as it has got the last one; `Watched` is an open status page.
 The rule: both are measured in the same process, one after the other, so that they differ in the requests alone.
 Limit: a server that schedules by itself is not asked: there is nobody to ask.
 """
@@ -94,3 +94,38 @@ class Asked:
             page = await answer(side, "schedules.list", stream=STREAM, limit=PAGE_LENGTH, cursor=cursor)
             cursor = page["cursor"]
             answered.append(time.perf_counter() - began)
+
+
+REFRESH_SECONDS = 2.0
+ENDPOINTS = (
+    "streams.list",
+    "activity.list",
+    "fires.recent",
+    "timeline.list",
+    "failures.list",
+    "instances.list",
+    "health.get",
+)
+"""The endpoints that a page asks."""
+
+
+@dataclass(frozen=True)
+class Watched(Asked):
+    """`count` schedules are held and watched; a spread load and a burst fire beside them."""
+
+    @property
+    def name(self) -> str:
+        return f"watched-{self.count}"
+
+    @property
+    def title(self) -> str:
+        return f"an open page over {self.count:,} held; {self.spread:,} spread and a burst of {self.burst:,}"
+
+    async def _ask(self, side: Side, answered: list[float]) -> None:
+        """Ask for all that a page shows, again and again; what takes longer than a refresh is asked again at once."""
+        while True:
+            began = time.perf_counter()
+            await asyncio.gather(*(answer(side, endpoint) for endpoint in ENDPOINTS))
+            took = time.perf_counter() - began
+            answered.append(took)
+            await asyncio.sleep(max(REFRESH_SECONDS - took, 0.0))

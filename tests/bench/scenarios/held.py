@@ -1,7 +1,9 @@
 """Many schedules that are held and not due: what do they cost, and does a fire beside them cost more?
 
-In one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until the
-scheduler can fire, and a burst beside the rest.
+`Held`, in one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until
+the scheduler can fire, and a burst beside the rest. `Loaded`: all frames are built before, so that the rate is the
+server's and the sidecar's, not this program's. `Ordinary`: few schedules among many ordinary messages on a thousand
+subjects, in front of the schedules and between them, and the start that has to find them.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -9,10 +11,13 @@ import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from time import time_ns
 
 from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
 from tests.bench import measures as m
-from tests.bench.load import SECOND, at_pattern, schedules
+from tests.bench.load import SECOND, at_pattern, ordinary, schedules
+from tests.bench.measures import CPU_ACCEPT, FOLLOWED, LOAD_RATE, MEMORY_RESTARTED, RESTART, figures
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
 from tests.bench.sides import Side
@@ -87,3 +92,58 @@ def far_patterns(count: int) -> Iterator[str]:
     """Yield the patterns of `count` schedules, due in a month, spread over a day."""
     begin = time.time_ns() + MONTH
     return (at_pattern(begin + number * DAY // count) for number in range(count))
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """`count` schedules due in a month."""
+
+    count: int
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"loaded-{self.count}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.count:,} stored as fast as it goes"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them, and then one that is due."""
+        frames = list(schedules(far_patterns(self.count), side.kind.prefix))
+        cpu = side.cpu()
+        rate = await side.store(frames)
+        loaded = time.time_ns()
+        followed = max((await side.until_it_fires() - loaded) / 1_000_000, 0.0)
+        used = side.cpu().since(cpu)
+        return figures([(LOAD_RATE, rate), (FOLLOWED, followed)]) | CPU_ACCEPT.figures(used, self.count)
+
+
+@dataclass(frozen=True)
+class Ordinary:
+    """`count` ordinary messages and `held` schedules in one stream."""
+
+    count: int
+    held: int = 100
+    subjects: int = 1_000
+    sidecars: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"ordinary-{self.count}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.count:,} ordinary messages beside {self.held:,} schedules"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them in turn, and start again."""
+        stretch = ordinary("other", self.subjects)
+        patterns = [at_pattern(time_ns() + MONTH)] * (self.held // 2)
+        for group in ("s-first", "s-second"):
+            await side.store(islice(stretch, self.count // 2))
+            await side.store(schedules(patterns, side.kind.prefix, group))
+        kept = await side.until_snapshot_is_kept() if self.count > MIN_MESSAGES_AFTER else {}
+        seconds = await side.restart_scheduler()
+        return kept | figures([(RESTART, seconds), (MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])

@@ -18,7 +18,7 @@ from tests.bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, evenly, 
 from tests.bench.measures import CPU_FIRE, of_lateness
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import all_fires, until
-from tests.bench.scenarios.steady import AHEAD_SECONDS
+from tests.bench.scenarios.spread import AHEAD_SECONDS
 from tests.bench.sides import Side
 
 STREAMS = tuple(f"{STREAM}-{number}" for number in range(3))

@@ -1,8 +1,11 @@
 """As many streams as schedules, compared with one stream that holds as many: what does a stream cost?
 
-First all schedules lie in one stream, then one in each of many; the rest is the same. `@every 1s` fires all of them at
-the same instant, whenever they were stored; how late one is that fires alone is seen of `@at`, spread evenly.
-The rule: both are measured in the same run, and what is compared is their ratio.
+`Streams`: first all schedules lie in one stream, then one in each of many; the rest is the same, in the same run, and
+what is compared is their ratio. `@every 1s` fires all of them at the same instant, whenever they were stored; how late
+one is that fires alone is seen of `@at`, spread evenly.
+`Takeover`: of two instances one is killed (`SIGKILL`) in the middle of the fires: how late is the latest, and did each
+fire once? The schedules lie in one stream, or one in each of many: then the parts of all of them change hands at once.
+Limit: there is no native counterpart of a takeover on one server, so that side is left out.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ from dataclasses import dataclass
 from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
+from tests.bench.measures import TAKEOVER, figures
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import all_fires, refuse_if_late, until
 from tests.bench.sides import Side
@@ -101,3 +105,49 @@ class Streams:
         refuse_if_late(begin)
         await until(dues[-1] + SECOND)
         return lateness(await all_fires(side, list(dict.fromkeys(streams)), self.count, SPREAD_GROUP), dues)
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """`count` schedules due over `seconds`, one of two instances killed in the middle."""
+
+    count: int
+    seconds: float = 10.0
+    lead_seconds: float = 2.5
+    family: str = "takeover"
+    is_in_many: bool = False
+    """True if each schedule is stored in a stream of its own."""
+    within_seconds: float = 120.0
+    sidecars: int = 2
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}-{self.count}"
+
+    @property
+    def title(self) -> str:
+        where = "in as many streams, " if self.is_in_many else ""
+        return f"{self.count:,} {where}over {self.seconds:g} s, one of two instances killed"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Fire, kill one in the middle, and return the longest wait; there is nothing to kill on the native side."""
+        if not side.sidecars:
+            return {}
+        streams = [STREAM] * self.count
+        if self.is_in_many:
+            streams = [f"{STREAM}-{number}" for number in range(self.count)]
+            await side.serve_many(streams, self.within_seconds, self.sidecars)
+        begin = time.time_ns() + int(self.lead_seconds * SECOND)
+        dues = evenly(begin, self.seconds, self.count)
+        await side.store(
+            reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
+            for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
+        )
+        refuse_if_late(begin)
+        await until(dues[self.count // 2])
+        victim = side.sidecars.pop(0)
+        victim.process.kill()
+        await asyncio.to_thread(victim.process.wait)
+        await until(dues[-1])
+        found = await all_fires(side, list(dict.fromkeys(streams)), self.count)
+        return figures([(TAKEOVER, lateness(found, dues)[-1] / 1_000)])
