@@ -1,4 +1,7 @@
-"""`export`, `diff` and `apply` on real servers: what is exported is applied byte for byte, and nothing twice."""
+"""`export`, `diff` and `apply` on real servers: what is exported is applied byte for byte, and nothing twice.
+
+Any bytes are in `files/test_round_trip.py`, and what is in a file or a diff in `client/test_files_of_schedules.py`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from tests.cli.prompt import FAR, FLAGGED, NEVER, Cli
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_of
 from tests.harness.processes import sidecar, sidecar_command
-from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_12
 from tests.harness.terminal import on_terminal
 from tests.harness.waiting import eventually
@@ -59,7 +61,7 @@ def schedules(site: Site) -> Stored:
     cron, interval = (NEVER, NEVER) if site.kind == V2_12 else ("0 0 9 1 1 *", "@every 9000h")
     usual = [(name, cron), (f"{name}-Time-Zone", "Europe/Berlin"), (f"{name}-Target", out)]
     every = [(name, interval), (f"{name}-Target", out)]
-    found = {
+    return {
         "usual": (block_of(*usual, (f"{name}-TTL", "5m"), (f"{name}-X-Owner", "billing")), b'{"order": 17}'),
         "sorted": (block_of(("Another", "1"), *sorted(usual), (f"{name}-X-Note", "of a person")), "größer\n".encode()),
         "order": (block_of(*usual[::-1], ("Trace", "a"), (name + "-Source", site.subject("in"))), b""),
@@ -69,16 +71,6 @@ def schedules(site: Site) -> Stored:
         "paused": (block_of((f"{name}-X-Paused", NEVER), (f"{name}-Target", out), ("Trace", "é")), b"\xff"),
         "ttl": (block_of(*every, ("Nats-TTL", "9000h")), b"two\nlines\n"),
     }
-    chance = generator("exported schedules")
-    for number in range(draws(40)):  # with any headers, in any order, with any bytes
-        drawn = chance.choice(["X-Nats-Schedule", name])
-        items: list[tuple[bytes | str, bytes | str]] = [(drawn, NEVER), (f"{drawn}-Target", out)]
-        for _ in range(chance.randrange(4)):
-            value = chance.randbytes(chance.randrange(9)).replace(b"\r", b"").replace(b"\n", b"")
-            items.append((chance.choice(["A", "B", "b", "Träce", "Nats-X", f"{drawn}-X-Note"]), value or b"x"))
-        chance.shuffle(items)
-        found[f"drawn.{number}"] = (block_of(*items), chance.randbytes(chance.randrange(99)))
-    return found
 
 
 async def publish_all(site: Site, messages: Mapping[str, tuple[bytes, bytes]]) -> None:
@@ -98,7 +90,7 @@ async def test_what_is_exported_is_applied_onto_an_empty_stream_byte_for_byte(si
         said = await run(site, "export", site.stream, "--output", str(file))
         left_out = {subject for subject in before if f"{subject} is left out" in said.stderr}
         expected = {subject: message for subject, message in before.items() if subject not in left_out}
-        assert (said.exit_code, len(expected) > 30) == (0, True), said.output
+        assert (said.exit_code, len(expected) >= 5) == (0, True), said.output
         text = file.read_bytes()
         await done(site, "export", site.stream, "--output", str(file))
         assert file.read_bytes() == text, "a second export has the same bytes"
@@ -185,7 +177,7 @@ def file_of(site: Site, number: int, body: str = "") -> str:
 
 
 async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site, tmp_path: Path) -> None:
-    count = 2_000
+    count = 1_000
     file = tmp_path / "schedules.json"
     file.write_text(file_of(orders, count))
     with sidecar("apply", str(file), "--yes", "--server", orders.url, folder=tmp_path) as process:
@@ -200,14 +192,6 @@ async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site,
     assert f"{count - sequence:,} added" in await done(orders, "apply", str(file), "--yes")
     assert await last_sequence(orders) == count, "each schedule is stored once"
     await done(orders, "diff", str(file))
-
-
-async def test_two_applies_of_one_file_at_the_same_time_store_each_schedule_once(orders: Site, tmp_path: Path) -> None:
-    file = tmp_path / "schedules.json"
-    file.write_text(file_of(orders, 300))
-    said = await asyncio.gather(*(run(orders, "apply", str(file), "--yes") for _ in range(2)))
-    assert [one.exit_code for one in said] == [0, 0]
-    assert await last_sequence(orders) == 300
 
 
 @pytest.mark.parametrize("answer", ["y", ""])

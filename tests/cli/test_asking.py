@@ -117,6 +117,8 @@ async def scene(
             await account.wait_for("S", "S.out", 2)
         await prompt.schedule("S.cron", "0 30 9 1 1 *", x=x, Time_Zone="Europe/Berlin")
         await prompt.schedule("S.bad", "@every soon", x=x)
+        if x:
+            await prompt.schedule("S.native", NEVER)  # the server fires it
 
         async def is_kept() -> bool:
             info = await account.api.stream("nats_scheduler_failures")

@@ -204,6 +204,9 @@ async def test_what_another_instance_fires_does_not_fail(cli: Cli, start_server:
             await second.ready("ORDERS")
             await prompt.account.wait_for("ORDERS", "orders.denied", 20)
             await listed_with(prompt, 0)
+            for each in (first, second):
+                await each.healthy()
+            assert not first.sidecar.served["ORDERS"].shards, "it is ready without a shard, since another holds all"
 
 
 async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_server: StartServer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nats_scheduler.cli.session import NONE_RUNNING, NOT_SERVED_YET
+from nats_scheduler.cli.session import NOT_SERVED_YET
 from nats_scheduler.engine.sharing.leases import LEASE_DURATION_NS
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.runtime.shared import SETTINGS, SHARED_SETTINGS, shared_settings
@@ -114,27 +114,6 @@ async def settings_published(account: Account, count: int) -> list[str]:
         enough, within_seconds=WAIT_SECONDS, describe=f"{count} sidecars publish their settings"
     )
     return found[:-1]
-
-
-async def test_lists_say_whether_anything_fires_what_they_list(prompt: Prompt) -> None:
-    async with sidecar_on(prompt.url) as running:
-        await prompt.account.create("ORDERS")
-        await running.ready("ORDERS")
-        await prompt.schedule("ORDERS.s", NEVER)
-
-        async def is_served() -> bool:
-            return bool((await prompt.document("ls"))["streams"][0]["sidecars"] == 1)
-
-        await eventually(is_served, within_seconds=WAIT_SECONDS, describe="the sidecar says that it serves ORDERS")
-        for line in ("ls", "stream ls"):
-            document = await prompt.document(line)
-            assert (len(document["sidecars"]), document["streams"][0]["problem"]) == (1, None)
-            assert NONE_RUNNING not in await prompt.shows(line)
-    for line in ("ls", "stream ls"):
-        document = await prompt.document(line)
-        assert document["sidecars"] == []
-        assert {stream["problem"] for stream in document["streams"]} == {NONE_RUNNING}
-        assert NONE_RUNNING in await prompt.shows(line)
 
 
 async def test_a_sidecar_that_does_not_serve_a_stream_does_not_count_for_it(prompt: Prompt) -> None:

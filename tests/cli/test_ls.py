@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,9 @@ from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, in_seconds, sidecar_on
+from tests.harness.account import in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_14
-from tests.harness.waiting import eventually
 
 
 @pytest.mark.clause("listing")
@@ -213,35 +211,18 @@ async def test_all_flagged_streams_are_listed_and_those_that_the_settings_name(p
         assert (said.exit_code, said.stdout, said.stderr) == (1, "", error)
 
 
-async def test_schedules_of_the_server_are_listed_beside_the_portable_ones_whether_a_sidecar_is_asked_or_not(
-    cli: Cli, start_server: StartServer
-) -> None:
+async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: Cli, start_server: StartServer) -> None:
     server = await start_server(V2_14)
     async with prompt_on(cli, server.url) as prompt:
         await prompt.account.create("ORDERS", allow_msg_ttl=True)
         await prompt.schedule("ORDERS.native", "@hourly", TTL="5m")
         await prompt.schedule("ORDERS.ours", NEVER, x="X-")
-        shown = [
-            ("ORDERS.native", "adr51", "native", "server", "5m"),
-            ("ORDERS.ours", "portable", "native", "sidecar", None),
-        ]
-
-        def rows(document: dict[str, Any]) -> list[tuple[object, ...]]:
-            columns = ("subject", "dialect", "mode", "fired_by", "ttl")
-            return [tuple(one[name] for name in columns) for one in document["schedules"]]
-
-        assert rows(await prompt.document("ls")) == shown
-        async with sidecar_on(server.url) as running:
-            await running.ready("ORDERS")
-
-            async def asked() -> dict[str, Any] | None:
-                """List until a sidecar answered that had read what is stored and was known to be alive."""
-                document = await prompt.document("ls")
-                stats = await prompt.account.connection.request_json("$SRV.STATS.nats-scheduler")
-                pages = next(one["num_requests"] for one in stats["endpoints"] if one["name"] == "rejected-list")
-                return document if pages and document["streams"][0]["sidecars"] else None
-
-            assert rows(await eventually(asked, within_seconds=WAIT_SECONDS, describe="the sidecar was asked")) == shown
+        columns = ("subject", "dialect", "mode", "fired_by", "ttl")
+        rows = [tuple(one[name] for name in columns) for one in (await prompt.document("ls"))["schedules"]]
+    assert rows == [
+        ("ORDERS.native", "adr51", "native", "server", "5m"),
+        ("ORDERS.ours", "portable", "native", "sidecar", None),
+    ]
 
 
 async def test_thousands_of_schedules_are_listed(prompt: Prompt) -> None:

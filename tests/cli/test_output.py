@@ -23,7 +23,8 @@ async def test_no_cell_of_a_list_is_broken_inside_a_word(prompt: Prompt) -> None
             await running.ready(name)
 
         async def are_served() -> bool:
-            return all(one["problem"] is None for one in (await prompt.document("stream ls"))["streams"])
+            lists = [await prompt.document(line) for line in ("ls", "stream ls")]
+            return all((one["sidecars"], one["problem"]) == (1, None) for found in lists for one in found["streams"])
 
         await eventually(are_served, within_seconds=WAIT_SECONDS, describe="the sidecar is known to serve both")
         out, zone = "ORDERS.reminders.payment.due", "America/Argentina/Buenos_Aires"

@@ -23,12 +23,12 @@ from tests.conftest import StartServer
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.log_lines import capture_logs
-from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
+from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, reload_config, server_binary
 from tests.harness.waiting import eventually
 from tests.observe.pages import page
-from tests.observe.scrapes import address_of, answers, shows
+from tests.observe.scrapes import address_of, answers
 
 pytestmark = pytest.mark.server
 
@@ -104,32 +104,6 @@ async def test_a_sidecar_is_not_ready_while_no_instance_fires_for_a_stream(
             reload_config(server, accounts([able]))
             await answers(url, 200, "ok\n")
             assert await process.terminate() == 0
-
-
-async def test_an_instance_that_holds_no_shard_is_ready_if_another_holds_all(
-    start_server: StartServer, tmp_path: Path
-) -> None:
-    """The user of the second one may not fire, so the first one holds everything once the second one has tried."""
-    able = permissions_of("2.11")
-    unable = [one for one in able if one.subject != "orders.>"]
-    server = await start_server(V2_11, config=shared_account([able, unable]))
-    limited = url_of(server.url, "sidecar-1")
-    async with account_on(url_of(server.url, "admin-0")) as account:
-        await account.create("ORDERS", subjects=["orders.>"], metadata=FLAGGED)
-        for number in range(100):  # at first each of them may hold half of the shards
-            headers = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.out"}
-            await account.publish(f"orders.s.{number}", headers)
-        flags = ("--metrics-port", "0", "--metrics-address", "127.0.0.1")
-        with (
-            sidecar("run", "-s", limited, *flags, folder=tmp_path, name="second") as second,
-            sidecar("run", "-s", url_of(server.url, "sidecar-0"), *flags, folder=tmp_path, name="first") as first,
-        ):
-            of_second, of_first = await address_of(second), await address_of(first)
-            await shows(of_second, "streams_unable", 1, 1)
-            await shows(of_second, "shards_held", 0, 0, stream="ORDERS")
-            await shows(of_first, "shards_held", 64, 64, stream="ORDERS")
-            for url in (of_first, of_second):
-                await answers(url, 200, "ok\n")
 
 
 async def hang_up(process: ChildProcess) -> int:

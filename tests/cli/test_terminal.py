@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-import signal
 import socket
-import struct
-import termios
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from nats_scheduler.runtime.embedded import tied_to_this_process
-from tests.harness.processes import clean_environment, sidecar, sidecar_command
+from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.terminal import Terminal, on_terminal
-from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
 INTERRUPTED = 130
 WAIT_SECONDS = 45.0
-PIPE_BYTES = 4_096
-"""The smallest pipe of Linux."""
 STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "allow_msg_schedules": true}'
 
 WAITING = [("ls", "ORDERS", "--json"), ("stream", "add", "orders.json"), ("graduate", "ORDERS", "--dry-run")]
 """Commands that ask a server, and wait for its answer."""
-
-PRINTING = [("next", "@hourly", "--count", "10000"), ("settings", "schema")]
-"""Commands without a server; all that can make them wait is a reader that does not read."""
 
 
 @asynccontextmanager
@@ -58,40 +46,6 @@ async def test_ctrl_c_ends_a_command_that_waits_for_a_server(tmp_path: Path, arg
             with connection:
                 assert await process.interrupt() == INTERRUPTED
         assert (process.stdout, process.stderr) == ("", "")
-
-
-@pytest.mark.parametrize("arguments", PRINTING, ids=" ".join)
-async def test_ctrl_c_ends_a_command_that_prints(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    reader, writer = os.pipe()
-    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    errors = tmp_path / "errors"
-    with errors.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            *tied_to_this_process([*sidecar_command(), *arguments]),
-            env=clean_environment(tmp_path),
-            stdout=writer,
-            stderr=file,
-        )
-    try:
-        os.close(writer)
-        await eventually(lambda: unread_bytes(reader) > 0, within_seconds=WAIT_SECONDS)
-        process.send_signal(signal.SIGINT)
-        while os.read(reader, 65_536):  # what Python still holds is written before the process ends
-            pass
-        async with asyncio.timeout(WAIT_SECONDS):
-            assert await process.wait() == INTERRUPTED
-        assert errors.read_text() == ""
-    finally:
-        os.close(reader)
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def unread_bytes(reader: int) -> int:
-    """Return how much waits in a pipe."""
-    count: int = struct.unpack("i", fcntl.ioctl(reader, termios.FIONREAD, b"\0" * 4))[0]
-    return count
 
 
 async def test_the_line_of_the_prompt_is_not_that_of_ctrl_c(tmp_path: Path) -> None:
