@@ -265,8 +265,7 @@ class TestOneStepAtATime:
 
     def test_a_replacement_that_nobody_told_yet_is_found_under_what_landed(self) -> None:
         message, newer = schedule("@at 2026-01-01T00:00:10Z", 2), schedule("@at 2026-01-01T00:00:30Z", 6)
-        desk = Desk(message, generated(5), reads_all=False)
-        desk.at(9.96)
+        desk = Desk(message, generated(5), reads_all=False).at(9.96)
         assert wanted(desk) == [(2, None, False, 2)]
         desk.step(ContentRead(SCHEDULE, 2, message, None, generated(5)))
         assert wanted(desk) == [(2, None, False, 5)]
@@ -302,8 +301,7 @@ class TestOneStepAtATime:
         assert desk.at(9.9).reads == []
 
     def test_a_lost_contact_has_it_looked_at_again(self) -> None:
-        desk = Desk(AT_10, generated(5))
-        desk.at(9.96)
+        desk = Desk(AT_10, generated(5)).at(9.96)
         desk.found(AT_10)
         desk.step(ContactLost("cut"))
         assert desk.at(9.97).reads == []

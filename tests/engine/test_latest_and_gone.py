@@ -186,8 +186,7 @@ class TestWithoutTheGuard:
         assert desk.at(5).fires
 
     def test_of_two_looks_the_one_asked_for_last_counts(self) -> None:
-        desk = Desk(EVERY, guard=False)
-        desk.at(4.96)
+        desk = Desk(EVERY, guard=False).at(4.96)
         desk.step(RemovalRequested(filter="s.one"))
         desk.found(EVERY)  # read before the removal
         desk.found(None, of=EVERY)
@@ -195,8 +194,7 @@ class TestWithoutTheGuard:
         assert desk.at(5).fires == []
 
     def test_what_was_ready_when_contact_was_lost_is_looked_at_again(self) -> None:
-        desk = Desk(EVERY, guard=False)
-        desk.at(4.96)
+        desk = Desk(EVERY, guard=False).at(4.96)
         desk.found(EVERY)
         desk.step(ContactLost("cut"))
         desk.at(6)

@@ -96,8 +96,7 @@ def test_a_ttl_that_ends_a_schedule_before_its_first_fire_is_told_and_one_that_e
     never_fires, repeats = schedule(AT_LATE, Nats_TTL="1h"), schedule("@every 40m", 2, "s.two", Nats_TTL="1h")
     desk = Desk(never_fires, repeats)
     desk.step(CaughtUp())
-    fire = desk.in_flight(repeats, 40 * 60)
-    desk.concluded(fire, Stored(3))
+    desk.concluded(desk.in_flight(repeats, 40 * 60), Stored(3))
     desk.at(3600)
     assert desk.endings == [Ending.EXPIRED, Ending.EXPIRED]
     assert lost(desk) == [(SCHEDULE, 1, LATE, Ending.EXPIRED)]

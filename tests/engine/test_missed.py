@@ -75,8 +75,7 @@ def test_a_fire_of_unknown_outcome_is_repeated_before_the_next_missed_one() -> N
     desk.found(ALL_10S)
     first = desk.fire
     desk.concluded(first, Unknown("timeout"))
-    desk.at(36)
-    assert desk.fires == [first]
+    assert desk.at(36).fires == [first]
     desk.concluded(first, Stored(2))
     assert desk.fire.fire_time == START + 20 * SECOND
 
@@ -216,8 +215,7 @@ def test_a_fire_whose_outcome_is_unknown_is_repeated_however_late_it_is() -> Non
     desk = Desk(message)
     fire = desk.in_flight(message, 3_600)
     desk.concluded(fire, Unknown("timeout"))
-    desk.at(3_700)
-    assert desk.fires == [fire]
+    assert desk.at(3_700).fires == [fire]
 
 
 def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE) -> Desk:

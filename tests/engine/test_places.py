@@ -160,8 +160,7 @@ def test_a_repeating_schedule_that_waited_goes_on_with_its_next_fire() -> None:
 
 def test_a_schedule_that_has_fired_keeps_its_place_until_it_is_removed() -> None:
     desk = desk_for(1, at(5, 1, "s.1"), schedule("@daily", 2, "s.2"))
-    fire = desk.in_flight(at(5, 1, "s.1"), 5)
-    desk.concluded(fire, Stored(3))
+    desk.concluded(desk.in_flight(at(5, 1, "s.1"), 5), Stored(3))
     assert held_by(desk.engine) == {"s.1": 1}
     desk.step(PurgeConcluded("s.1", 1))
     assert held_by(desk.engine) == {"s.2": 2}

@@ -29,21 +29,20 @@ from nats_scheduler.testing.world import ScheduleWorld
 from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
+ONCE = schedule(AT_5S)
 DENIED = "purge is denied (server code 10110)"
 
 
 def fired() -> Desk:
-    """Return a desk on which a delayed message has just fired."""
-    message = schedule(AT_5S)
-    desk = Desk(message)
-    desk.concluded(desk.in_flight(message, 5), Stored(2))
+    """Return a desk on which a delayed ONCE has just fired."""
+    desk = Desk(ONCE)
+    desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
     return desk
 
 
 def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
-    message = schedule(AT_5S)
-    desk = Desk(message)
-    fire = desk.in_flight(message, 5)
+    desk = Desk(ONCE)
+    fire = desk.in_flight(ONCE, 5)
     assert desk.purges == []
     desk.concluded(fire, Stored(2))
     assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
@@ -54,8 +53,7 @@ def test_it_is_removed_after_its_fire_was_stored_and_not_before() -> None:
 
 def test_schedules_that_were_purged_together_end_together_and_none_that_was_replaced() -> None:
     messages = [schedule(AT_5S, number, f"s.{number}") for number in (1, 2, 3)]
-    desk = Desk(*messages)
-    desk.at(5)
+    desk = Desk(*messages).at(5)
     for message in messages:
         desk.found(message)
         desk.concluded(desk.fire, Stored(10 + message.sequence))
@@ -140,8 +138,7 @@ def test_older_versions_that_could_not_be_removed_wait_for_contact() -> None:
 def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
     """The server purges more slowly than it stores, so a purge between two fires would make the second late."""
     messages = [schedule(AT_5S, number, f"s.{number}") for number in range(1, 101)]
-    desk = Desk(*messages)
-    desk.at(4)
+    desk = Desk(*messages).at(4)
     desk.step(*(ContentRead(message.subject, message.sequence, message, None) for message in messages))
     fires = desk.at(5).fires
     assert len(fires) == 100
@@ -220,8 +217,7 @@ def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() 
     desk.step(PurgeConcluded(TARGET, FIRE - 1, "no answer"))
     assert [event.reason for event in desk.reported(PurgeFailed)] == ["no answer"]
     assert desk.purges == []
-    desk.at(5 + OLD_VERSIONS_RETRY_NS / SECOND)
-    assert desk.purges == [(TARGET, FIRE - 1)]
+    assert desk.at(5 + OLD_VERSIONS_RETRY_NS / SECOND).purges == [(TARGET, FIRE - 1)]
     desk.step(PurgeConcluded(TARGET, FIRE - 1))
     assert desk.purges == [(SCHEDULE, 1)]
     lost = rolled_up()

@@ -139,8 +139,7 @@ class TestTheCheckpoint:
     def test_a_schedule_that_was_invalid_when_it_was_written_is_not_settled_by_it(self) -> None:
         """Once the stream's configuration makes it valid, it fires; it is not purged unfired."""
         message = schedule("@at 2026-01-01T00:00:10Z", Nats_Schedule_TTL="5m")
-        refusing = Desk(message, message_ttl=False)
-        refusing.at(20)
+        refusing = Desk(message, message_ttl=False).at(20)
         settled = refusing.engine.checkpoint(refusing.now)
         assert settled.unsettled == {1}
         desk = Desk(live=False)
@@ -175,8 +174,7 @@ class TestTheCheckpoint:
 
 def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> None:
     first, second = schedule("@every 5s"), schedule("@every 5s", 2, "s.two")
-    desk = Desk(first, second)
-    desk.at(4)
+    desk = Desk(first, second).at(4)
     desk.found(first)
     desk.step(ContactLost("cut"))
     desk.found(second)

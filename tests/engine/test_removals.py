@@ -59,8 +59,7 @@ def test_one_that_a_limit_of_the_stream_removed_is_reported_as_lost() -> None:
 
 def test_one_in_progress_is_left_to_its_read_and_one_that_was_replaced_is_another_one() -> None:
     message = schedule("@every 5s")
-    desk = Desk(message, schedule("@every 3h", 2, "s.two"))
-    desk.at(4.5)
+    desk = Desk(message, schedule("@every 3h", 2, "s.two")).at(4.5)
     assert found(desk, 2) == []
     desk.found(message)
     told = [("s.two", 2)]

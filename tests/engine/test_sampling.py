@@ -18,8 +18,7 @@ def test_the_source_is_read_when_the_fire_is_due_and_not_before() -> None:
 
 def test_a_sample_taken_before_an_outage_is_taken_anew() -> None:
     message, sample = schedule("@every 5s", Nats_Schedule_Source="d.in"), plain("d.in", 2, body=b"old")
-    desk = Desk(message)
-    desk.at(5)
+    desk = Desk(message).at(5)
     desk.step(ContactLost("cut"))
     desk.found(message, sample)
     desk.at(60)

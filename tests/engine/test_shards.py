@@ -38,6 +38,7 @@ from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 NONE: frozenset[int] = frozenset()
 AT = "@at 2026-01-01T00:00:05Z"
 EVERY = "@every 5s"
+ONE, ONCE = schedule(EVERY), schedule(AT)
 FULL = Refused(503, 10077, "maximum messages exceeded")
 
 
@@ -74,19 +75,16 @@ class TestWhatOthersHold:
         assert (desk.reads, desk.fires, desk.purges) == ([(SCHEDULE, 1)], [], [])
 
     def test_its_next_fire_moves_on_with_what_is_seen(self) -> None:
-        message = schedule(EVERY)
-        fire = Desk(message).in_flight(message, 5)
+        fire = Desk(ONE).in_flight(ONE, 5)
         desk = watching(EVERY).at(5)
         desk.read(stored_fire(fire, 2, desk.now))
         assert desk.due == 10
 
     def test_what_has_fired_once_is_removed_by_anyone_when_its_holder_does_not(self) -> None:
-        message = schedule(AT)
-        fire = Desk(message).in_flight(message, 5)
+        fire = Desk(ONCE).in_flight(ONCE, 5)
         desk = watching(AT).at(5)
         desk.read(stored_fire(fire, 2, desk.now))
-        desk.at(36)
-        assert desk.purges == [(SCHEDULE, 1)]
+        assert desk.at(36).purges == [(SCHEDULE, 1)]
         desk.step(PurgeConcluded(SCHEDULE, 1))
         assert not desk.is_held()
 
@@ -101,8 +99,7 @@ class TestWhatOthersHold:
         assert desk.reads == [(SCHEDULE, 1)]
         desk.found(schedule(AT) if is_there else None, of=schedule(AT))
         assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (is_there, [], [])
-        desk.at(60)
-        assert desk.reads == []
+        assert desk.at(60).reads == []
         assert desk.at(70).reads == ([(SCHEDULE, 1)] if is_there else [])
 
     def test_a_look_that_failed_is_not_repeated_at_once(self) -> None:
@@ -182,9 +179,8 @@ class TestAShardIsGained:
         assert (desk.fires, desk.is_held()) == ([], False)
 
     def test_what_was_ready_before_others_held_it_does_not_fire_when_they_have_settled_it(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message).at(4.5)
-        desk.found(message)
+        desk = Desk(ONE).at(4.5)
+        desk.found(ONE)
         hold(desk, NONE)
         desk.step(CheckpointLoaded(START + 5 * SECOND, 1), ShardsHeld(ALL_SHARDS))
         assert (desk.at(6).fires, desk.wake) == ([], 9)
@@ -228,25 +224,23 @@ class TestAShardIsLost:
 
     @pytest.mark.parametrize("stage", ["reading", "ready", "content kept", "refused", "unknown"])
     def test_no_fire_begins(self, stage: str) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
+        desk = Desk(ONE)
         if stage in ("reading", "ready"):
             assert desk.at(4.5).reads == [(SCHEDULE, 1)]
             if stage == "ready":
-                desk.found(message)
+                desk.found(ONE)
         else:
             outcomes: dict[str, Outcome] = {"content kept": Stored(2), "refused": FULL, "unknown": Unknown("cut")}
-            desk.concluded(desk.in_flight(message, 5), outcomes[stage])
+            desk.concluded(desk.in_flight(ONE, 5), outcomes[stage])
         hold(desk, NONE)
-        desk.found(message)
+        desk.found(ONE)
         assert desk.at(6).fires == []
         assert (desk.at(9).fires, desk.at(11).fires) == ([], [])
 
     @pytest.mark.parametrize("outcome", [Unknown("cut"), FULL])
     def test_flying_and_not_repeated(self, outcome: Unknown | Refused) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 5)
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
         hold(desk, NONE)
         desk.concluded(fire, outcome)
         assert desk.engine.is_idle
@@ -254,9 +248,8 @@ class TestAShardIsLost:
         assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
 
     def test_flying_and_held_again_before_the_answer(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 5)
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
         hold(desk, NONE)
         hold(desk, ALL_SHARDS)
         assert desk.fires == [], "one fire at a time"
@@ -264,9 +257,8 @@ class TestAShardIsLost:
         assert desk.at(6).fires == [fire]
 
     def test_flying_and_forged(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 5)
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
         desk.concluded(fire, Stored(7, duplicate=True))
         hold(desk, NONE)
         forgery = stored_fire(fire, 7, desk.now)._replace(subject="elsewhere", body=b"forged")
@@ -275,29 +267,26 @@ class TestAShardIsLost:
         assert (desk.fires, desk.at(7).fires) == ([], []), "the next holder meets the forgery itself"
 
     def test_flying_and_stored(self) -> None:
-        message = schedule(EVERY)
-        desk = Desk(message)
-        fire = desk.in_flight(message, 5)
+        desk = Desk(ONE)
+        fire = desk.in_flight(ONE, 5)
         hold(desk, NONE)
         desk.concluded(fire, Stored(2))
         assert desk.at(11).fires == []
         hold(desk, ALL_SHARDS)
-        desk.found(message)
+        desk.found(ONE)
         assert desk.fire.fire_time == START + 10 * SECOND
 
     def test_purging(self) -> None:
-        message = schedule(AT)
-        desk = Desk(message)
-        desk.concluded(desk.in_flight(message, 5), Stored(2))
+        desk = Desk(ONCE)
+        desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
         hold(desk, NONE)
         desk.step(PurgeConcluded(SCHEDULE, 1))
         assert not desk.is_held()
 
 
 def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
-    message = schedule(EVERY)
-    desk = Desk(message)
-    desk.in_flight(message, 5)
+    desk = Desk(ONE)
+    desk.in_flight(ONE, 5)
     mine = ALL_SHARDS - {shard_of(SCHEDULE)}
     hold(desk, mine)
     desk.at(8)
@@ -306,9 +295,8 @@ def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
 
 
 def test_what_is_refused_or_rejected_elsewhere_is_no_exception_of_this_checkpoint() -> None:
-    message = schedule(EVERY)
-    desk = Desk(message, schedule("@every soon", 2, "s.two"))
-    desk.concluded(desk.in_flight(message, 5), FULL)
+    desk = Desk(ONE, schedule("@every soon", 2, "s.two"))
+    desk.concluded(desk.in_flight(ONE, 5), FULL)
     assert desk.engine.checkpoint(desk.now).unsettled == {1, 2}
     hold(desk, NONE)
     assert desk.engine.checkpoint(desk.now).unsettled == frozenset()

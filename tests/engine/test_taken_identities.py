@@ -267,8 +267,7 @@ def test_after_an_unknown_outcome_the_leader_is_asked_before_it_is_sent_again(gu
 
 def test_a_question_that_was_asked_before_the_outcome_proves_nothing() -> None:
     other = schedule("@every 20s", 2, "s.other")
-    desk = Desk(EVERY, other, replicated=True)
-    desk.at(20)
+    desk = Desk(EVERY, other, replicated=True).at(20)
     desk.found(EVERY)
     first = desk.fire
     desk.found(other)
