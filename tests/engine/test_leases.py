@@ -1,7 +1,6 @@
 """Leases: each shard gets one holder, each instance its part, and the shards of one that is gone are claimed."""
 
 from collections import Counter
-from random import Random
 
 import pytest
 
@@ -18,7 +17,7 @@ from nats_scheduler.engine.sharing.leases import (
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from tests.engine.lease_builders import BEAT, KEY, instance, write
-from tests.harness.seeds import generator, seeds
+from tests.harness.seeds import generator
 
 
 def test_one_that_is_alone_takes_everything_at_once_if_the_record_can_be_known() -> None:
@@ -65,6 +64,10 @@ def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> N
     assert a.change(KEY, LEASE_DURATION_NS - 1) is None
     assert a.discard_gone(LEASE_DURATION_NS) == ["b"]
     assert write(a, 6, LEASE_DURATION_NS) == ("a",) * SHARDS
+    away = instance("a", "b")
+    away.received("b", {KEY}, 1, 1)
+    away.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
+    assert away.discard_gone(1 + LEASE_DURATION_NS) == ["b"], "as early as ever after we were away for a moment"
 
 
 def test_one_who_does_not_hear_himself_judges_nobody_and_hands_nothing_over_to_whom_he_remembers() -> None:
@@ -296,24 +299,14 @@ def test_one_who_is_back_and_still_reads_keeps_his_part_for_that_moment(who: str
     assert write(a, 6, BACK + RETURN_GRACE_NS) == (other,) * SHARDS
 
 
-def test_who_is_only_counted_on_is_given_nothing() -> None:
+def test_who_is_only_counted_on_is_given_nothing_and_what_the_dead_held_is_claimed_at_once() -> None:
+    wanted = wanted_holders(KEY, ["a", "b"])
     a = back_from_an_outage("a")
     a.received("b", (), BACK, BACK)
     assert a.change(KEY, BACK) is None
     a.received("b", {KEY}, BACK, BACK)
-    assert write(a, 6, BACK) == wanted_holders(KEY, ["a", "b"])
-
-
-def test_what_the_dead_held_before_the_outage_is_claimed_at_once() -> None:
-    a = back_from_an_outage("dead")
-    assert write(a, 6, BACK) == tuple("a" if one == "a" else "dead" for one in wanted_holders(KEY, ["a", "b"]))
-
-
-def test_who_died_while_we_were_away_for_a_moment_is_missed_as_early_as_ever() -> None:
-    a = instance("a", "b")
-    a.received("b", {KEY}, 1, 1)
-    a.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
-    assert a.discard_gone(1 + LEASE_DURATION_NS) == ["b"]
+    assert write(a, 6, BACK) == wanted
+    assert write(back_from_an_outage("dead"), 6, BACK) == tuple("a" if one == "a" else "dead" for one in wanted)
 
 
 def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
@@ -324,80 +317,3 @@ def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
     assert a.change(KEY, BACK) is None
     a.serves = frozenset({KEY})
     assert a.change(KEY, BACK) is None
-
-
-class ModelFleet:
-    """Instances that start, leave, die and stall, and receive each other's heartbeats, each at its own pace."""
-
-    def __init__(self, random: Random) -> None:
-        self.random, self.now, self.names = random, 0, 0
-        self.record = Record()
-        self.alive: dict[str, Leases] = {}
-        self.asleep: set[str] = set()
-        self._undelivered: dict[str, list[tuple[str, Record | None]]] = {}
-
-    def join(self) -> None:
-        self.names += 1
-        name = f"i{self.names}"
-        self.alive[name] = Leases(name, frozenset({KEY}))
-        self._undelivered[name] = [("", self.record)]
-
-    def kill(self, name: str) -> None:
-        del self.alive[name], self._undelivered[name]
-        self.asleep.discard(name)
-
-    def beat(self, *, whole: bool) -> None:
-        """Let half a second pass: those that are not stalled send a heartbeat, receive something, and act."""
-        self.now += BEAT
-        awake = [name for name in self.alive if name not in self.asleep]
-        self.random.shuffle(awake)
-        for name in awake:
-            self._send(name)
-        for name in awake:
-            self._receive(name, 1_000_000 if whole else self.random.randrange(8))
-            leases = self.alive[name]
-            leases.discard_gone(self.now)
-            holders = leases.change(KEY, self.now)
-            if holders is not None and leases.record(KEY).revision == self.record.revision:
-                self.record = Record(holders, self.record.revision + 1)
-                self._send(name, self.record)
-                leases.recorded(KEY, self.record)
-
-    def _send(self, name: str, record: Record | None = None) -> None:
-        for queue in self._undelivered.values():
-            queue.append((name, record))
-
-    def _receive(self, name: str, most: int) -> None:
-        queue, leases = self._undelivered[name], self.alive[name]
-        for told, record in queue[:most]:
-            if record is not None:
-                leases.recorded(KEY, record)
-            else:
-                leases.received(told, {KEY}, self.now, self.now)
-        del queue[:most]
-
-
-@pytest.mark.slow
-def test_from_any_history_every_shard_comes_to_have_one_wanted_holder() -> None:
-    for seed in seeds(100):
-        fleet = ModelFleet(random := Random(seed))
-        for _ in range(random.randrange(1, 40)):
-            names = list(fleet.alive)
-            what = random.choice(["join", "beat", "beat", "beat", "kill", "sleep", "wake"])
-            if what == "join" and len(names) < 6:
-                fleet.join()
-            elif what == "kill" and names:
-                fleet.kill(random.choice(names))
-            elif what == "sleep" and names:
-                fleet.asleep.add(random.choice(names))
-            elif what == "wake":
-                fleet.asleep.clear()
-            else:
-                fleet.beat(whole=random.random() < 0.5)
-        fleet.asleep.clear()
-        fleet.join()
-        for _ in range(12):
-            fleet.beat(whole=True)
-        assert fleet.record.holders == wanted_holders(KEY, fleet.alive), f"seed {seed}"
-        held = [shard for leases in fleet.alive.values() for shard in leases.held(KEY)]
-        assert sorted(held) == list(range(SHARDS)), f"seed {seed}"

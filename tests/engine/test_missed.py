@@ -1,5 +1,8 @@
 """Missed fires of schedules with `X-Missed` and `X-Grace`: which are made up, dropped and owed, and what is told."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireRefused, FiresMissed
@@ -25,14 +28,13 @@ from tests.engine.missed_builders import dropped, endings, fired, headers, polic
 FULL = Refused(503, 10077, "maximum messages exceeded")
 ALL_10S = stored_in("@every 10s", policies("all"))
 GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
-WITHOUT_CHECKPOINT = pytest.mark.parametrize("with_checkpoint", [True, False])
 
 
 # -- all --------------------------------------------------------------------------------------------------------------
 
 
 @GUARDS
-@WITHOUT_CHECKPOINT
+@pytest.mark.parametrize("with_checkpoint", [True, False])
 def test_all_makes_up_each_fire_in_order_with_its_own_identity(guard: bool, with_checkpoint: bool) -> None:
     world = world_of("@every 1m", policies("all"), guard=guard)
     world.advance("2m30s")
@@ -46,51 +48,75 @@ def test_all_makes_up_each_fire_in_order_with_its_own_identity(guard: bool, with
     assert dropped(world) == []
 
 
-def test_all_makes_up_what_came_due_while_the_contact_was_lost() -> None:
-    world = world_of("@every 1m", policies("all"))
-    world.advance("90s")
-    world.lose_contact()
-    world.advance("1h")
-    world.regain_contact()
-    world.advance("1m")
-    assert fired(world) == list(range(1, 63))
+class Outage(NamedTuple):
+    """What is fired (min after the start) if nothing runs for a while, what is dropped, and how the schedule ends."""
+
+    found: dict[str, str]
+    span: str | int
+    fired: list[int]
+    dropped: Sequence[tuple[int, int, str]] = ()
+    pattern: str = "@every 1m"
+    before: str = "2m30s"
+    after: str = "0s"
+    endings: Sequence[Ending] = ()
+
+
+HOURLY, ONCE = "@every 1h", "@at 2026-01-01T01:00:00Z"
+OUTAGES = [
+    Outage(policies("all 3"), "10m", [1, 2, 10, 11, 12], [(3, 7, "X-Missed: all 3")]),
+    Outage(policies("all 10"), "10m", list(range(1, 13))),
+    # 7 to 12 are late, and not missed.
+    Outage(policies("all 2", grace="5m30s"), "10m", [1, 2, 7, 8, 9, 10, 11, 12], [(3, 4, "X-Missed: all 2")]),
+    Outage(policies("all", Limit="4"), "1h", [1, 2, 3, 4], endings=[Ending.FIRED]),
+    Outage(policies("skip"), "4h", [60, 360, 420], [(120, 4, "X-Missed: skip")], HOURLY, "90m", "90m"),
+    Outage(policies("skip"), 20 * SECOND, [1, 2], before="110s"),  # exactly as late as the grace
+    Outage(policies("skip"), 20 * SECOND + 1, [1], [(2, 1, "X-Missed: skip")], before="110s"),
+    Outage(policies("skip", grace="30m"), "58m", [60, 120], [], HOURLY, "90m"),
+    Outage(policies("skip", grace="30m"), "62m", [60], [(120, 1, "X-Missed: skip")], HOURLY, "90m"),
+    Outage(policies("skip"), "2h", [], [(60, 1, "X-Missed: skip")], ONCE, "1m", endings=[Ending.MISSED_ITS_TIME]),
+    Outage(policies("skip"), "59m5s", [60], [], ONCE, "1m", endings=[Ending.FIRED]),
+    Outage(
+        policies("skip", Limit="3"),
+        "9h",
+        [60],
+        [(120, 2, "X-Missed: skip")],
+        HOURLY,
+        "90m",
+        endings=[Ending.MISSED_ITS_TIME],
+    ),
+    # `once` is what a schedule without the policy does.
+    Outage({}, "10m", [1, 2, 12], [(3, 0, "")]),
+    Outage(policies("once"), "10m", [1, 2, 12], [(3, 0, "")]),
+    Outage(policies("once", grace="1m"), "10m", [1, 2, 12], [(3, 0, "")]),
+    Outage(policies(Jitter="1ns"), "10m", [1, 2, 12], [(3, 9, "")]),
+]
+
+
+@GUARDS
+@pytest.mark.parametrize("with_checkpoint", [True, False])
+def test_after_an_outage_the_policy_decides_what_is_sent_dropped_and_told(guard: bool, with_checkpoint: bool) -> None:
+    for case in OUTAGES:
+        world = world_of(case.pattern, case.found, guard=guard)
+        world.advance(case.before)
+        world.restart(case.span, with_checkpoint=with_checkpoint)
+        world.advance(case.after)
+        assert (fired(world), dropped(world)) == (case.fired, list(case.dropped)), case
+        assert endings(world) == list(case.endings), case
+        assert bool(world.stream.last(SCHEDULE)) is not bool(case.endings), case
 
 
 def test_each_missed_fire_is_stored_before_the_next_one_is_sent() -> None:
     desk = Desk(ALL_10S)
-    desk.in_flight(ALL_10S, 35)
+    first = desk.in_flight(ALL_10S, 35)
+    desk.concluded(first, Unknown("timeout"))
+    assert desk.at(36).fires == [first], "it is repeated before"
     for second, sequence in ((10, 2), (20, 3), (30, 4)):
         fire = desk.fire
         assert (fire.fire_time, fire.next_fire) == (START + second * SECOND, START + (second + 10) * SECOND)
-        before = desk.actions
         desk.step()
         assert desk.fires == [], "it is in flight, and the next one waits for it"
         desk.concluded(fire, Stored(sequence))
-        assert desk.actions != before
     assert desk.fires == []
-
-
-def test_a_fire_of_unknown_outcome_is_repeated_before_the_next_missed_one() -> None:
-    desk = Desk(ALL_10S).at(35)
-    desk.found(ALL_10S)
-    first = desk.fire
-    desk.concluded(first, Unknown("timeout"))
-    assert desk.at(36).fires == [first]
-    desk.concluded(first, Stored(2))
-    assert desk.fire.fire_time == START + 20 * SECOND
-
-
-@GUARDS
-def test_a_number_bounds_what_is_made_up_to_the_latest_fires(guard: bool) -> None:
-    for number, grace, expected, told in (
-        (3, "", [1, 2, 10, 11, 12], [(3, 7, "X-Missed: all 3")]),
-        (10, "", list(range(1, 13)), []),
-        (2, "5m30s", [1, 2, 7, 8, 9, 10, 11, 12], [(3, 4, "X-Missed: all 2")]),  # 7 to 12 are late, and not missed
-    ):
-        world = world_of("@every 1m", policies(f"all {number}", grace), guard=guard)
-        world.advance("2m30s")
-        world.restart("10m")
-        assert (fired(world), dropped(world)) == (expected, told), (number, grace)
 
 
 def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
@@ -102,25 +128,19 @@ def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
     assert event.dropped == 315_360_000 - 2
 
 
-def test_all_makes_up_the_last_fire_of_a_schedule_that_ends_and_then_removes_it() -> None:
-    world = world_of("@every 1m", policies("all", Limit="4"))
-    world.advance("90s")
-    world.restart("1h")
-    assert fired(world) == [1, 2, 3, 4]
-    assert world.generated[-1].header("Nats-Schedule-Next") == "purge"
-    assert (endings(world), world.next_fire(SCHEDULE)) == ([Ending.FIRED], None)
-
-
 @GUARDS
-def test_all_makes_up_only_what_came_due_before_the_ttl_of_the_schedule_ran_out(guard: bool) -> None:
+@pytest.mark.parametrize(("ttl", "last"), [("5m30s", 5), ("9h", 10)])
+def test_all_makes_up_what_came_due_while_the_contact_was_lost_before_its_ttl_ran_out(
+    guard: bool, ttl: str, last: int
+) -> None:
     world = ScheduleWorld(guard=guard)
-    world.publish(SCHEDULE, {**headers("@every 1m", policies("all")), "Nats-TTL": "5m30s"})
+    world.publish(SCHEDULE, {**headers("@every 1m", policies("all")), "Nats-TTL": ttl})
     world.advance("90s")
     world.lose_contact()
     world.advance("3m")
     world.regain_contact()
-    world.advance("5m")
-    assert fired(world) == [1, 2, 3, 4, 5]
+    world.advance("6m")
+    assert fired(world) == list(range(1, last + 1))
 
 
 def test_a_jitter_delays_fires_that_are_not_due_and_none_that_are_made_up() -> None:
@@ -133,69 +153,11 @@ def test_a_jitter_delays_fires_that_are_not_due_and_none_that_are_made_up() -> N
 
 
 # -- skip -------------------------------------------------------------------------------------------------------------
-@GUARDS
-@WITHOUT_CHECKPOINT
-def test_skip_sends_no_missed_fire_and_goes_on_with_the_next_one(guard: bool, with_checkpoint: bool) -> None:
-    world = world_of("@every 1h", policies("skip"), guard=guard)
-    world.advance("90m")
-    world.restart("4h", with_checkpoint=with_checkpoint)
-    world.advance("90m")
-    assert [minute // 60 for minute in fired(world)] == [1, 6, 7]
-    assert dropped(world) == [(120, 4, "X-Missed: skip")]
 
 
-def test_a_fire_that_is_at_most_as_late_as_the_grace_is_not_missed() -> None:
-    for outage, expected in ((10 * SECOND, [1, 2]), (10 * SECOND + 1, [1])):
-        world = world_of("@every 1m", policies("skip"))
-        world.advance("110s")
-        world.restart(10 * SECOND + outage)
-        assert fired(world) == expected
-    world = world_of("@every 4s", policies("skip"))
-    world.advance("5s")
-    world.restart("10s")
-    assert [(one.fire_time - START) // SECOND for one in world.generated] == [4, 12], "the latest that is not missed"
-    assert [event.dropped for event in world.events if isinstance(event, FiresMissed)] == [1]
-    world = world_of("@at 2026-01-01T01:00:00Z", policies("skip"))
-    world.advance("1m")
-    world.restart("59m5s")
-    assert (fired(world), endings(world)) == ([60], [Ending.FIRED])
-
-
-def test_a_longer_grace_sends_what_is_later() -> None:
-    world = world_of("@every 1h", policies("skip", grace="30m"))
-    world.advance("90m")
-    world.restart("58m")
-    assert [minute // 60 for minute in fired(world)] == [1, 2]
-    world.restart("61m")
-    assert [minute // 60 for minute in fired(world)] == [1, 2, 3]
-    world.restart("80m")
-    assert [minute // 60 for minute in fired(world)] == [1, 2, 3]
-
-
-@GUARDS
-@WITHOUT_CHECKPOINT
-def test_an_at_that_is_missed_ends_without_a_fire_and_is_removed(guard: bool, with_checkpoint: bool) -> None:
-    world = world_of("@at 2026-01-01T01:00:00Z", policies("skip"), guard=guard)
-    world.advance("1m")
-    world.restart("2h", with_checkpoint=with_checkpoint)
-    assert (fired(world), endings(world)) == ([], [Ending.MISSED_ITS_TIME])
-    assert list(world.stream.messages()) == []
-    assert dropped(world) == [(60, 1, "X-Missed: skip")]
-
-
-def test_a_schedule_ends_if_its_last_fire_is_missed() -> None:
-    world = world_of("@every 1h", policies("skip", Limit="3"))
-    world.advance("90m")
-    world.restart("9h")
-    assert [minute // 60 for minute in fired(world)] == [1]
-    assert endings(world) == [Ending.MISSED_ITS_TIME]
-    assert all(message.subject != SCHEDULE for message in world.stream.messages())
-    assert dropped(world) == [(120, 2, "X-Missed: skip")]
-
-
-def test_refused_fires_are_dropped_once_they_are_later_than_the_grace() -> None:
+def test_refused_fires_are_dropped_once_they_are_later_than_the_grace_and_unknown_ones_repeated() -> None:
     message = stored_in("@every 1h", policies("skip"))
-    desk = Desk(message)
+    desk, unknown = Desk(message), Desk(message)
     desk.concluded(desk.in_flight(message, 3_600), FULL)
     told: list[FiresMissed] = []
     for second in range(3_601, 3_640):
@@ -208,14 +170,9 @@ def test_refused_fires_are_dropped_once_they_are_later_than_the_grace() -> None:
         told += desk.reported(FiresMissed)
     assert [(event.first, event.made_up, event.dropped) for event in told] == [(START + HOUR, None, 1)]
     assert (desk.due, desk.held().flight, desk.engine.failing_count) == (7_200, None, 0)
-
-
-def test_a_fire_whose_outcome_is_unknown_is_repeated_however_late_it_is() -> None:
-    message = stored_in("@every 1h", policies("skip"))
-    desk = Desk(message)
-    fire = desk.in_flight(message, 3_600)
-    desk.concluded(fire, Unknown("timeout"))
-    assert desk.at(3_700).fires == [fire]
+    fire = unknown.in_flight(message, 3_600)
+    unknown.concluded(fire, Unknown("timeout"))
+    assert unknown.at(3_700).fires == [fire]
 
 
 def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE) -> Desk:
@@ -228,18 +185,12 @@ def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE) -> Desk:
     return desk
 
 
-def test_a_fire_that_an_earlier_holder_dropped_is_not_neglected() -> None:
+def test_what_another_holder_drops_is_not_neglected_and_an_at_waits_for_its_purge() -> None:
     """Nothing is stored that shows it, so another instance drops it too, and reports nothing."""
-    desk = kept_elsewhere("@every 1h")
-    assert (desk.due, desk.reads) == (3 * 3_600, [])
-
-
-def test_an_at_that_another_holder_drops_waits_for_its_purge() -> None:
-    desk = kept_elsewhere("@at 2026-01-01T01:00:00Z", 2 * HOUR)
+    repeating, desk = kept_elsewhere("@every 1h"), kept_elsewhere(ONCE, 2 * HOUR)
+    assert (repeating.due, repeating.reads) == (3 * 3_600, [])
     assert (desk.purges, desk.is_held()) == ([], True)
-    desk.now += 29 * SECOND
-    desk.step()
-    assert desk.purges == [], "its holder may be late, and reports what is dropped"
+    assert desk.at(2 * 3_600 + 29).purges == [], "its holder may be late, and reports what is dropped"
     desk.step(ShardsHeld(ALL_SHARDS))
     assert desk.purges == [(SCHEDULE, 1)]
 
@@ -266,19 +217,9 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
 
 
 # -- once, and what is the same for all -------------------------------------------------------------------------------
-def test_once_is_what_a_schedule_without_the_policy_does() -> None:
-    found = []
-    for given in ({}, policies("once"), policies("once", grace="1m"), policies(Jitter="1ns")):
-        world = world_of("@every 1m", given)
-        world.advance("2m30s")
-        world.restart("10m")
-        found.append((fired(world), [(event[0], event[2]) for event in dropped(world)]))
-    assert found == [([1, 2, 12], [(3, "")])] * 4
 
 
 # -- what a schedule with `all` owes after a crash or a take-over -----------------------------------------------------
-
-
 def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
     desk = Desk(ALL_10S).at(55)
     desk.found(ALL_10S)
@@ -309,14 +250,11 @@ def test_without_any_trace_of_earlier_fires_only_the_latest_is_made_up() -> None
     assert fired(world) == [1, 2, 12]
     world.restart("3m")
     assert fired(world) == [1, 2, 12, 13, 14, 15]
-
-
-def test_what_consumers_removed_is_not_made_up_again_if_a_checkpoint_settles_it() -> None:
-    world = world_of("@every 1m", policies("all"))
-    world.advance("5m30s")
-    world.purge(TARGET)
-    world.restart("3m")
-    assert fired(world) == [1, 2, 3, 4, 5, 6, 7, 8]
+    consumed = world_of("@every 1m", policies("all"))
+    consumed.advance("5m30s")
+    consumed.purge(TARGET)
+    consumed.restart("3m")
+    assert fired(consumed) == list(range(1, 9)), "a checkpoint settles what consumers removed"
 
 
 def test_a_schedule_that_no_holder_had_read_makes_up_each_fire() -> None:
@@ -363,7 +301,7 @@ def test_a_take_over_goes_on_behind_the_checkpoint_of_the_earlier_holder() -> No
 
 
 def test_a_checkpoint_has_room_for_fewer_exceptions_that_name_their_first_fire() -> None:
-    messages = [schedule("@every 10s", n, f"s.{n}", Nats_Schedule_X_Missed="all") for n in range(1, 1_001)]
+    messages = [schedule("@every 10s", n, f"s.{n}", Nats_Schedule_X_Missed="all") for n in range(1, 751)]
     desk = Desk(*messages).at(10)
     while desk.reads:
         desk.step(*(ContentRead(subject, number, messages[number - 1], None) for subject, number in desk.reads))

@@ -31,14 +31,14 @@ from nats_scheduler.engine.inputs import (
 )
 from nats_scheduler.engine.sharing.holdings import MAX_CHECKED_PER_STEP, MAX_HANDOVERS_PER_STEP, MAX_UNSETTLED_PER_SHARD
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS, shard_of
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
 
 NONE: frozenset[int] = frozenset()
-AT = "@at 2026-01-01T00:00:05Z"
 EVERY = "@every 5s"
-ONE, ONCE = schedule(EVERY), schedule(AT)
+ONE, ONCE = schedule(EVERY), schedule("@at 2026-01-01T00:00:05Z")
 FULL = Refused(503, 10077, "maximum messages exceeded")
 
 
@@ -47,10 +47,10 @@ def hold(desk: Desk, shards: frozenset[int]) -> None:
     desk.step(ShardsHeld(shards))
 
 
-def watching(pattern: str, **options: bool) -> Desk:
-    """Let an engine that holds no shards read a schedule."""
+def watching(*messages: StoredMessage, **options: bool) -> Desk:
+    """Let an engine that holds no shards read schedules."""
     desk = Desk(live=False, **options)
-    desk.step(ShardsHeld(NONE), MessagesRead([schedule(pattern)]), CaughtUp())
+    desk.step(ShardsHeld(NONE), MessagesRead(messages), CaughtUp())
     return desk
 
 
@@ -65,64 +65,52 @@ def test_the_shard_of_a_subject_is_the_same_for_ever_and_subjects_are_spread_ove
 class TestWhatOthersHold:
     """A schedule of another holder is kept up to date, and nothing is done about it."""
 
-    @pytest.mark.parametrize("pattern", [AT, EVERY])
-    def test_it_is_not_fired_and_looked_at_only_when_its_fire_is_late(self, pattern: str) -> None:
-        desk = watching(pattern)
+    @pytest.mark.parametrize("message", [ONCE, ONE])
+    def test_it_is_not_fired_and_looked_at_only_when_its_fire_is_late(self, message: StoredMessage) -> None:
+        desk = watching(message)
         for second in (4.5, 5, 7.9):
             desk.at(second)
             assert (desk.reads, desk.fires, desk.purges) == ([], [], [])
         desk.at(8)
         assert (desk.reads, desk.fires, desk.purges) == ([(SCHEDULE, 1)], [], [])
+        hourly = watching(schedule("@every 1h"), reads_all=False)
+        assert hourly.at(3_629.9).reads == [], "where its fires cannot be read, it is looked at later"
+        assert hourly.at(3_630.1).reads == [(SCHEDULE, 1)]
 
-    def test_its_next_fire_moves_on_with_what_is_seen(self) -> None:
+    def test_its_next_fire_moves_on_with_what_is_seen_and_its_last_one_is_removed_by_anyone(self) -> None:
         fire = Desk(ONE).in_flight(ONE, 5)
-        desk = watching(EVERY).at(5)
+        desk = watching(ONE).at(5)
         desk.read(stored_fire(fire, 2, desk.now))
         assert desk.due == 10
-
-    def test_what_has_fired_once_is_removed_by_anyone_when_its_holder_does_not(self) -> None:
         fire = Desk(ONCE).in_flight(ONCE, 5)
-        desk = watching(AT).at(5)
-        desk.read(stored_fire(fire, 2, desk.now))
+        desk = watching(ONCE)
+        desk.step(RemovalRequested(SCHEDULE))
+        assert desk.is_held(), "the server may refuse the request"
+        desk.at(5).read(stored_fire(fire, 2, desk.now))
         assert desk.at(36).purges == [(SCHEDULE, 1)]
         desk.step(PurgeConcluded(SCHEDULE, 1))
         assert not desk.is_held()
 
-    def test_a_request_to_remove_what_has_not_fired_does_not_let_go_of_it(self) -> None:
-        desk = watching(AT)
-        desk.step(RemovalRequested(SCHEDULE))
-        assert desk.is_held(), "the server may refuse it"
-
-    @pytest.mark.parametrize("is_there", [True, False])
-    def test_it_is_looked_at_when_its_fire_stays_out_for_long(self, is_there: bool) -> None:
-        desk = watching(AT).at(36)
-        assert desk.reads == [(SCHEDULE, 1)]
-        desk.found(schedule(AT) if is_there else None, of=schedule(AT))
-        assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (is_there, [], [])
-        assert desk.at(60).reads == []
-        assert desk.at(70).reads == ([(SCHEDULE, 1)] if is_there else [])
-
-    def test_a_look_that_failed_is_not_repeated_at_once(self) -> None:
-        desk = watching(AT).at(36)
+    def test_it_is_looked_at_when_its_fire_stays_out_for_long(self) -> None:
+        for found, again in ((ONCE, [(SCHEDULE, 1)]), (None, [])):
+            desk = watching(ONCE).at(36)
+            assert desk.reads == [(SCHEDULE, 1)]
+            desk.found(found, of=ONCE)
+            assert (desk.is_held(), desk.fires, desk.reported(ScheduleEnded)) == (found is not None, [], [])
+            assert (desk.at(60).reads, desk.at(70).reads) == ([], again)
+        desk = watching(ONCE).at(36)
         desk.step(Unanswered(ReadContent(SCHEDULE, 1, None), "no answer"))
-        assert desk.at(50).reads == []
-
-    def test_where_its_fires_cannot_be_read_it_is_looked_at_later(self) -> None:
-        desk = watching("@every 1h", reads_all=False)
-        assert desk.at(3_629.9).reads == []
-        assert desk.at(3_630.1).reads == [(SCHEDULE, 1)]
+        assert desk.at(50).reads == [], "one that failed is not repeated at once"
 
     def test_it_is_told_by_its_holder_alone(self) -> None:
-        desk = watching(EVERY)
-        desk.step(MessagesRead([schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three")]))
+        desk = watching(ONE)
+        desk.read(schedule("@every soon", 2, "s.two"), schedule(EVERY, 3, "s.three"))
         assert (desk.reported(ScheduleRejected), desk.reported(ScheduleAccepted)) == ([], [])
         hold(desk, ALL_SHARDS)
         assert [event.schedule for event in desk.reported(ScheduleRejected)] == ["s.two"]
 
     def test_what_expired_in_its_shard_is_let_go_and_removed_by_its_holder(self) -> None:
-        desk = Desk(live=False, guard=False, removes_expired=True)
-        message = schedule("@every 1h", Nats_TTL="10s")
-        desk.step(ShardsHeld(NONE), MessagesRead([message]), CaughtUp())
+        desk = watching(schedule("@every 1h", Nats_TTL="10s"), guard=False, removes_expired=True)
         assert (desk.at(11).removals, desk.is_held()) == ([], False)
         hold(desk, frozenset({shard_of(SCHEDULE)}))
         assert desk.removals == [1]
@@ -133,49 +121,39 @@ class TestWhatOthersHold:
 class TestAShardIsGained:
     """The schedules of a gained shard continue where the stream and the checkpoint say."""
 
-    @pytest.mark.parametrize("pattern", [AT, EVERY])
-    def test_what_is_overdue_fires_at_once(self, pattern: str) -> None:
-        desk = watching(pattern).at(6)
-        hold(desk, ALL_SHARDS)
-        desk.found(schedule(pattern))
-        assert desk.fire.fire_time == START + 5 * SECOND
+    def test_what_is_overdue_fires_at_once(self) -> None:
+        for message, seconds in ((ONE, 6), (ONCE, 6), (ONCE, 36)):  # at 36 s it is being looked at
+            desk = watching(message).at(seconds)
+            hold(desk, ALL_SHARDS)
+            desk.found(message)
+            assert desk.fire.fire_time == START + 5 * SECOND
 
     def test_only_its_own_schedules_are_fired(self) -> None:
-        desk = Desk(live=False)
         schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, 100)]
-        desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
+        desk = watching(*schedules)
         hold(desk, frozenset({3, 4}))
-        desk.at(5)
-        looked_at = {subject for subject, _sequence in desk.reads}
-        assert looked_at == {one.subject for one in schedules if shard_of(one.subject) in (3, 4)}
+        expected = {one.subject for one in schedules if shard_of(one.subject) in (3, 4)}
+        assert {subject for subject, _sequence in desk.at(5).reads} == expected
 
-    @pytest.mark.parametrize("now", [12, 1], ids=["in time", "settled by a clock that is fast"])
-    def test_what_its_checkpoint_settled_does_not_fire_again(self, now: int) -> None:
-        desk = watching(EVERY).at(now)
-        desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(ALL_SHARDS))
-        assert desk.reads == []
-        assert (desk.at(max(now, 4)).reads, desk.due) == ([], 15)
-
-    def test_the_checkpoint_of_other_shards_says_nothing(self) -> None:
-        desk = watching(EVERY).at(7)
+    def test_what_its_checkpoint_settled_does_not_fire_again(self) -> None:
+        for now in (12, 1):  # it may be settled by a clock that is fast
+            desk = watching(ONE).at(now)
+            desk.step(CheckpointLoaded(START + 10 * SECOND, 1), ShardsHeld(ALL_SHARDS))
+            assert desk.reads == []
+            assert (desk.at(max(now, 4)).reads, desk.due) == ([], 15)
+        desk = watching(ONE).at(7)
         others = ALL_SHARDS - {shard_of(SCHEDULE)}
         desk.step(CheckpointLoaded(START + 6 * SECOND, 1, shards=others), ShardsHeld(ALL_SHARDS))
-        assert desk.reads == [(SCHEDULE, 1)]
+        assert desk.reads == [(SCHEDULE, 1)], "the checkpoint of other shards says nothing"
 
-    def test_a_look_that_is_under_way_serves_for_the_fire(self) -> None:
-        desk = watching(AT).at(36)
-        hold(desk, ALL_SHARDS)
-        desk.found(schedule(AT))
-        assert desk.fire.fire_time == START + 5 * SECOND
-
-    def test_a_removal_during_that_look_is_looked_at_again(self) -> None:
-        desk = watching(AT, guard=False).at(36)
+    def test_a_removal_during_a_look_is_looked_at_again(self) -> None:
+        desk = watching(ONCE, guard=False).at(36)
         hold(desk, ALL_SHARDS)
         desk.step(RemovalRequested(SCHEDULE))
         assert desk.reads == [(SCHEDULE, 1)]
-        desk.found(schedule(AT))
+        desk.found(ONCE)
         assert desk.fires == [], "the answer was asked for before the doubt arose"
-        desk.found(None, of=schedule(AT))
+        desk.found(None, of=ONCE)
         assert (desk.fires, desk.is_held()) == ([], False)
 
     def test_what_was_ready_before_others_held_it_does_not_fire_when_they_have_settled_it(self) -> None:
@@ -187,10 +165,8 @@ class TestAShardIsGained:
 
     def test_many_that_are_overdue_change_hands_a_slice_at_a_time(self) -> None:
         """The checkpoint covers none of them before that."""
-        desk = Desk(live=False)
         schedules = [schedule(EVERY, number, f"s.{number}") for number in range(1, MAX_HANDOVERS_PER_STEP + 100)]
-        desk.step(ShardsHeld(NONE), MessagesRead(schedules), CaughtUp())
-        desk.at(6)
+        desk = watching(*schedules).at(6)
         while desk.wake <= 6:
             desk.step()
         hold(desk, ALL_SHARDS)
@@ -204,11 +180,10 @@ class TestAShardIsGained:
         assert len(found) == len(schedules)
 
     def test_much_that_was_left_undone_is_done_a_slice_at_a_time(self) -> None:
-        desk = Desk(live=False)
         numbers = range(1, 2 * MAX_CHECKED_PER_STEP + 2)
         wrong = [schedule("@every soon", number, f"w.{number}") for number in numbers]
         twice = [schedule(EVERY, version + number, f"s.{number}") for version in (1_000, 9_000) for number in numbers]
-        desk.step(ShardsHeld(NONE), MessagesRead([*wrong, *twice]), CaughtUp())
+        desk = watching(*wrong, *twice)
         hold(desk, ALL_SHARDS)
         reported, purges = desk.reported(ScheduleRejected), desk.purges
         for _ in range(10):
@@ -237,17 +212,16 @@ class TestAShardIsLost:
         assert desk.at(6).fires == []
         assert (desk.at(9).fires, desk.at(11).fires) == ([], [])
 
-    @pytest.mark.parametrize("outcome", [Unknown("cut"), FULL])
-    def test_flying_and_not_repeated(self, outcome: Unknown | Refused) -> None:
-        desk = Desk(ONE)
-        fire = desk.in_flight(ONE, 5)
-        hold(desk, NONE)
-        desk.concluded(fire, outcome)
-        assert desk.engine.is_idle
-        assert (desk.reported(FireRefused), desk.reported(FireUnknown)) == ([], []), "the next holder reports its own"
-        assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
-
-    def test_flying_and_held_again_before_the_answer(self) -> None:
+    def test_flying_and_not_repeated_unless_it_is_held_again(self) -> None:
+        for outcome in (Unknown("cut"), FULL):
+            desk = Desk(ONE)
+            fire = desk.in_flight(ONE, 5)
+            hold(desk, NONE)
+            desk.concluded(fire, outcome)
+            assert desk.engine.is_idle
+            told = desk.reported(FireRefused), desk.reported(FireUnknown)
+            assert told == ([], []), "the next holder reports its own"
+            assert (desk.reads, desk.at(9).fires, desk.reads) == ([], [], [])
         desk = Desk(ONE)
         fire = desk.in_flight(ONE, 5)
         hold(desk, NONE)
@@ -266,7 +240,7 @@ class TestAShardIsLost:
         assert [event.subject for event in desk.reported(FireForged)] == ["elsewhere"]
         assert (desk.fires, desk.at(7).fires) == ([], []), "the next holder meets the forgery itself"
 
-    def test_flying_and_stored(self) -> None:
+    def test_flying_and_stored_or_purging(self) -> None:
         desk = Desk(ONE)
         fire = desk.in_flight(ONE, 5)
         hold(desk, NONE)
@@ -275,13 +249,11 @@ class TestAShardIsLost:
         hold(desk, ALL_SHARDS)
         desk.found(ONE)
         assert desk.fire.fire_time == START + 10 * SECOND
-
-    def test_purging(self) -> None:
-        desk = Desk(ONCE)
-        desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
-        hold(desk, NONE)
-        desk.step(PurgeConcluded(SCHEDULE, 1))
-        assert not desk.is_held()
+        once = Desk(ONCE)
+        once.concluded(once.in_flight(ONCE, 5), Stored(2))
+        hold(once, NONE)
+        once.step(PurgeConcluded(SCHEDULE, 1))
+        assert not once.is_held()
 
 
 def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
@@ -289,17 +261,13 @@ def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
     desk.in_flight(ONE, 5)
     mine = ALL_SHARDS - {shard_of(SCHEDULE)}
     hold(desk, mine)
-    desk.at(8)
-    settled = desk.engine.checkpoint(desk.now)
+    settled = desk.at(8).engine.checkpoint(desk.now)
     assert (settled.through, settled.shards) == (desk.now, mine)
-
-
-def test_what_is_refused_or_rejected_elsewhere_is_no_exception_of_this_checkpoint() -> None:
-    desk = Desk(ONE, schedule("@every soon", 2, "s.two"))
-    desk.concluded(desk.in_flight(ONE, 5), FULL)
-    assert desk.engine.checkpoint(desk.now).unsettled == {1, 2}
-    hold(desk, NONE)
-    assert desk.engine.checkpoint(desk.now).unsettled == frozenset()
+    refused = Desk(ONE, schedule("@every soon", 2, "s.two"))
+    refused.concluded(refused.in_flight(ONE, 5), FULL)
+    assert refused.engine.checkpoint(refused.now).unsettled == {1, 2}
+    hold(refused, NONE)
+    assert refused.engine.checkpoint(refused.now).unsettled == frozenset()
 
 
 def test_what_is_refused_and_finds_no_room_holds_it_back() -> None:
@@ -323,10 +291,7 @@ def test_what_is_refused_and_finds_no_room_holds_it_back() -> None:
 
 
 def test_streams_are_ordered_by_their_next_fires_whichever_instance_holds_them() -> None:
-    due_first, due_next = Desk(schedule("@every 5s")), Desk(schedule("@every 20s"))
-    later, never = Desk(schedule("@every 1h")), Desk()
-    for desk in (due_first, due_next, later, never):
-        desk.step(ShardsHeld(frozenset()))
-        desk.at(19.5)
-    ordered = sorted((never, later, due_next, due_first), key=lambda desk: desk.engine.urgency)
-    assert ordered == [due_first, due_next, later, never]
+    messages = [[schedule(pattern)] for pattern in ("@every 5s", "@every 20s", "@every 1h")]
+    first, second, third, empty = (watching(*held).at(19.5) for held in (*messages, []))
+    ordered = sorted((empty, third, second, first), key=lambda desk: desk.engine.urgency)
+    assert ordered == [first, second, third, empty]
