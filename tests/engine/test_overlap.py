@@ -147,17 +147,14 @@ def test_a_fire_whose_fire_before_is_finished_is_sent_at_its_time() -> None:
             assert events(world, kind) == [], (overlap, kept)
 
 
-def test_allow_asks_nothing() -> None:
+def test_allow_asks_nothing_and_an_at_has_no_fire_before() -> None:
     world = Counting()
     world.publish(SCHEDULE, headers("allow"))
     world.advance("5m")
     assert (minutes(world), world.questions) == ([1, 2, 3, 4, 5], [])
-
-
-def test_an_at_has_no_fire_before() -> None:
-    world = world_with("skip", "@at 2026-01-01T00:01:00Z")
-    world.advance("2m")
-    assert (minutes(world), world.next_fire(SCHEDULE)) == ([1], None)
+    once = world_with("skip", "@at 2026-01-01T00:01:00Z")
+    once.advance("2m")
+    assert (minutes(once), once.next_fire(SCHEDULE)) == ([1], None)
 
 
 def test_a_replacement_does_not_wait_for_the_fires_of_the_version_before() -> None:
@@ -168,19 +165,11 @@ def test_a_replacement_does_not_wait_for_the_fires_of_the_version_before() -> No
     assert minutes(world) == [1, 2.5]
 
 
-def test_other_schedules_fire_at_their_times_meanwhile() -> None:
-    world = world_with("queue")
-    world.publish("s.other", {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": "t.other"})
-    world.advance("5m")
-    assert minutes(world) == [1]
-    assert [one.stored_at - one.fire_time for one in world.generated if one.subject == "t.other"] == [0] * 5
-
-
 # -- X-Timeout ------------------------------------------------------------------------------------------------------
 
 
 @RETENTIONS
-def test_queue_sends_the_waiting_fire_when_the_one_before_is_timed_out(kept: bool) -> None:
+def test_queue_sends_the_waiting_fire_when_the_one_before_is_timed_out_and_skip_the_next_one(kept: bool) -> None:
     world = world_with("queue", kept=kept, Timeout="2m20s")
     world.advance("4m")
     assert minutes(world) == [1, 3]
@@ -188,10 +177,6 @@ def test_queue_sends_the_waiting_fire_when_the_one_before_is_timed_out(kept: boo
     sequence = world.generated[0].sequence
     assert events(world, FireTimedOut) == [FireTimedOut(SCHEDULE, 1, sequence, START + MINUTE, START + 2 * MINUTE)]
     assert events(world, FiresSkipped) == [FiresSkipped(SCHEDULE, 1, START + 2 * MINUTE, 1, "queue")]
-
-
-@RETENTIONS
-def test_skip_sends_the_first_fire_that_is_due_after_the_timeout(kept: bool) -> None:
     world = world_with("skip", kept=kept, Timeout="90s")
     world.advance("4m1s")
     assert minutes(world) == [1, 3]
@@ -212,14 +197,11 @@ def test_a_consumer_that_does_not_exist_finishes_nothing_and_is_reported_once(ov
     world.stream.add_consumer("nobody", TARGET).acknowledge_all()
     world.advance("1m")
     assert len(minutes(world)) > 1, "it fires again once the consumer says that the fire is finished"
-
-
-def test_a_consumer_that_does_not_receive_the_target_is_reported() -> None:
-    world = ScheduleWorld(config=KEPT_STREAM)
-    world.stream.add_consumer(WORKERS, "t.else")
-    world.publish(SCHEDULE, headers("skip", Consumer=WORKERS))
-    world.advance("3m")
-    reasons = [event.reason for event in events(world, FinishUnknown)]
+    other = ScheduleWorld(config=KEPT_STREAM)
+    other.stream.add_consumer(WORKERS, "t.else")
+    other.publish(SCHEDULE, headers(overlap, Consumer=WORKERS))
+    other.advance("3m")
+    reasons = [event.reason for event in events(other, FinishUnknown)]
     assert reasons == [f"consumer 'workers' does not receive '{TARGET}'"]
 
 
@@ -288,14 +270,11 @@ def test_what_comes_due_after_the_wait_while_the_fire_is_refused_did_not_wait(mi
 # -- ends ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_last_fire_that_is_skipped_ends_the_schedule() -> None:
+def test_the_last_fire_that_is_skipped_or_waits_ends_the_schedule() -> None:
     world = world_with("skip", Limit="2")
     world.advance("2m1s")
     assert (minutes(world), world.stream.last(SCHEDULE)) == ([1], None)
     assert [event.ending for event in events(world, ScheduleEnded)] == [Ending.SKIPPED]
-
-
-def test_the_last_fire_that_waits_is_sent_and_ends_the_schedule() -> None:
     world = world_with("queue", Limit="3")
     world.advance("5m")
     finish(world)
@@ -323,8 +302,6 @@ def test_a_schedule_that_ends_while_it_waits_fires_no_more_and_says_what_it_skip
 
 
 # -- restarts and outages --------------------------------------------------------------------------------------------
-
-
 def test_a_restart_while_a_fire_waits_loses_nothing_and_sends_nothing_early() -> None:
     for with_checkpoint, kept, guard in product(BOTH, BOTH, BOTH):
         case = f"{with_checkpoint=} {kept=} {guard=}"
@@ -383,15 +360,8 @@ def test_a_fire_under_those_of_others_is_found_after_a_restart(overlap: str) -> 
     assert desk.fires == []
 
 
-def test_a_checkpoint_names_what_waits_and_is_held_back_by_nothing() -> None:
-    world = world_with("queue")
-    world.advance("2m30s")
-    checkpoint = world.engine.checkpoint(world.now)
-    assert (checkpoint.through, checkpoint.unsettled) == (world.now, frozenset({1}))
-
-
 @RETENTIONS
-def test_an_outage_while_a_fire_waits_changes_nothing(kept: bool) -> None:
+def test_an_outage_or_a_clock_step_while_a_fire_waits_changes_nothing(kept: bool) -> None:
     world = world_with("queue", kept=kept)
     world.advance("2m30s")
     world.lose_contact()
@@ -402,20 +372,15 @@ def test_an_outage_while_a_fire_waits_changes_nothing(kept: bool) -> None:
     world.advance(SLACK)
     assert minutes(world) == [1, 3]
     assert events(world, FiresMissed) == []
-
-
-def test_a_clock_that_goes_back_does_not_make_a_fire_wait_longer() -> None:
-    world = world_with("queue")
+    world = world_with("queue", kept=kept)
     world.advance("2m30s")
     world.step_clock(-20 * SECOND)
     finish(world)
     world.advance(SLACK)
-    assert minutes(world) == [1, 2]
+    assert minutes(world) == [1, 2], "a clock that goes back makes no fire wait longer"
 
 
 # -- beside X-Missed ---------------------------------------------------------------------------------------------------
-
-
 def test_what_waits_is_not_missed_whatever_happens_to_missed_fires() -> None:
     for missed, guard in product(("skip", "all", "all 2", "once"), BOTH):
         world = world_with("queue", guard=guard, Missed=missed, Grace="1s")
@@ -439,8 +404,6 @@ def test_a_backlog_is_sent_only_as_far_as_each_fire_is_finished() -> None:
 
 
 # -- how much is asked and kept --------------------------------------------------------------------------------------
-
-
 def crowd(overlap: str, pattern: str, size: int) -> Counting:
     world = Counting()
     for number in range(size):
@@ -484,22 +447,24 @@ def test_one_waiting_fire_is_asked_about_less_and_less_often() -> None:
     assert (counts[0] <= 10, counts[2] <= 20, counts[3]) == (True, True, 120)
 
 
-def test_a_schedule_that_waits_keeps_no_content_and_is_no_urgent_one() -> None:
+def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and_disturbs_no_other() -> None:
     world = world_with("queue")
+    world.publish("s.other", {"Nats-Schedule": "@every 1m", "Nats-Schedule-Target": "t.other"})
     world.advance("2m30s")
-    held = world.engine.held.on(SCHEDULE)
+    held, figures, checkpoint = (
+        world.engine.held.on(SCHEDULE),
+        world.engine.figures(world.now).finish(),
+        world.engine.checkpoint(world.now),
+    )
     assert held is not None
     assert held.flight is not None
     assert held.flight.is_held_back
-    assert (held.flight.content, held.flight.fire, world.engine.urgency[0]) == (None, None, 1)
-    assert not any(isinstance(action, Report) for action in world.engine.step(world.now, ()))
-
-
-def test_a_schedule_that_waits_is_counted_as_held_back_and_not_as_overdue() -> None:
-    world = world_with("queue")
-    world.advance("2m30s")
-    figures = world.engine.figures(world.now).finish()
+    assert (held.flight.content, held.flight.fire) == (None, None)
+    assert (checkpoint.through, checkpoint.unsettled) == (world.now, frozenset({1})), "it holds nothing back"
     assert (figures.held_back, figures.held_back_since, figures.overdue) == (1, START + 2 * MINUTE, 0)
+    world.purge("s.other")
+    assert world.engine.urgency[0] == 1, "it is no urgent one"
+    assert not any(isinstance(action, Report) for action in world.engine.step(world.now, ()))
     world.restart("2m")
     world.advance("20s")
     assert world.engine.figures(world.now).finish().held_back_since == START + 2 * MINUTE, "it goes on waiting"
@@ -507,11 +472,10 @@ def test_a_schedule_that_waits_is_counted_as_held_back_and_not_as_overdue() -> N
     world.advance(SLACK)
     figures = world.engine.figures(world.now).finish()
     assert (figures.held_back, figures.held_back_since) == (0, None)
+    assert [one.stored_at - one.fire_time for one in world.generated if one.subject == "t.other"] == [0] * 2
 
 
 # -- several instances: who asks, who waits, who is blamed ------------------------------------------------------------
-
-
 def overlapping(overlap: str) -> StoredMessage:
     return schedule("@every 1m", Nats_Schedule_X_Overlap=overlap, Nats_Schedule_X_Consumer=WORKERS)
 
@@ -534,6 +498,8 @@ def test_the_question_names_the_last_stored_fire_also_if_another_holder_stored_i
     assert question == CheckFinished(message.subject, 1, "t.out", 1, 2, None)
     assert question.names_one
     desk.step(FinishChecked(question, unfinished=2))
+    desk.step(FinishChecked(question), Unanswered(question, "late"))
+    assert desk.fires == [], "an answer to an earlier question changes nothing"
     theirs = Desk(message).in_flight(message, 120)
     desk.read(stored_fire(theirs, 3, START + 2 * MINUTE))
     desk.at(179.5)
@@ -593,14 +559,6 @@ def test_a_new_holder_goes_on_waiting_for_what_the_checkpoint_names() -> None:
     desk.found(message)
     assert [fire.fire_time for fire in desk.fires] == [START + 2 * MINUTE]
     assert (desk.reported(FiresMissed), desk.reported(FiresSkipped)) == ([], [])
-
-
-def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
-    desk, _message, question = waiting()
-    desk.step(FinishChecked(question, unfinished=2))
-    desk.step(FinishChecked(question))
-    desk.step(Unanswered(question, "late"))
-    assert desk.fires == []
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
