@@ -146,22 +146,21 @@ def test_an_engine_that_begins_with_a_snapshot_holds_what_the_other_one_holds() 
         assert all(held.wake <= max(wakes[held.subject], 0) for held in after.engine.held)
 
 
-def snapshot_between(before: Desk, after: Desk, *tail: StoredMessage) -> None:
+def begun(before: Desk, *tail: StoredMessage, now: int | None = None, **options: Any) -> Desk:
     """Have another engine begin with a snapshot, and read what was stored since."""
-    rest, count, chunks = taken(before)
-    after.now = before.now
-    restored(after, rest, count, chunks)
+    after = Desk(live=False, **options)
+    after.now = before.now if now is None else now
+    restored(after, *taken(before))
     after.step(MessagesRead(tail), CaughtUp())
+    return after
 
 
 def test_a_fire_that_was_stored_is_not_sent_again() -> None:
     one = schedule("@every 10s")
-    before, after = Desk(one), Desk(live=False)
+    before = Desk(one)
     fired(before, one, 10)
-    snapshot_between(before, after)
-    after.at(15)
-    assert not after.fires
-    assert [held.fire_time for held in after.engine.held] == [START + 20 * SECOND]
+    after = begun(before)
+    assert (after.at(15).fires, after.due) == ([], 20)
 
 
 @pytest.mark.parametrize("policies", [{}, {"Jitter": "1ms"}], ids=["plain", "treated"])
@@ -178,23 +177,19 @@ def test_a_schedule_that_is_done_is_purged_and_does_not_fire(policies: dict[str,
 
 
 def test_what_is_stored_after_the_sequence_counts() -> None:
-    before, after = Desk(schedule("@every 3h"), schedule("@every 3h", 2, "s.two")), Desk(live=False)
-    snapshot_between(before, after, schedule("@every 5h", 3), plain("s.two", 4))
+    before = Desk(schedule("@every 3h"), schedule("@every 3h", 2, "s.two"))
+    after = begun(before, schedule("@every 5h", 3), plain("s.two", 4))
     assert [(held.subject, held.sequence) for held in after.engine.held] == [(SCHEDULE, 3)]
     assert after.purges == [(SCHEDULE, 2)]
 
 
-def test_a_schedule_that_names_a_calendar_prevents_a_snapshot() -> None:
-    desk = Desk(schedule("@every 3h", Nats_Schedule_X_Except="calendar:de"))
-    with pytest.raises(UnkeepableError, match="calendar"):
-        taken(desk)
-
-
-def test_there_is_no_snapshot_of_some_streams() -> None:
+def test_there_is_no_snapshot_of_some_streams_and_schedules() -> None:
     ways: list[Any] = [{"reads_all": False}, {"removes_expired": True}, {"moves_subjects": True}, {"max_age": HOUR}]
     for how in ways:
         assert not Desk(schedule("@every 30m"), **how).engine.snapshots.is_possible, how
     assert Desk(schedule("@every 30m")).engine.snapshots.is_possible
+    with pytest.raises(UnkeepableError, match="calendar"):
+        taken(Desk(schedule("@every 3h", Nats_Schedule_X_Except="calendar:de")))
 
 
 def test_none_begins_while_something_is_in_flight() -> None:
@@ -210,19 +205,6 @@ def test_none_begins_while_something_is_in_flight() -> None:
     assert may() == (True, False)
     desk.read(stored_fire(fire, 2, desk.now))
     assert may() == (True, True)
-
-
-def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
-    before = Desk(*(schedule("@every 3h", n, f"s.{n}") for n in range(1, 5)))
-    rest, count, chunks = taken(before)
-    with pytest.raises(SnapshotError, match="4 schedules"):
-        restored(Desk(live=False), rest, count + 1, chunks)
-    with pytest.raises(SnapshotError, match="more than"):
-        restored(Desk(live=False), rest, count - 1, chunks)
-    with pytest.raises(SnapshotError, match="twice"):
-        restored(Desk(live=False), rest, 2 * count, chunks * 2)
-    with pytest.raises(SnapshotError, match="after the sequence"):
-        restored(Desk(live=False), replace(rest, through=3), count, chunks)
 
 
 def test_what_is_no_rest_of_a_snapshot_is_refused() -> None:
@@ -243,18 +225,14 @@ def test_what_is_no_rest_of_a_snapshot_is_refused() -> None:
 @pytest.mark.usefixtures("far_bits")
 @pytest.mark.parametrize("policies", [{}, {"Nats_Schedule_X_Jitter": "1s"}], ids=["plain", "treated"])
 def test_the_subject_of_one_that_has_expired_is_free(policies: dict[str, Any]) -> None:
-    one, other = (
-        schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl, **policies)
-        for number, ttl in ((1, "1h"), (2, "9h"))
-    )
-    before, after = Desk(one, other), Desk(live=False)
+    ttls = ((1, "1h"), (2, "9h"))
+    before = Desk(*(schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl, **policies) for number, ttl in ttls))
     settle(before)
     assert taken(before)[1] == 2
     before.now += 2 * HOUR
-    again = schedule("@every 90m", 3, "s.1", stored_at=before.now)
-    snapshot_between(before, after, again)
+    after = begun(before, schedule("@every 90m", 3, "s.1", stored_at=before.now))
     assert sorted((held.subject, held.sequence) for held in after.engine.held) == [("s.1", 3), ("s.2", 2)]
-    assert [held.sequence for held in map(after.engine.held.on, ("s.1", "s.2")) if held is not None] == [3, 2]
+    assert [after.held(subject).sequence for subject in ("s.1", "s.2")] == [3, 2]
 
 
 def test_it_names_the_targets_that_are_still_to_be_rolled_up() -> None:
@@ -282,120 +260,88 @@ def fired(desk: Desk, one: StoredMessage, seconds: int, sequence: int = 2) -> No
     desk.read(stored_fire(fire, sequence, desk.now))
 
 
-def held_by(desk: Desk) -> Held:
-    held = desk.held()
-    assert held.has_history
-    return held
-
-
 def test_the_fire_before_is_named_by_the_next_report_and_each_missed_one_is_owed_from_it() -> None:
     for policy, fire_time in (({"Report": "true"}, 40), ({"Missed": "all"}, 20)):
         one = treated("@every 10s", 1, SCHEDULE, **policy)
-        before, after = Desk(one), Desk(live=False)
+        before = Desk(one)
         fired(before, one, 10)
-        snapshot_between(before, after)
-        fire = after.in_flight(one, 45)
+        fire = begun(before).in_flight(one, 45)
         assert fire.fire_time == START + fire_time * SECOND
         if "Report" in policy:
             assert header_value(fire.block, b"X-Nats-Schedule-X-Previous") == b"2026-01-01T00:00:10Z"
             assert header_value(fire.block, b"X-Nats-Schedule-X-Missed") == b"2"
+            at = START + 20 * SECOND
+            holder = Desk(one)
+            fired(holder, one, 10)
+            after = begun(before, stored_fire(holder.at(20).fire, 3, at), now=at)
+            assert history_of(after.held()) == History(at, 3, at), "it was stored since"
+            assert after.due == 30
 
 
 def test_a_fire_waits_for_the_one_before_that_only_the_snapshot_shows() -> None:
     one = treated(Overlap="skip", Consumer="workers")
-    before, after = Desk(one), Desk(live=False)
+    before = Desk(one)
     fired(before, one, 10, 2)
-    snapshot_between(before, after)
-    after.at(20)
+    after = begun(before).at(20)
     after.found(one)
     (question,) = after.asked(CheckFinished)
     assert (question.after, question.through) == (1, 2)
     after.step(FinishChecked(question, 2, START + 10 * SECOND))
-    assert not after.fires
-    assert [event.count for event in after.reported(FiresSkipped)] == [1]
-
-
-def test_a_fire_of_the_time_after_the_snapshot_is_the_one_before() -> None:
-    one = treated(Report="true")
-    before, after = Desk(one), Desk(live=False)
-    fired(before, one, 10, 2)
-    rest, count, chunks = taken(before)
-    fire = before.at(20).fire
-    after.now = before.now
-    restored(after, rest, count, chunks)
-    after.step(MessagesRead([stored_fire(fire, 3, before.now)]), CaughtUp())
-    assert history_of(held_by(after)) == History(START + 20 * SECOND, 3, before.now)
-    assert held_by(after).fire_time == START + 30 * SECOND
+    assert (after.fires, [event.count for event in after.reported(FiresSkipped)]) == ([], [1])
 
 
 def test_what_was_dropped_is_neither_sent_nor_counted_again() -> None:
     one = treated(Missed="skip", Grace="1s")
-    before, after = Desk(one), Desk(live=False)
-    before.at(35)
+    before = Desk(one).at(35)
     before.found(one)
     assert [event.dropped for event in before.reported(FiresMissed)] == [3]
-    snapshot_between(before, after)
-    assert held_by(after).fire_time == START + 40 * SECOND
-    assert held_by(after).dropped == 3
-    after.at(39)
-    assert not after.reported(FiresMissed)
+    after = begun(before)
+    assert (after.due, after.held().dropped) == (40, 3)
+    assert after.at(39).reported(FiresMissed) == []
+    later = Desk(live=False)
+    later.now = START + 25 * SECOND
+    restored(later, *taken(Desk(treated(Missed="skip"))))
+    settled = CheckpointLoaded(START + 24 * SECOND, 1, shards=ALL_SHARDS, stored_by=START)
+    later.step(settled, SchedulesGone([(SCHEDULE, 1)]))
+    assert later.reads == [], "it is not ended before what is settled is passed over"
+    later.step(CaughtUp())
+    assert later.due == 30
 
 
 def test_what_another_holder_was_to_report_is_reported_by_the_one_that_takes_over() -> None:
-    one = treated(Missed="skip", Grace="1s")
     others = ALL_SHARDS - {shard_of(SCHEDULE)}
-    before, after = Desk(one, live=False), Desk(live=False)
+    before, after = Desk(treated(Missed="skip", Grace="1s"), live=False), Desk(live=False)
     before.step(ShardsHeld(others), CaughtUp())
-    before.at(35)
-    assert held_by(before).unreported == START + 10 * SECOND
-    rest, count, chunks = taken(before)
+    assert before.at(35).held().unreported == START + 10 * SECOND
     after.now = before.now
     after.step(ShardsHeld(others))
-    restored(after, rest, count, chunks)
+    restored(after, *taken(before))
     after.step(CaughtUp())
     after.step(ShardsHeld(ALL_SHARDS))
-    after.at(40)
-    (event,) = after.reported(FiresMissed)
+    (event,) = after.at(40).reported(FiresMissed)
     assert (event.first, event.dropped) == (START + 10 * SECOND, 3)
 
 
-@pytest.mark.parametrize("policies", [{}, {"Report": "true"}], ids=["plain", "treated"])
-def test_what_a_refused_make_up_fire_stands_for_is_reported_after_a_restart(policies: dict[str, str]) -> None:
-    one = treated("@every 10s", 1, SCHEDULE, **policies)
-    before, after = Desk(one), Desk(live=False)
-    before.concluded(before.in_flight(one, 35), Refused(503, 10077, "no room"))
-    snapshot_between(before, after)
-    fire = after.in_flight(one, 45)
-    assert fire.fire_time == START + 40 * SECOND
-    after.concluded(fire, Stored(2))
-    assert [(event.first, event.made_up) for event in after.reported(FiresMissed)] == [
-        (START + 10 * SECOND, START + 40 * SECOND)
-    ]
-
-
-def test_a_schedule_that_is_due_is_not_ended_before_what_is_settled_is_passed_over() -> None:
-    one = treated(Missed="skip")
-    before, after = Desk(one), Desk(live=False)
-    rest, count, chunks = taken(before)
-    after.now = START + 25 * SECOND
-    restored(after, rest, count, chunks)
-    settled = CheckpointLoaded(START + 24 * SECOND, 1, shards=ALL_SHARDS, stored_by=START)
-    after.step(settled, SchedulesGone([(SCHEDULE, 1)]))
-    assert not after.reads
-    after.step(CaughtUp())
-    assert held_by(after).fire_time == START + 30 * SECOND
+def test_what_a_refused_make_up_fire_stands_for_is_reported_after_a_restart() -> None:
+    for one in (treated(), treated(Report="true")):
+        before = Desk(one)
+        before.concluded(before.in_flight(one, 35), Refused(503, 10077, "no room"))
+        after = begun(before)
+        fire = after.in_flight(one, 45)
+        after.concluded(fire, Stored(2))
+        (event,) = after.reported(FiresMissed)
+        assert (event.first, event.made_up, fire.fire_time) == (START + 10 * SECOND, *[START + 40 * SECOND] * 2)
 
 
 def test_of_fires_in_another_stream_nothing_is_known_at_a_start_but_which_is_next() -> None:
     one = message_on(SCHEDULE, 1, X_Nats_Schedule="@every 10s", X_Nats_Schedule_X_Target="jobs.run")
-    before, after = Desk(one, only_schedules=True), Desk(live=False, only_schedules=True)
+    before = Desk(one, only_schedules=True)
     before.concluded(before.in_flight(one, 10), Stored(7))
-    assert held_by(before).previous_fire == START + 10 * SECOND
-    snapshot_between(before, after)
-    held = held_by(after)
+    assert before.held().previous_fire == START + 10 * SECOND
+    after = begun(before, only_schedules=True)
+    held = after.held()
     assert held.is_elsewhere
-    assert held.fire_time == START + 20 * SECOND
-    assert history_of(held) == UNKNOWN
+    assert (after.due, history_of(held)) == (20, UNKNOWN)
     assert held.previous_fire is None, "a later one may be stored there"
     after.at(25)
     after.found(one)
@@ -423,23 +369,28 @@ def test_a_history_is_read_as_it_was_written_and_one_that_no_schedule_has_is_ref
         assert read_histories(write_histories([UNKNOWN, history]), 2) is None, history
 
 
-def test_schedules_with_policies_have_chunks_of_their_own() -> None:
+def test_a_snapshot_that_contradicts_itself_is_refused() -> None:
+    """Schedules with policies have chunks of their own."""
+    rest, count, chunks = taken(Desk(*(schedule("@every 3h", n, f"s.{n}") for n in range(1, 5))))
+    cases = [
+        ("4 schedules", rest, count + 1, chunks),
+        ("more than", rest, count - 1, chunks),
+        ("twice", rest, 2 * count, chunks * 2),
+        ("after the sequence", replace(rest, through=3), count, chunks),
+    ]
     three = [schedule("@every 3h", number, f"s.{number}") for number in range(1, 4)]
     rest, count, chunks = taken(Desk(*three, treated("@every 3h", 4, "s.4", Jitter="5s")))
     assert [chunk[:4] for chunk in chunks] == [b"NSS1", b"NSP1"]
     _rest, _count, (other,) = taken(Desk(treated("@every 3h", 4, "s.2", Jitter="5s")))
-    for more, found, match in (
-        (1, chunks, "there are 4 schedules"),
-        (0, chunks[:1], "3 schedules"),
-        (1, [*chunks, chunks[1]], "twice"),
-        (0, [chunks[0], other], "twice"),
-    ):
-        with pytest.raises(SnapshotError, match=match):
-            restored(Desk(live=False), rest, count + more, found)
-
-
-def test_a_kind_is_refused_in_a_chunk_of_others() -> None:
+    cases += [
+        ("there are 4 schedules", rest, count + 1, chunks),
+        ("3 schedules", rest, count, chunks[:1]),
+        ("twice", rest, count + 1, [*chunks, chunks[1]]),
+        ("twice", rest, count, [chunks[0], other]),
+    ]
     for mark, one in ((b"NSP1", schedule("@every 3h")), (b"NSS1", treated(Jitter="5s"))):
         rest, count, (chunk,) = taken(Desk(one))
-        with pytest.raises(SnapshotError, match="not those of its chunk"):
-            restored(Desk(live=False), rest, count, [mark + chunk[4:]])
+        cases.append(("not those of its chunk", rest, count, [mark + chunk[4:]]))
+    for match, rest, count, chunks in cases:
+        with pytest.raises(SnapshotError, match=match):
+            restored(Desk(live=False), rest, count, chunks)
