@@ -3,8 +3,8 @@
 Its rule: nothing answers by itself; a fire stays in flight until the test answers it.
 """
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import (
     Action,
@@ -29,6 +29,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS, StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
+from nats_scheduler.testing.world import ScheduleWorld
 from tests.harness.blocks import block_with
 
 SCHEDULE = "s.one"
@@ -57,6 +58,13 @@ def plain(subject: str, sequence: int, *, stored_at: int = START, body: bytes = 
 def stored_fire(fire: Fire, sequence: int, stored_at: int) -> StoredMessage:
     """Make the message that a fire stored."""
     return StoredMessage(fire.target, sequence, stored_at, fire.block, fire.body)
+
+
+def world_holding(headers: Mapping[str, str], body: bytes = b"", **options: Any) -> ScheduleWorld:
+    """Begin a world with one schedule."""
+    world = ScheduleWorld(**options)
+    world.publish(SCHEDULE, headers, body)
+    return world
 
 
 class Desk:

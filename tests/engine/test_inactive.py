@@ -19,8 +19,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.testing.clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire, world_holding
 from tests.engine.paused_builders import listed, paused, shown
 
 ACTIVE = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
@@ -212,8 +211,7 @@ def test_on_a_native_stream_a_paused_one_in_portable_headers_is_the_sidecars() -
 
 
 def test_in_a_world_a_paused_schedule_is_silent_until_it_is_resumed() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", ACTIVE)
+    world = world_holding(ACTIVE)
     world.advance("12s")
     world.publish("s.one", PAUSED_HEADERS)
     world.advance("1h")

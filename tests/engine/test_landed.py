@@ -10,7 +10,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_with
 
 OTHER = "s.other"
@@ -38,8 +38,7 @@ def on_it(world: ScheduleWorld) -> list[int]:
 class TestUnderWhatLanded:
     @guards
     def test_a_repeating_schedule_fires_at_all_its_times(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, EVERY_5S, b"own")
+        world = world_holding(EVERY_5S, b"own", guard=guard)
         world.publish(OTHER, ONTO_IT, b"landed")
         world.advance("31s")
         own = [message for message in world.generated if message.schedule == SCHEDULE]
@@ -52,8 +51,7 @@ class TestUnderWhatLanded:
 
     @guards
     def test_a_delayed_message_fires_and_takes_what_landed_with_it(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, AT_20S)
+        world = world_holding(AT_20S, guard=guard)
         world.publish(OTHER, ONTO_IT)
         world.advance("19s")
         assert len(on_it(world)) == 1 + 6
@@ -68,8 +66,7 @@ class TestUnderWhatLanded:
     def test_it_is_found_again_after_a_restart_and_made_up_for_after_an_outage(
         self, *, guard: bool, with_checkpoint: bool
     ) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, EVERY_5S)
+        world = world_holding(EVERY_5S, guard=guard)
         world.publish(OTHER, ONCE_ONTO_IT)
         world.advance("8s")
         assert world.stream.last(OTHER) is None  # nobody knows any more what it was
@@ -89,16 +86,14 @@ class TestUnderWhatLanded:
         assert [message.body for message in world.generated if message.schedule == SCHEDULE] == [b"sample", b"sample"]
 
     def test_two_that_fire_onto_each_other_live_on(self) -> None:
-        world = ScheduleWorld()
-        world.publish(SCHEDULE, {**EVERY_5S, "Nats-Schedule-Target": OTHER})
+        world = world_holding({**EVERY_5S, "Nats-Schedule-Target": OTHER})
         world.publish(OTHER, {**EVERY_5S, "Nats-Schedule-Target": SCHEDULE})
         world.advance("26s")
         assert fires_of(world) == fires_of(world, OTHER) == [5, 10, 15, 20, 25]
 
     @guards
     def test_a_cancel_of_another_one_leaves_it_alive(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, AT_20S)
+        world = world_holding(AT_20S, guard=guard)
         world.publish(OTHER, AT_40S)
         world.publish(SCHEDULE, {"Nats-Scheduler": OTHER, "Nats-Schedule-Next": "purge"})
         world.advance("41s")
@@ -107,8 +102,7 @@ class TestUnderWhatLanded:
         assert on_it(world) == []
 
     def test_a_cancel_of_itself_ends_it(self) -> None:
-        world = ScheduleWorld()
-        world.publish(SCHEDULE, AT_20S)
+        world = world_holding(AT_20S)
         world.publish(OTHER, ONCE_ONTO_IT)
         world.advance("5s")
         world.publish("cancels", {"Nats-Scheduler": SCHEDULE, "Nats-Schedule-Next": "purge"})
@@ -151,8 +145,7 @@ class TestWhatEndsIt:
     @pytest.mark.parametrize("how", ["pushed out", "rolled up"])
     def test_one_that_was_pushed_out_or_rolled_up_by_what_landed_is_gone(self, how: str, *, guard: bool) -> None:
         limits = {"max_msgs_per_subject": 1} if how == "pushed out" else {}
-        world = ScheduleWorld(config=limits, guard=guard)
-        world.publish(SCHEDULE, EVERY_5S)
+        world = world_holding(EVERY_5S, config=limits, guard=guard)
         world.advance("1s")
         world.publish(OTHER, ONCE_ONTO_IT if limits else {**ONCE_ONTO_IT, "Nats-Schedule-Rollup": "sub"})
         world.advance("21s")
@@ -160,8 +153,7 @@ class TestWhatEndsIt:
 
     @guards
     def test_what_landed_and_is_gone_counts_no_more(self, *, guard: bool) -> None:
-        world = ScheduleWorld(guard=guard)
-        world.publish(SCHEDULE, AT_20S)
+        world = world_holding(AT_20S, guard=guard)
         world.publish(OTHER, ONCE_ONTO_IT)
         world.advance("5s")
         world.stream.delete(on_it(world)[-1])

@@ -8,7 +8,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, plain, schedule, stored_fire
+from tests.engine.direct import Desk, plain, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_with
 
 WRONG_LAST_SEQUENCE = Refused(400, 10071, "wrong last sequence: 2")
@@ -20,8 +20,7 @@ CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_
 
 
 def test_a_replacement_fires_instead() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S, b"old")
+    world = world_holding(EVERY_5S, b"old")
     world.advance("4999ms")
     second = world.publish("s.one", {**EVERY_5S, "Nats-Schedule": "@every 7s"}, b"new")
     world.advance("15s")
@@ -97,8 +96,7 @@ def test_deleted_purged_or_overwritten_it_never_fires(guard: bool, ahead: int) -
 
 
 def test_cancelled_by_a_message_it_never_fires_and_is_removed() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
+    world = world_holding(EVERY_5S)
     world.advance("4999ms")
     world.publish("x.y", {"Nats-Scheduler": "s.one", "Nats-Schedule-Next": "purge"})
     world.advance("1m")

@@ -21,8 +21,7 @@ from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire, world_holding
 from tests.engine.missed_builders import dropped, endings, fired, headers, policies, stored_in, world_of
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
@@ -133,8 +132,7 @@ def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
 def test_all_makes_up_what_came_due_while_the_contact_was_lost_before_its_ttl_ran_out(
     guard: bool, ttl: str, last: int
 ) -> None:
-    world = ScheduleWorld(guard=guard)
-    world.publish(SCHEDULE, {**headers("@every 1m", policies("all")), "Nats-TTL": ttl})
+    world = world_holding({**headers("@every 1m", policies("all")), "Nats-TTL": ttl}, guard=guard)
     world.advance("90s")
     world.lose_contact()
     world.advance("3m")

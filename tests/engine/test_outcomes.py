@@ -9,8 +9,7 @@ from nats_scheduler.engine.firing.outcomes import SILENT_ATTEMPTS
 from nats_scheduler.engine.inputs import DuplicateRead, Outcome, Refused, Stored, Unanswered, Unknown
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire, world_holding
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 DENIED = Refused(403, 10999, "permissions violation")
@@ -147,8 +146,7 @@ def test_the_wall_clock_stepping_back_prolongs_no_back_off() -> None:
 def test_the_wall_clock_stepping_back_repeats_no_fire_and_stepping_forwards_makes_up_once(
     step: int, expected: list[int]
 ) -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
+    world = world_holding({"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"})
     world.advance("12s")
     world.step_clock(step)
     world.advance("12s")

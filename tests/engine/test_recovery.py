@@ -17,7 +17,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, message_on, schedule, stored_fire
+from tests.engine.direct import Desk, message_on, schedule, stored_fire, world_holding
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
@@ -39,8 +39,7 @@ def fire_times(world: ScheduleWorld) -> list[int]:
 
 
 def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
+    world = world_holding(EVERY_5S)
     world.advance("7s")
     world.restart("6s")
     assert fire_times(world) == [5, 10]
@@ -64,16 +63,14 @@ def test_a_fire_that_comes_due_at_this_very_instant_is_the_latest_that_is_due() 
 
 
 def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", AT_10S)
+    world = world_holding(AT_10S)
     world.restart("8760h")
     world.restart("8760h", with_checkpoint=False)
     assert fire_times(world) == [10]
 
 
 def test_a_restart_neither_loses_nor_doubles_since_the_stream_tells_what_fired() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
+    world = world_holding(EVERY_5S)
     for _ in range(6):
         world.advance("5s")
         world.settle()
@@ -156,16 +153,14 @@ class TestTheCheckpoint:
         assert settled.through > START + 5 * SECOND
 
     def test_a_fire_that_was_lost_on_its_way_before_the_crash_fires_afterwards(self) -> None:
-        world = ScheduleWorld(network=LostFires())
-        world.publish("s.one", AT_10S)
+        world = world_holding(AT_10S, network=LostFires())
         world.advance("12s")
         world.network = None
         world.restart("1s")
         assert fire_times(world) == [10]
 
     def test_consumed_messages_are_not_fired_again(self) -> None:
-        world = ScheduleWorld(config={"retention": "workqueue"})
-        world.publish("s.one", EVERY_5S)
+        world = world_holding(EVERY_5S, config={"retention": "workqueue"})
         world.advance("12s")
         world.stream.take("t.out")
         world.restart("600s")
@@ -184,8 +179,7 @@ def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> N
 
 
 def test_what_changed_during_an_outage_is_known_before_anything_fires() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S, b"old")
+    world = world_holding(EVERY_5S, b"old")
     world.publish("s.two", EVERY_5S)
     world.advance("7s")
     world.lose_contact()
@@ -224,8 +218,7 @@ def test_a_drain_begins_nothing_and_finishes_what_is_in_flight() -> None:
 
 
 def test_what_was_drained_fires_with_the_next_holder() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", EVERY_5S)
+    world = world_holding(EVERY_5S)
     world.advance("7s")
     world.drain()
     world.advance("5s")

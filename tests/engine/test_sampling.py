@@ -3,8 +3,7 @@
 from nats_scheduler.engine.inputs import CaughtUp, ContactLost
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, plain, schedule
+from tests.engine.direct import Desk, plain, schedule, world_holding
 
 SAMPLING = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out", "Nats-Schedule-Source": "d.in"}
 
@@ -29,8 +28,7 @@ def test_a_sample_taken_before_an_outage_is_taken_anew() -> None:
 
 
 def test_the_last_message_of_the_source_is_repeated_each_time_however_soon_and_else_its_own() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", {**SAMPLING, "Nats-Schedule": "@every 1s", "Own": "yes"}, b"own")
+    world = world_holding({**SAMPLING, "Nats-Schedule": "@every 1s", "Own": "yes"}, b"own")
     world.advance("1s")
     for body, unit in ((b"20", "C"), (b"68", "F")):
         world.publish("d.in", {"Unit": unit}, body)
@@ -45,8 +43,7 @@ def test_the_last_message_of_the_source_is_repeated_each_time_however_soon_and_e
 
 
 def test_the_headers_of_the_source_lose_what_would_mislead() -> None:
-    world = ScheduleWorld()
-    world.publish("s.one", SAMPLING)
+    world = world_holding(SAMPLING)
     world.publish("d.in", {"Nats-Msg-Id": "x", "Nats-TTL": "1h", "Keep": "1"}, b"20")
     world.advance("5s")
     world.settle()

@@ -7,6 +7,7 @@ from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
+from tests.engine.direct import world_holding
 from tests.engine.test_calendars import DAILY, ONE, TARGET, days, endings, listed, missed, reported, state
 
 CONSUMED = {"retention": "workqueue"}
@@ -20,8 +21,7 @@ PAST = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Tar
 )
 @pytest.mark.parametrize("left", [True, False])
 def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, str], reason: str, left: bool) -> None:
-    world = ScheduleWorld(calendars=calendars)
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, calendars=calendars)
     world.advance("57h")
     assert days(world) == []
     assert (state(world), listed(world).next_fire) == (State.NO_CALENDAR, None)
@@ -37,8 +37,7 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
 
 
 def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_during_a_restart() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-03"})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, calendars={"work": "2026-01-03"})
     world.advance("10h")
     world.delete_calendar("work")
     world.advance("48h")
@@ -59,8 +58,7 @@ def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_du
 @pytest.mark.parametrize("deleted", [True, False], ids=["deleted", "never there"])
 def test_a_restart_without_the_calendar_changes_nothing(config: dict[str, str], deleted: bool) -> None:
     """The checkpoint says up to when the schedules of a calendar are settled: nothing is lost, or stored twice."""
-    world = ScheduleWorld(config=config, calendars={"work": ""} if deleted else {})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, config=config, calendars={"work": ""} if deleted else {})
     world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
     world.advance("10h")
     if deleted:
@@ -111,8 +109,7 @@ def test_a_checkpoint_names_no_schedule_that_was_replaced_while_it_waited_for_it
 
 
 def test_a_waiting_schedule_can_be_replaced_and_deleted_and_is_ended_by_its_ttl() -> None:
-    world = ScheduleWorld()
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY)
     world.publish("s.short", {**DAILY, "Nats-TTL": "2h"})
     world.advance("24h")
     assert endings(world) == [Ending.EXPIRED]
