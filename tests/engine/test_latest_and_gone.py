@@ -19,15 +19,6 @@ AT_5S = schedule("@at 2026-01-01T00:00:05Z")
 CANCEL = StoredMessage("x.y", 9, START, block_with(Nats_Scheduler="s.one", Nats_Schedule_Next="purge"), None)
 
 
-def test_a_replacement_fires_instead() -> None:
-    world = world_holding(EVERY_5S, b"old")
-    world.advance("4999ms")
-    second = world.publish("s.one", {**EVERY_5S, "Nats-Schedule": "@every 7s"}, b"new")
-    world.advance("15s")
-    assert {(m.body, m.schedule_sequence) for m in world.generated} == {(b"new", second)}
-    assert [(m.fire_time - START) / SECOND for m in world.generated] == [12, 19]
-
-
 def test_older_versions_are_removed_also_those_that_were_stored_before_we_came() -> None:
     world = ScheduleWorld()
     for number in range(3):

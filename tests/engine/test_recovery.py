@@ -69,15 +69,6 @@ def test_a_delayed_message_fires_once_however_long_the_outage() -> None:
     assert fire_times(world) == [10]
 
 
-def test_a_restart_neither_loses_nor_doubles_since_the_stream_tells_what_fired() -> None:
-    world = world_holding(EVERY_5S)
-    for _ in range(6):
-        world.advance("5s")
-        world.settle()
-        world.restart(with_checkpoint=False)
-    assert fire_times(world) == [5, 10, 15, 20, 25, 30]
-
-
 def test_a_schedule_that_fired_but_was_not_purged_before_the_crash_is_purged_and_does_not_fire() -> None:
     message = schedule("@at 2026-01-01T00:00:10Z")
     before = Desk(message)
@@ -159,13 +150,6 @@ class TestTheCheckpoint:
         world.restart("1s")
         assert fire_times(world) == [10]
 
-    def test_consumed_messages_are_not_fired_again(self) -> None:
-        world = world_holding(EVERY_5S, config={"retention": "workqueue"})
-        world.advance("12s")
-        world.stream.take("t.out")
-        world.restart("600s")
-        assert fire_times(world) == [5, 10, 610]
-
 
 def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> None:
     first, second = schedule("@every 5s"), schedule("@every 5s", 2, "s.two")
@@ -176,19 +160,6 @@ def test_loss_of_contact_holds_everything_until_the_stream_was_read_again() -> N
     assert desk.at(5).actions == []
     desk.step(CaughtUp())
     assert [fire.sequence for fire in desk.fires] == [1, 2]
-
-
-def test_what_changed_during_an_outage_is_known_before_anything_fires() -> None:
-    world = world_holding(EVERY_5S, b"old")
-    world.publish("s.two", EVERY_5S)
-    world.advance("7s")
-    world.lose_contact()
-    world.publish("s.one", {**EVERY_5S, "Nats-Schedule": "@every 1h"}, b"new")
-    world.purge("s.two")
-    world.advance("1m")
-    world.regain_contact()
-    world.advance("1m")
-    assert [(message.schedule, message.body) for message in world.generated] == [("s.one", b"old"), ("s.two", b"")]
 
 
 def test_a_fire_in_flight_when_contact_is_lost_is_repeated_afterwards() -> None:
