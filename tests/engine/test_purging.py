@@ -34,7 +34,7 @@ DENIED = "purge is denied (server code 10110)"
 
 
 def fired() -> Desk:
-    """Return a desk on which a delayed ONCE has just fired."""
+    """Return a desk on which a delayed message has just fired."""
     desk = Desk(ONCE)
     desk.concluded(desk.in_flight(ONCE, 5), Stored(2))
     return desk
