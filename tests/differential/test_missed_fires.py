@@ -32,6 +32,9 @@ INTERVALS = ("@every 2s", "@every 3s")
 AWAY = 7 * SECOND
 """The time (ns) for which nobody fires: at least two periods of each."""
 
+LEAD_SECONDS = 4
+"""The lead of what fires once: then all are away already, and not yet back."""
+
 Life = Callable[[], AbstractAsyncContextManager[Account]]
 
 
@@ -97,10 +100,11 @@ async def away_and_back(life: Life, *, first_fires: bool = False) -> Return:
     With `first_fires` the repeating ones fire before everybody goes away.
     """
     name, stored = fresh_name(), dict[str, int]()
-    patterns = {"@at": f"@at {in_seconds(2)}", **dict(zip(REPEATING, REPEATING, strict=True))}
+    patterns = [*REPEATING, "@at"]
     async with life() as account:
         await account.create(name, storage="file", metadata={METADATA_FLAG: "true"})
-        for number, (key, pattern) in enumerate(patterns.items()):
+        for number, key in enumerate(patterns):
+            pattern = f"@at {in_seconds(LEAD_SECONDS)}" if key == "@at" else key
             headers = {"Nats-Schedule": pattern, "Nats-Schedule-Target": f"{name}.o.{number}"}
             sequence = await account.publish(f"{name}.s.{number}", headers)
             message = await account.api.message(name, seq=sequence)
