@@ -6,19 +6,9 @@ Its rule: nothing answers by itself; a fire stays in flight until the test answe
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from nats_scheduler.engine.actions import (
-    Action,
-    PublishFires,
-    PurgeSchedule,
-    RemoveExpired,
-    Report,
-    WakeAt,
-)
+from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
 from nats_scheduler.engine.events import Ending, Event, ScheduleEnded
-from nats_scheduler.engine.fire import (
-    Fire,
-    ReadContent,
-)
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.held import Held

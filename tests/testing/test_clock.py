@@ -6,25 +6,14 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.testing.clock import START, ManualClock
 
 
-def test_it_stands_still() -> None:
-    clock: Clock = ManualClock()
-    assert [clock.now(), clock.now(), clock.monotonic()] == [START, START, 0]
-
-
-def test_time_passes_for_both_clocks() -> None:
+def test_it_stands_still_until_it_is_advanced_and_its_wall_clock_steps_without_time_passing() -> None:
+    still: Clock = ManualClock()
+    assert [still.now(), still.now(), still.monotonic()] == [START, START, 0]
     clock = ManualClock(1_000)
     clock.advance(7)
     assert (clock.now(), clock.monotonic()) == (1_007, 7)
-
-
-@pytest.mark.parametrize("instant", [0, 999, 5_000])
-def test_the_wall_clock_steps_either_way_without_time_passing(instant: int) -> None:
-    clock = ManualClock(1_000)
-    clock.advance(7)
-    clock.set(instant)
-    assert (clock.now(), clock.monotonic()) == (instant, 7)
-
-
-def test_time_does_not_pass_backwards() -> None:
+    for instant in (0, 999, 5_000):
+        clock.set(instant)
+        assert (clock.now(), clock.monotonic()) == (instant, 7)
     with pytest.raises(ValueError, match="backwards"):
-        ManualClock().advance(-1)
+        clock.advance(-1)

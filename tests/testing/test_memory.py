@@ -1,10 +1,7 @@
 """The extras of the stream and the contact in memory: messages expire by a given clock, requests fail on demand."""
 
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.fire import (
-    Fire,
-    ReadContent,
-)
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.inputs import (
     Input,
     MessagesRead,
@@ -24,6 +21,7 @@ from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate, Perfect
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
+NO_ANSWER = Unknown("no answer within 5 s")
 
 
 class Fated(Perfect):
@@ -68,7 +66,7 @@ class Bench:
         return self.facts
 
 
-def test_messages_expire_by_age_and_by_their_own_ttl() -> None:
+def test_messages_expire_by_age_and_by_their_own_ttl_and_are_gone_when_they_are_taken() -> None:
     clock = ManualClock()
     config = {"name": "S", "subjects": [">"], "max_age": 10 * SECOND, "allow_msg_ttl": True}
     stream = MemoryStream(config, clock.now)
@@ -80,15 +78,11 @@ def test_messages_expire_by_age_and_by_their_own_ttl() -> None:
         clock.advance(3 * SECOND)
         remaining.append([message.subject for message in stream.messages()])
     assert remaining == [["aged", "never"], ["aged", "never"], ["aged", "never"], ["never"]]
-
-
-def test_what_a_work_queue_consumer_takes_is_gone() -> None:
-    stream = MemoryStream({"name": "S", "subjects": [">"]}, ManualClock().now)
-    for subject in ("a.1", "b", "a.2"):
+    for subject in ("a.1", "a.2"):
         stream.publish(subject)
     assert [message.subject for message in stream.take("a.*")] == ["a.1", "a.2"]
-    assert [message.subject for message in stream.messages()] == ["b"]
-    assert stream.publish("a.3") == Stored(4)
+    assert [message.subject for message in stream.messages()] == ["never"]
+    assert stream.publish("a.3") == Stored(6)
 
 
 def test_nothing_happens_before_it_is_delivered() -> None:
@@ -100,23 +94,17 @@ def test_nothing_happens_before_it_is_delivered() -> None:
     assert bench.contact.next_delivery() is None
 
 
-def test_a_lost_answer_is_unknown_after_the_deadline_although_the_fire_is_stored() -> None:
-    bench = Bench()
-    fire = bench.publish(Fate(answered=False))
-    assert bench.after(ANSWER_DEADLINE_NS - 1) == []
-    assert len(bench.stream) == 1
-    assert bench.after(1) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
+def test_a_lost_answer_or_request_is_unknown_after_the_deadline() -> None:
+    for fate, stored in ((Fate(answered=False), 1), (Fate(arrives=False), 0)):
+        bench = Bench()
+        fire = bench.publish(fate)
+        assert bench.after(ANSWER_DEADLINE_NS - 1) == []
+        assert len(bench.stream) == stored
+        assert bench.after(1) == [PublishConcluded(fire, NO_ANSWER)]
 
 
-def test_a_lost_request_is_unknown_and_stores_nothing() -> None:
-    bench = Bench()
-    fire = bench.publish(Fate(arrives=False))
-    assert bench.after(ANSWER_DEADLINE_NS) == [PublishConcluded(fire, Unknown("no answer within 5 s"))]
-    assert len(bench.stream) == 0
-
-
-def test_a_refused_request_does_nothing() -> None:
-    bench = Bench()
+def test_a_refused_request_does_nothing_and_a_doubled_one_arrives_twice_and_has_one_answer() -> None:
+    bench, doubled = Bench(), Bench()
     fire = bench.publish(Fate(refusal=FULL))
     bench.contact.ask(ReadContent("s", 1, None))
     bench.contact.purge(PurgeSchedule("s", 1))
@@ -126,30 +114,22 @@ def test_a_refused_request_does_nothing() -> None:
         PurgeConcluded("s", 1, FULL.description, refused=True),
     ]
     assert len(bench.stream) == 0
+    fire = doubled.publish(Fate(twice=True))
+    assert doubled.after(0) == [PublishConcluded(fire, Stored(1))]
+    assert len(doubled.stream) == 2
 
 
-def test_a_doubled_request_arrives_twice_and_is_heard_of_once() -> None:
-    bench = Bench()
-    fire = bench.publish(Fate(twice=True))
-    assert bench.after(0) == [PublishConcluded(fire, Stored(1))]
-    assert len(bench.stream) == 2
-
-
-def test_a_slow_request_is_overtaken() -> None:
-    bench = Bench()
+def test_a_slow_request_is_overtaken_and_arrives_although_the_contact_ended() -> None:
+    bench, cut = Bench(), Bench()
     slow, fast = bench.publish(Fate(request_takes=20)), bench.publish(Fate(answer_takes=5))
     assert bench.after(0) == []
     assert bench.after(5) == [PublishConcluded(fast, Stored(1))]
     assert bench.after(15) == [PublishConcluded(slow, Stored(2))]
-
-
-def test_a_fire_on_its_way_arrives_although_the_contact_ended() -> None:
-    bench = Bench()
-    fire = bench.publish(Fate(request_takes=20))
-    bench.contact.end("cut")
-    assert bench.facts == [PublishConcluded(fire, Unknown("cut"))]
-    assert bench.after(20) == []
-    assert len(bench.stream) == 1
+    fire = cut.publish(Fate(request_takes=20))
+    cut.contact.end("cut")
+    assert cut.facts == [PublishConcluded(fire, Unknown("cut"))]
+    assert cut.after(20) == []
+    assert len(cut.stream) == 1
 
 
 def test_a_late_message_is_not_overtaken_by_the_next() -> None:
