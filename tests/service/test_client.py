@@ -211,7 +211,9 @@ async def test_after_a_request_without_an_answer_nothing_is_asked(
 ERROR = ((b"Nats-Service-Error", b"no such stream"), (b"Nats-Service-Error-Code", b"404"))
 
 
-async def fault(connection: Connection, endpoint: str, seconds: float = 5.0, **request: Any) -> tuple[type, str]:
+async def fault(
+    connection: Connection, endpoint: str, seconds: float = WAIT_SECONDS, **request: Any
+) -> tuple[type, str]:
     with pytest.raises(QuestionError) as raised:
         await client.ask(connection, endpoint, request, seconds, "this test")
     return type(raised.value), str(raised.value)
@@ -240,8 +242,8 @@ async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer)
         long = "x" * connection.server.max_payload
         assert await fault(connection, "absent") == (NothingSubscribesError, "nothing subscribes to its requests")
         assert await fault(connection, "silent", 0.2) == (NotAnsweredError, "no sidecar answered within 0 s")
-        assert await fault(connection, "error", WAIT_SECONDS) == (RequestRefusedError, "no such stream")
-        assert await fault(connection, "list", WAIT_SECONDS) == (UnreadableError, unreadable)
+        assert await fault(connection, "error") == (RequestRefusedError, "no such stream")
+        assert await fault(connection, "list") == (UnreadableError, unreadable)
         assert await fault(connection, "denied") == (RequestRefusedError, denied)
         too_long = (RequestRefusedError, "the request is too long for the server")
         assert await fault(connection, "health", filter=long) == too_long
@@ -261,5 +263,5 @@ async def test_a_request_that_is_repeated_passes_over_a_sidecar_that_is_stopped(
                 account.connection.publish(replies[-1], b'{"ready": true}')
 
         account.connection.subscribe("nats_scheduler.v1.health", answer_later)
-        assert await client.ask(account.connection, "health", {}, 60.0) == {"ready": True}
+        assert await client.ask(account.connection, "health", {}, WAIT_SECONDS) == {"ready": True}
         assert len(set(replies)) == 2

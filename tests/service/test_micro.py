@@ -3,21 +3,31 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 
 from nats_scheduler.jetstream.connection import Reply
-from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Served, ServiceError, error_of
 from tests.conftest import SharedServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on
+from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, replied
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 NAME = "tested-service"
+
+
+async def echo(body: bytes) -> bytes:
+    return body
+
+
+async def refuse(_body: bytes) -> bytes:
+    raise ServiceError(CONFLICT, "another one", [(b"Nats-Last-Sequence", b"7")])
+
+
+def fail(error: Exception) -> None:
+    pytest.fail(repr(error))
 
 
 @dataclass
@@ -38,18 +48,16 @@ class Trial:
     async def ask(self, endpoint: str, body: bytes = b"{}") -> Reply:
         return await self.account.connection.request(f"tested.{self.number}.{endpoint}", body, deadline=WAIT_SECONDS)
 
+    async def two_wait(self) -> list[asyncio.Task[Reply]]:
+        """Send two requests that wait, and have them begun."""
+        tasks = [asyncio.create_task(self.ask("wait", b"%d" % number)) for number in range(2)]
+        await eventually(lambda: self.begun == 2, within_seconds=WAIT_SECONDS, describe="they wait")
+        return tasks
+
     async def end(self) -> None:
         assert self.task is not None
         self.task.cancel()
         await asyncio.wait([self.task])
-
-
-async def echo(body: bytes) -> bytes:
-    return body
-
-
-async def refuse(_body: bytes) -> bytes:
-    raise ServiceError(CONFLICT, "another one", [(b"Nats-Last-Sequence", b"7")])
 
 
 @pytest.fixture
@@ -66,57 +74,32 @@ async def trial(shared_server: SharedServer, request: pytest.FixtureRequest) -> 
         identity = {"name": NAME, "id": str(found.number), "version": "1.0.0"}
         service = MicroService(own.connection, identity, "for a test", endpoints, CLOCK.now, fail)
         found.task = asyncio.create_task(service.serve())
-        await eventually(lambda: subscribed(found), within_seconds=WAIT_SECONDS)
+        await replied(account.connection, f"tested.{found.number}.echo", b"{}")
         yield found
         await found.end()
 
 
-def fail(error: Exception) -> None:
-    pytest.fail(repr(error))
-
-
-async def subscribed(trial: Trial) -> bool:
-    try:
-        return (await trial.ask("echo")).body == b"{}"
-    except NoJetStreamError:  # nothing subscribes there yet
-        return False
-
-
-@asynccontextmanager
-async def waiting(trial: Trial, count: int) -> AsyncIterator[list[asyncio.Task[Reply]]]:
-    """Send `count` requests that wait, and have them begun."""
-    tasks = [asyncio.create_task(trial.ask("wait", b"%d" % number)) for number in range(count)]
-    await eventually(lambda: trial.begun == count, within_seconds=WAIT_SECONDS, describe="they wait")
-    yield tasks
-    await asyncio.gather(*tasks)
-
-
 async def test_endpoints_that_share_places_refuse_one_more_and_the_others_answer(trial: Trial) -> None:
-    async with waiting(trial, 2) as begun:
-        assert error_of((await trial.ask("wait")).block) == (
-            429,
-            "2 requests are in work: ask again when one of them is answered",
-        )
-        assert error_of((await trial.ask("refuse")).block)[0] == 429
-        assert (await trial.ask("echo", b"[]")).body == b"[]"
-        trial.may_answer.set()
-        assert [(await one).body for one in begun] == [b"0", b"1"]
+    begun = await trial.two_wait()
+    sentence = "2 requests are in work: ask again when one of them is answered"
+    assert error_of((await trial.ask("wait")).block) == (429, sentence)
+    assert error_of((await trial.ask("refuse")).block)[0] == 429
+    assert (await trial.ask("echo", b"[]")).body == b"[]"
+    trial.may_answer.set()
+    assert [(await one).body for one in begun] == [b"0", b"1"]
     assert (await trial.ask("wait", b"after")).body == b"after", "the places are free again"
 
 
 async def test_what_is_in_work_when_the_service_ends_is_answered(trial: Trial) -> None:
-    async with waiting(trial, 2) as begun:
-        await trial.end()
-        answers = {error_of((await one).block) for one in begun}
+    begun = await trial.two_wait()
+    await trial.end()
+    answers = {error_of((await one).block) for one in begun}
     assert answers == {(503, "the sidecar ends, and has no answer: ask again")}
 
 
-async def test_an_error_has_further_headers(trial: Trial) -> None:
-    block = (await trial.ask("refuse")).block
-    assert (error_of(block), header_value(block, b"Nats-Last-Sequence")) == ((409, "another one"), b"7")
-
-
-async def test_discovery_shows_what_is_said_of_each_endpoint(trial: Trial) -> None:
+async def test_discovery_shows_what_is_said_of_each_endpoint_and_an_error_has_further_headers(trial: Trial) -> None:
     reply = await trial.account.connection.request(f"$SRV.INFO.{NAME}.{trial.number}", deadline=WAIT_SECONDS)
     shown = {one["name"]: one["metadata"] for one in json.loads(reply.body)["endpoints"]}
     assert shown == {"wait": {"places": "2"}, "echo": {"places": "32"}, "refuse": {"places": "2"}}
+    block = (await trial.ask("refuse")).block
+    assert (error_of(block), header_value(block, b"Nats-Last-Sequence")) == ((409, "another one"), b"7")

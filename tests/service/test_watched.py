@@ -81,7 +81,8 @@ async def test_the_fires_of_the_next_hour(watched: Asked) -> None:
     assert len(answer["minutes"]) == 60
     assert [one["subject"] for one in answer["soonest"]] == ["A.s.1", "B.every", "A.s.2"]
     longer = await answer_with(watched, "timeline.list", 4, minutes=120)
-    assert [one["from"] for one in longer["minutes"]][:59] == [one["from"] for one in answer["minutes"]][:59]
+    minutes = {one["from"] for one in longer["minutes"]}
+    assert minutes >= {one["from"] for one in answer["minutes"][1:]}, "the first minute may have passed"
     alone = await answer_with(watched, "timeline.list", 1, stream="B")
     assert [one["subject"] for one in alone["soonest"]] == ["B.every"]
     assert (await watched.refusal("timeline.list", stream="C")).code == 404
