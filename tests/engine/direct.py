@@ -4,6 +4,7 @@ Its rule: nothing answers by itself; a fire stays in flight until the test answe
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 from nats_scheduler.engine.actions import Action, PublishFires, PurgeSchedule, RemoveExpired, Report, WakeAt
@@ -16,7 +17,7 @@ from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesR
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import DEFAULT_DUPLICATE_WINDOW_NS, StreamRules
+from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
@@ -68,33 +69,21 @@ class Desk:
         *messages: StoredMessage,
         guard: bool = True,
         live: bool = True,
-        max_payload: int = 1 << 20,
-        message_ttl: bool = True,
         removes_expired: bool = False,
         reads_all: bool = True,
-        silent: bool = False,
-        moves_subjects: bool = False,
-        rolls_up_by_purge: bool = False,
-        max_age: int = 0,
-        evicts: bool = False,
-        blocks_refused: bool = False,
-        replicated: bool = False,
-        duplicate_window: int = DEFAULT_DUPLICATE_WINDOW_NS,
         only_schedules: bool = False,
+        **more: Any,
     ):
-        rules = StreamRules(
-            "DESK",
-            ("s.>",) if only_schedules else (">",),
-            allow_msg_ttl=message_ttl,
-            moves_subjects=moves_subjects,
-            rolls_up_by_purge=rolls_up_by_purge,
-            max_age=max_age,
-            evicts=evicts,
-            duplicate_window=duplicate_window,
-        )
-        limits = ServerLimits(guard, max_payload, SECOND, blocks_refused, replicated, silent)
+        """Begin with stored messages; `more` has fields of the rules of the stream and of the limits of the server."""
+        limits = {field.name: more.pop(field.name) for field in fields(ServerLimits) if field.name in more}
+        subjects = ("s.>",) if only_schedules else (">",)
         self.engine = StreamEngine(
-            rules, DIALECTS, limits, removes_expired=removes_expired, reads_all=reads_all, memory=self.memory
+            StreamRules("DESK", subjects, **{"allow_msg_ttl": True, **more}),
+            DIALECTS,
+            ServerLimits(**{"guard": guard, "look_ahead": SECOND, **limits}),
+            removes_expired=removes_expired,
+            reads_all=reads_all,
+            memory=self.memory,
         )
         self.now = START
         self.actions: list[Action] = []

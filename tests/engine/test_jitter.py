@@ -1,5 +1,7 @@
 """Schedules with a jitter: what happens between the fire time and the send time of a fire, and what it costs others."""
 
+import sys
+
 import pytest
 
 from nats_scheduler.engine.events import Ending, FireReadBack, FiresMissed, ScheduleEnded, ScheduleEndsEarly
@@ -285,3 +287,9 @@ def test_a_schedule_waits_during_its_delay_and_shows_both_times() -> None:
         one = listed(desk, at)
         assert (one.state, one.next_fire, one.sent) == (State.WAITING, START + number * HOUR, sent(number)), at
     assert listed(Desk(schedule("@every 1h")), START).sent is None
+
+
+def test_a_schedule_without_a_jitter_takes_no_more_memory() -> None:
+    held, other = Desk(schedule("@every 1h")).held(), Desk(jittered()).held()
+    assert (vars(held), sys.getsizeof(held)) == ({}, 136)
+    assert other.has_history

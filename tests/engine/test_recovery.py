@@ -127,7 +127,7 @@ class TestTheCheckpoint:
     def test_a_schedule_that_was_invalid_when_it_was_written_is_not_settled_by_it(self) -> None:
         """Once the stream's configuration makes it valid, it fires; it is not purged unfired."""
         message = schedule("@at 2026-01-01T00:00:10Z", Nats_Schedule_TTL="5m")
-        refusing = Desk(message, message_ttl=False).at(20)
+        refusing = Desk(message, allow_msg_ttl=False).at(20)
         settled = refusing.engine.checkpoint(refusing.now)
         assert settled.unsettled == {1}
         desk = Desk(live=False)
