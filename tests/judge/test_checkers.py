@@ -40,7 +40,10 @@ def fault(kind: str, begin: float, end: float, instance: str | None = "i0", **mo
 LAST = (("Nats-Scheduler", "s.1"), ("Nats-Schedule-Next", "purge"))
 LAST_OF_ANOTHER = (("Nats-Scheduler", "s.2"), LAST[1])
 OUTCOME_UNKNOWN = {"completed_at": None, "sequence": None}
-ANONYMOUS = {due: replace(fire(due, 10 + due), schedule_sequence=None, fire_time=None) for due in (4, 6, 8, 10)}
+ANONYMOUS = {
+    due: replace(known, schedule_sequence=None, fire_time=None)
+    for due, known in zip(range(4, 13, 2), KEPT.fires, strict=True)
+}
 
 CONSUMED = history(terms={"consumed": True, "duplicate_window": 2 * SECOND}, more=[fire(6, 99, late=3)])
 IN_AN_OUTAGE = history(lives=[life(0, 5), life(8.5)], fires={6: None, 8: fire(8, 18, late=0.6)})
@@ -265,10 +268,7 @@ BROKEN = {
         history(asked=asked(Verb.OVERWRITE, 7, sequence=17), fires={10: None, 12: None}),
     ),
     "before it was uncovered": ("Latest", uncovered(3 * SECOND)),
-    "after its removal": (
-        "Gone",
-        history(asked=asked(Verb.DELETE, 7), fires={10: None, 12: None}, remaining=set()),
-    ),
+    "after its removal": ("Gone", history(asked=asked(Verb.DELETE, 7), fires={10: None, 12: None}, remaining=set())),
     "long after its removal without a guard": ("Gone", history(WITHOUT_A_GUARD, fires={8: fire(8, 18, late=0.06)})),
     "in the window although nothing had landed": ("Gone", UNGUARDED_UNDER_A_LANDING),
     "held by a node although it is guarded": ("Gone", history(HELD_BY_A_NODE, fires={6: HELD})),

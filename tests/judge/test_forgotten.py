@@ -41,9 +41,7 @@ STORED = Operation(
     Verb.STORE, "s.2", at(3), at(3.1), 5, pattern=Pattern("at", at(6) // SECOND), target="t.2", body=b"two"
 )
 LOST_SCHEDULE = history(
-    asked=[STORED],
-    schedules=[*KEPT.schedules, ScheduleSeen("s.2", 5, at(3.1), b"two")],
-    stores=stores(_1=ONE, _5=NEXT),
+    asked=[STORED], schedules=[*KEPT.schedules, ScheduleSeen("s.2", 5, at(3.1), b"two")], stores=stores(_1=ONE, _5=NEXT)
 )
 """A schedule for 6 s was acknowledged as 5, and never seen again: the next message got its sequence."""
 LOST_FIRE = history(fires={8: None}, answered=[FireAnswered(FIRED, 18, at(8.01))], stores=stores(_1=ONE, _17=NEXT))

@@ -51,10 +51,7 @@ def outage(policies: Policies, *stored: int, **fields: Any) -> History:
         **fields,
     }
     return history(
-        terms={"resumes_within": SECOND // 2},
-        store={"pattern": Pattern("every", 2, policies)},
-        end=at(14),
-        **changes,
+        terms={"resumes_within": SECOND // 2}, store={"pattern": Pattern("every", 2, policies)}, end=at(14), **changes
     )
 
 

@@ -219,9 +219,5 @@ def with_snapshots(seed: int) -> Scenario:
     )
 
 
-DRAWS: dict[str, Callable[[int], Scenario]] = {
-    "": drawn,
-    "--snapshots": with_snapshots,
-    "--roll-ups": with_roll_ups,
-}
+DRAWS: dict[str, Callable[[int], Scenario]] = {"": drawn, "--snapshots": with_snapshots, "--roll-ups": with_roll_ups}
 """What is drawn of a seed, by the option of the command."""

@@ -346,12 +346,7 @@ class Sidecar:
             self.service.read_calendars(self._calendars)
 
     def _contact(
-        self,
-        link: Link,
-        config: Config,
-        tell: Notify,
-        tasks: asyncio.TaskGroup,
-        **_how: Any,
+        self, link: Link, config: Config, tell: Notify, tasks: asyncio.TaskGroup, **_how: Any
     ) -> SimulatedContact:
         return SimulatedContact(self._server, link, tell, self._clock)
 
