@@ -58,6 +58,16 @@ def world_holding(headers: Mapping[str, str], body: bytes = b"", **options: Any)
     return world
 
 
+def fire_times(world: ScheduleWorld) -> list[float]:
+    """Return the fire times of what was stored, in seconds after the start, in the order of storage."""
+    return [(message.fire_time - START) / SECOND for message in world.generated]
+
+
+def endings(world: ScheduleWorld) -> list[Ending]:
+    """Return how schedules ended."""
+    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]
+
+
 class Desk:
     """One engine; `now` only moves when a test moves it."""
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, FiresMissed, ScheduleEnded
+from nats_scheduler.engine.events import Ending, FiresMissed
 from nats_scheduler.engine.inputs import Refused, Stored
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, plain, schedule
+from tests.engine.direct import SCHEDULE, Desk, endings, fire_times, plain, schedule, world_holding
 
 TARGET = {"Nats-Schedule-Target": "t.out"}
 EVERY_5S = {"Nats-Schedule": "@every 5s", **TARGET}
@@ -16,19 +16,10 @@ LIMITED = {**EVERY_5S, "Nats-Schedule-X-Limit": "3"}
 UNTIL_16S = {**EVERY_5S, "Nats-Schedule-X-End": "2026-01-01T00:00:16Z"}
 
 
-def fire_times(world: ScheduleWorld) -> list[int]:
-    return [(message.fire_time - START) // SECOND for message in world.generated]
-
-
-def endings(world: ScheduleWorld) -> list[Ending]:
-    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]
-
-
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 @pytest.mark.parametrize("headers", [LIMITED, UNTIL_16S], ids=["limit", "end"])
 def test_the_last_fire_ends_the_schedule_and_removes_it(headers: dict[str, str], guard: bool) -> None:
-    world = ScheduleWorld(guard=guard)
-    world.publish("s.one", headers)
+    world = world_holding(headers, guard=guard)
     world.advance("1m")
     assert fire_times(world) == [5, 10, 15]
     following = [message.header("Nats-Schedule-Next") for message in world.generated]
@@ -44,8 +35,7 @@ def test_the_last_fire_ends_the_schedule_and_removes_it(headers: dict[str, str],
 def test_a_restart_changes_no_count(with_checkpoint: bool) -> None:
     """A missed fire time counts too: the limit is a number of fire times, not of messages."""
     for down, fires, made_up in (("1s", [5, 10, 15], []), ("8s", [5, 15], [15]), ("1m", [5, 15], [15])):
-        world = ScheduleWorld()
-        world.publish("s.one", LIMITED)
+        world = world_holding(LIMITED)
         world.advance("7s")
         world.restart(down, with_checkpoint=with_checkpoint)
         world.advance("1m")

@@ -9,7 +9,6 @@ from nats_scheduler.engine.events import (
     Ending,
     FireForged,
     FiresMissed,
-    ScheduleEnded,
 )
 from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import calendars
@@ -27,7 +26,7 @@ from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, Desk, endings, schedule, stored_fire, world_holding
 
 ONE = "s.one"
 TARGET = {"Nats-Schedule-Target": "t.out"}
@@ -59,10 +58,6 @@ def state(world: ScheduleWorld) -> State:
     return listed(world).state
 
 
-def endings(world: ScheduleWorld) -> list[Ending]:
-    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]
-
-
 def reported(world: ScheduleWorld) -> list[tuple[str, str, int]]:
     """Return what was reported of calendars: the name, the fault if there is one, and the schedules."""
     return [
@@ -92,8 +87,7 @@ def test_nothing_fires_on_the_days_of_a_calendar(guard: bool) -> None:
 
 
 def test_an_edit_counts_at_once_in_both_directions() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, calendars={"work": ""})
     world.advance("12h")
     world.set_calendar("work", "2026-01-02\n2026-01-03")
     assert world.next_fire(ONE) == START + 3 * DAY + 9 * HOUR
@@ -109,8 +103,7 @@ def test_an_edit_counts_at_once_in_both_directions() -> None:
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
     """The fire is built by then, and names the next fire time."""
-    world = ScheduleWorld(guard=guard, calendars={"work": "2026-01-03"})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, guard=guard, calendars={"work": "2026-01-03"})
     world.advance(9 * HOUR - 1_000_000)
     world.set_calendar("work", "2026-01-02")
     world.advance("1h")
@@ -122,8 +115,7 @@ def test_an_edit_just_before_the_fire_is_in_time(guard: bool) -> None:
 
 
 def test_a_fast_schedule_whose_content_is_kept_stops_and_goes_on() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {"Nats-Schedule": "@every 2s", **NAMED})
+    world = world_holding({"Nats-Schedule": "@every 2s", **NAMED}, calendars={"work": ""})
     world.advance("5s")
     world.set_calendar("work", "2026-01-01")
     world.advance("1m")
@@ -188,8 +180,7 @@ def test_schedules_that_ended_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_at_whose_day_is_excepted_waits_for_its_time_and_ends() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-02", "left": "2026-01-02"})
-    world.publish(ONE, AT_2ND)
+    world = world_holding(AT_2ND, calendars={"work": "2026-01-02", "left": "2026-01-02"})
     world.publish("s.left", {**AT_2ND, "Nats-Schedule-X-Except": "calendar:left"})
     world.advance("24h")
     assert (state(world), listed(world).next_fire) == (State.EXCEPTED, None)
@@ -201,8 +192,7 @@ def test_an_at_whose_day_is_excepted_waits_for_its_time_and_ends() -> None:
 
 
 def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
-    world = ScheduleWorld()
-    world.publish(ONE, AT_2ND)
+    world = world_holding(AT_2ND)
     world.advance("48h")
     world.restart("1h")
     assert state(world) is State.NO_CALENDAR
@@ -211,8 +201,7 @@ def test_an_at_waits_for_its_calendar_beyond_its_time() -> None:
 
 
 def test_an_edit_that_leaves_no_fire_ends_nothing_until_the_end_has_passed() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-End": "2026-01-06T00:00:00Z"})
+    world = world_holding({**DAILY, "Nats-Schedule-X-End": "2026-01-06T00:00:00Z"}, calendars={"work": ""})
     world.advance("12h")
     world.set_calendar("work", "2026-01-01..2026-12-31")
     assert state(world) is State.EXCEPTED
@@ -237,8 +226,7 @@ def test_the_last_fire_that_a_calendar_leaves_ends_the_schedule() -> None:
 
 
 def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Limit": "3"})
+    world = world_holding({**DAILY, "Nats-Schedule-X-Limit": "3"}, calendars={"work": ""})
     world.advance("36h")
     assert days(world) == [1, 2]
     world.set_calendar("work", "2026-01-01")
@@ -248,8 +236,7 @@ def test_a_limit_counts_by_the_days_of_the_calendar_as_it_is() -> None:
 
 
 def test_a_limit_that_an_edit_reaches_too_late_leaves_the_schedule_excepted() -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-01..2026-01-03"})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Limit": "2"})
+    world = world_holding({**DAILY, "Nats-Schedule-X-Limit": "2"}, calendars={"work": "2026-01-01..2026-01-03"})
     world.advance("72h")
     world.set_calendar("work", "")
     assert state(world) is State.EXCEPTED
@@ -266,8 +253,7 @@ def test_a_limit_that_an_edit_reaches_too_late_leaves_the_schedule_excepted() ->
 
 @pytest.mark.parametrize("with_checkpoint", [True, False])
 def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoint: bool) -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {**EVERY_6H, "Nats-Schedule-X-Limit": "20"})
+    world = world_holding({**EVERY_6H, "Nats-Schedule-X-Limit": "20"}, calendars={"work": ""})
     world.advance("30h")
     before = len(world.generated)
     world._calendars["work"] = "2026-01-01..2026-01-02"
@@ -279,8 +265,7 @@ def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoi
 
 @pytest.mark.parametrize("with_checkpoint", [True, False])
 def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(with_checkpoint: bool) -> None:
-    world = ScheduleWorld(calendars={"work": "2026-01-03"})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, calendars={"work": "2026-01-03"})
     world.publish("s.other", {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": "t.other"})
     world.advance("60h")
     world._calendars["work"] = ""
@@ -291,8 +276,7 @@ def test_a_day_that_passed_while_it_was_excepted_is_not_made_up_after_a_restart(
 
 
 def test_of_what_an_outage_missed_the_new_days_decide() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, DAILY)
+    world = world_holding(DAILY, calendars={"work": ""})
     world.advance("10h")
     world._calendars["work"] = "2026-01-04"
     world.restart("72h")
@@ -301,8 +285,7 @@ def test_of_what_an_outage_missed_the_new_days_decide() -> None:
 
 
 def test_a_jittered_fire_is_held_back_or_left_by_an_edit_before_it_is_sent() -> None:
-    world = ScheduleWorld(calendars={"work": ""})
-    world.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
+    world = world_holding({**DAILY, "Nats-Schedule-X-Jitter": "10h"}, calendars={"work": ""})
     sent = listed(world).sent
     assert sent is not None
     world.advance_to(sent - SECOND)
@@ -313,8 +296,7 @@ def test_a_jittered_fire_is_held_back_or_left_by_an_edit_before_it_is_sent() -> 
     world.advance("2s")
     assert days(world) == []
     assert world.next_fire(ONE) == START + DAY + 9 * HOUR
-    left = ScheduleWorld(calendars={"work": "2026-01-01"})
-    left.publish(ONE, {**DAILY, "Nats-Schedule-X-Jitter": "10h"})
+    left = world_holding({**DAILY, "Nats-Schedule-X-Jitter": "10h"}, calendars={"work": "2026-01-01"})
     left.advance("9h1s")
     left.set_calendar("work", "")
     assert left.next_fire(ONE) == START + 9 * HOUR

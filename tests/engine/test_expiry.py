@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from nats_scheduler.engine.actions import RemoveExpired
-from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired, ScheduleEnded
+from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     ContactLost,
@@ -24,7 +24,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import TARGET, Desk, schedule
+from tests.engine.direct import TARGET, Desk, endings, fire_times, schedule, world_holding
 from tests.harness.blocks import block_with
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
@@ -48,10 +48,6 @@ def world(**config: object) -> ScheduleWorld:
 
 def stored(world: ScheduleWorld, matching: str = ">") -> list[int]:
     return [message.sequence for message in world.stream.messages(matching)]
-
-
-def fired(world: ScheduleWorld) -> list[int]:
-    return [(message.fire_time - START) // SECOND for message in world.generated]
 
 
 def expired(world: ScheduleWorld) -> int:
@@ -118,8 +114,7 @@ class TestSchedules:
         assert one.at(4).removals == [1]
 
     def test_one_under_an_ordinary_message_and_one_that_is_invalid_are_removed_too(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 1h", **{"Nats-TTL": "3s"}))
+        one = world_holding(headers("@every 1h", **{"Nats-TTL": "3s"}), guard=False)
         one.publish("s.one")
         one.publish("s.two", headers("@every nonsense", **{"Nats-TTL": "3s"}))
         assert one.rejection("s.two") is not None
@@ -162,25 +157,21 @@ class TestSchedules:
     def test_one_fires_until_its_ttl_has_run_out_and_not_at_that_instant(self) -> None:
         for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
             for ttl, fires in (("3s", []), ("5s", []), ("6s", [5]), ("12s", [5] if pattern == AT_5S else [5, 10])):
-                one = world()
-                one.publish("s.one", headers(pattern, **{"Nats-TTL": ttl}))
+                one = world_holding(headers(pattern, **{"Nats-TTL": ttl}), guard=False)
                 one.advance("1m")
-                assert fired(one) == fires, (pattern, ttl)
+                assert fire_times(one) == fires, (pattern, ttl)
                 assert stored(one, "s.one") == []
-                endings = [event.ending for event in one.events if isinstance(event, ScheduleEnded)]
-                assert endings == [Ending.FIRED if pattern == AT_5S and fires else Ending.EXPIRED]
-        replaced = world()
-        replaced.publish("s.one", headers("@every 5s", **{"Nats-TTL": "3s"}))
+                assert endings(one) == [Ending.FIRED if pattern == AT_5S and fires else Ending.EXPIRED]
+        replaced = world_holding(headers("@every 5s", **{"Nats-TTL": "3s"}), guard=False)
         replaced.publish("s.one", headers("@every 5s"))
         replaced.advance("11s")
-        assert (fired(replaced), stored(replaced, "s.one")) == ([5, 10], [2]), "without a TTL it lives on"
+        assert (fire_times(replaced), stored(replaced, "s.one")) == ([5, 10], [2]), "without a TTL it lives on"
 
 
 @pytest.mark.clause("ttl-restart")
 class TestRestarts:
     def test_what_expired_meanwhile_is_removed_and_what_has_not_stays(self) -> None:
-        one = world()
-        one.publish("s.one", headers("@every 10s", **{"Nats-Schedule-TTL": "1m"}))
+        one = world_holding(headers("@every 10s", **{"Nats-Schedule-TTL": "1m"}), guard=False)
         one.advance("35s")
         one.purge("s.one")
         one.restart("40s")
@@ -213,11 +204,10 @@ class TestRestarts:
     def test_the_latest_fire_that_came_due_before_the_expiry_is_made_up_and_then_the_schedule_goes(self) -> None:
         for pattern in (AT_5S, "@every 5s", "*/5 * * * * *"):
             for ttl, fires in (("3s", []), ("8s", [5]), ("18s", [5] if pattern == AT_5S else [15])):
-                one = world()
-                one.publish("s.one", headers(pattern, **{"Nats-TTL": ttl}))
+                one = world_holding(headers(pattern, **{"Nats-TTL": ttl}), guard=False)
                 one.restart("1m")
                 one.advance("3s")
-                assert fired(one) == fires, (pattern, ttl)
+                assert fire_times(one) == fires, (pattern, ttl)
                 assert stored(one, "s.one") == []
 
 

@@ -13,7 +13,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, message_on, plain, schedule
+from tests.engine.direct import Desk, fire_times, message_on, plain, schedule, world_holding
 from tests.harness.seeds import generator
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
@@ -23,19 +23,13 @@ def at(instant: str, **more: str) -> dict[str, str]:
     return {"Nats-Schedule": f"@at {instant}", "Nats-Schedule-Target": "t.out", **more}
 
 
-def fire_times(world: ScheduleWorld) -> list[float]:
-    """List the fire times in seconds after the start."""
-    return [(message.fire_time - START) / SECOND for message in world.generated]
-
-
 def lateness(world: ScheduleWorld) -> list[int]:
     return [message.stored_at - message.fire_time for message in world.generated]
 
 
 def test_a_delayed_message_fires_once_at_its_time_or_at_once_and_is_removed() -> None:
     for instant, stored_at in (("2026-01-01T00:00:07.5Z", START + 7_500_000_000), ("1999-01-01T00:00:00Z", START)):
-        world = ScheduleWorld()
-        world.publish("s.one", at(instant), b"hello")
+        world = world_holding(at(instant), b"hello")
         world.advance("1h")
         assert [(m.subject, m.body, m.stored_at) for m in world.generated] == [("t.out", b"hello", stored_at)]
         assert world.stream.last("s.one") is None
@@ -52,8 +46,7 @@ def test_schedules_that_are_due_near_each_other_are_read_together_and_none_later
 
 
 def test_an_interval_fires_on_the_grid_of_its_stored_time() -> None:
-    world = ScheduleWorld(start=START + 400_000_000)
-    world.publish("s.one", EVERY_5S)
+    world = world_holding(EVERY_5S, start=START + 400_000_000)
     world.advance("22s")
     assert fire_times(world) == [5, 10, 15, 20]
     assert lateness(world) == [0, 0, 0, 0]

@@ -28,7 +28,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_of, block_to_send, block_with
 
 YEAR_9000 = 221_845_392_000 * SECOND
@@ -56,12 +56,6 @@ def second(number: float) -> int:
     return START + int(number * SECOND)
 
 
-def world_with(headers: dict[str, str], *, guard: bool = True) -> ScheduleWorld:
-    world = ScheduleWorld(guard=guard)
-    world.publish(SCHEDULE, headers, GENUINE)
-    return world
-
-
 def genuine(world: ScheduleWorld) -> list[float]:
     """Return the fire times of the fires that the sidecar stored, in seconds after the start."""
     return [(message.fire_time - START) / SECOND for message in world.generated if message.body == GENUINE]
@@ -78,7 +72,7 @@ def events(world: ScheduleWorld, *kinds: type[Event]) -> list[Any]:
 def test_a_repeating_schedule_fires_on_across_restarts(guard: bool) -> None:
     faults = {TARGET: "it was stored before its fire time", "elsewhere": "it is not on the schedule's target"}
     for subject, fault in faults.items():
-        world = world_with(EVERY_5S, guard=guard)
+        world = world_holding(EVERY_5S, GENUINE, guard=guard)
         world.advance("7s")
         world.publish(subject, forged(YEAR_9000, following="9999-01-01T00:00:00Z"))
         world.advance("5s")
@@ -91,7 +85,7 @@ def test_a_repeating_schedule_fires_on_across_restarts(guard: bool) -> None:
 
 @GUARDS
 def test_a_delayed_message_is_not_purged_unfired(guard: bool) -> None:
-    world = world_with(AT_10S, guard=guard)
+    world = world_holding(AT_10S, GENUINE, guard=guard)
     world.publish("elsewhere", forged(YEAR_9000))
     world.advance("1s")
     world.restart(with_checkpoint=False)
@@ -101,7 +95,7 @@ def test_a_delayed_message_is_not_purged_unfired(guard: bool) -> None:
 
 
 def test_one_that_was_stored_while_nobody_looked_counts_no_more() -> None:
-    world = world_with(EVERY_5S)
+    world = world_holding(EVERY_5S, GENUINE)
     world.lose_contact()
     world.publish(TARGET, forged(YEAR_9000, following="9999-01-01T00:00:00Z"))
     world.regain_contact()
@@ -125,7 +119,7 @@ def test_what_claims_a_fire_that_is_past_changes_nothing_and_is_not_reported() -
 def test_the_fire_is_stored_all_the_same_and_once(guard: bool) -> None:
     at_20s = "2026-01-01T00:00:20Z"
     for subject, following in (("elsewhere", ""), (TARGET, ""), (TARGET, at_20s), (f"{SCHEDULE}.x", at_20s)):
-        world = world_with(EVERY_10S, guard=guard)
+        world = world_holding(EVERY_10S, GENUINE, guard=guard)
         world.publish(subject, forged(second(10), following=following))
         world.advance("11s")
         world.restart(with_checkpoint=False)
@@ -137,7 +131,7 @@ def test_the_fire_is_stored_all_the_same_and_once(guard: bool) -> None:
 
 @GUARDS
 def test_a_delayed_message_is_stored_and_then_purged(guard: bool) -> None:
-    world = world_with(AT_10S, guard=guard)
+    world = world_holding(AT_10S, GENUINE, guard=guard)
     world.stream.publish("elsewhere", block_with(Nats_Msg_Id=fire_identity(SCHEDULE, 1, second(10))))
     world.advance("11s")
     world.restart(with_checkpoint=False)
@@ -146,7 +140,7 @@ def test_a_delayed_message_is_stored_and_then_purged(guard: bool) -> None:
 
 
 def test_a_forger_who_foresees_the_second_one_as_well_gains_nothing() -> None:
-    world = world_with(EVERY_10S)
+    world = world_holding(EVERY_10S, GENUINE)
     for taken in (0, 2, 3, 4):
         world.publish("elsewhere", forged(second(10), taken=taken))
     world.advance("11s")
@@ -167,7 +161,7 @@ def test_no_identity_of_a_publishers_own_takes_the_place_of_ours() -> None:
 
 def test_two_instances_store_one() -> None:
     """Both instances read the same message under the identity, and so choose the same second identity."""
-    world = world_with(EVERY_10S)
+    world = world_holding(EVERY_10S, GENUINE)
     world.publish("elsewhere", forged(second(10)))
     message = schedule("@every 10s", body=GENUINE)
     desk = Desk(message)
@@ -318,7 +312,7 @@ def requested(number: int, *, of: str = SCHEDULE, x: str = "", following: int | 
 @pytest.mark.parametrize("x", ["", "X-"])
 @pytest.mark.parametrize("following", [10, None])
 def test_a_requested_fire_neither_advances_nor_disturbs_its_schedule(x: str, following: int | None) -> None:
-    world = world_with(EVERY_5S)
+    world = world_holding(EVERY_5S, GENUINE)
     world.advance("7s")
     world.publish(TARGET, requested(7, x=x, following=following))
     world.publish(TARGET, requested(60, x=x, following=following))
@@ -328,7 +322,7 @@ def test_a_requested_fire_neither_advances_nor_disturbs_its_schedule(x: str, fol
 
 
 def test_a_requested_fire_leaves_the_schedule_alive_on_which_it_lands_unless_it_is_its_own() -> None:
-    world = world_with(EVERY_5S)
+    world = world_holding(EVERY_5S, GENUINE)
     world.publish("s.other", {**EVERY_5S, "Nats-Schedule": "@every 1h"})
     world.advance("7s")
     world.publish(SCHEDULE, requested(7, of="s.other", following=3_600))
@@ -341,14 +335,14 @@ def test_a_requested_fire_leaves_the_schedule_alive_on_which_it_lands_unless_it_
 
 
 def test_a_schedule_that_claims_such_an_identity_is_a_schedule() -> None:
-    world = world_with(EVERY_5S | {"Nats-Msg-Id": beside_identity(SCHEDULE, 1, START)})
+    world = world_holding(EVERY_5S | {"Nats-Msg-Id": beside_identity(SCHEDULE, 1, START)}, GENUINE)
     world.advance("7s")
     assert genuine(world) == [5]
 
 
 @pytest.mark.parametrize("policies", [{}, {"Nats-Schedule-X-Report": "true"}])
 def test_a_past_fire_that_is_stored_later_disturbs_nothing_and_is_not_late(policies: dict[str, str]) -> None:
-    world = world_with(EVERY_5S | policies)
+    world = world_holding(EVERY_5S | policies, GENUINE)
     world.advance("7s")
     world.restart(after="12s")
     world.advance("2s")  # the fire of 10 s was collapsed into the one of 15 s

@@ -14,7 +14,7 @@ from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
 
 HOURLY = {"Nats-Schedule": "@every 1h", "Nats-Schedule-Target": TARGET, "Nats-Schedule-X-Jitter": "30m"}
 ONCE = {**HOURLY, "Nats-Schedule": "@at 2026-01-01T01:00:00Z"}
@@ -35,8 +35,7 @@ def fired(world: ScheduleWorld, target: str = TARGET) -> list[tuple[int, int]]:
 
 def delayed(headers: dict[str, str] = HOURLY, *, guard: bool = True) -> ScheduleWorld:
     """Begin a world with a schedule, and stop in the middle of the delay of its first fire."""
-    world = ScheduleWorld(guard=guard)
-    world.publish(SCHEDULE, headers)
+    world = world_holding(headers, guard=guard)
     world.advance_to((START + HOUR + sent()) // 2)
     assert fired(world) == []
     return world
@@ -60,8 +59,7 @@ def listed(desk: Desk, at: int) -> ListedSchedule:
 
 @GUARDS
 def test_each_fire_is_sent_after_its_delay_and_says_what_it_would_say_without(guard: bool) -> None:
-    world = ScheduleWorld(guard=guard)
-    world.publish(SCHEDULE, HOURLY)
+    world = world_holding(HOURLY, guard=guard)
     world.advance("210m")
     times = [START + number * HOUR for number in (1, 2, 3)]
     assert fired(world) == [(time, sent(number)) for number, time in enumerate(times, 1)]
@@ -83,8 +81,7 @@ def test_a_fire_of_an_at_is_delayed_and_its_schedule_removed_after_it(guard: boo
 
 
 def test_an_interval_shorter_than_the_jitter_keeps_each_fire_before_the_next() -> None:
-    world = ScheduleWorld()
-    world.publish(SCHEDULE, {**SECONDLY, "Nats-Schedule-X-Jitter": "1h"})
+    world = world_holding({**SECONDLY, "Nats-Schedule-X-Jitter": "1h"})
     world.advance("20s")
     found = fired(world, "t.often")
     assert [time for time, _at in found][:19] == [START + second * SECOND for second in range(1, 20)]
@@ -125,8 +122,7 @@ def test_a_restart_during_the_delay_loses_and_doubles_nothing(
 @GUARDS
 def test_a_checkpoint_in_a_delay_settles_what_others_fired_meanwhile_and_not_the_delayed_fire(guard: bool) -> None:
     """Consumers removed all fires, and their identities are gone: only the checkpoint says what was fired."""
-    world = ScheduleWorld(guard=guard, config={"retention": "workqueue"})
-    world.publish(SCHEDULE, HOURLY)
+    world = world_holding(HOURLY, guard=guard, config={"retention": "workqueue"})
     world.publish("s.often", {**SECONDLY, "Nats-Schedule": "@every 10m"})
     world.advance_to(sent(2) - MINUTE)
     world.checkpoint = world.engine.checkpoint(world.now)
@@ -143,8 +139,7 @@ def test_a_checkpoint_in_a_delay_settles_what_others_fired_meanwhile_and_not_the
 
 
 def test_an_outage_is_made_up_for_what_was_to_be_sent_and_the_delayed_fire_is_sent_in_time() -> None:
-    world = ScheduleWorld()
-    world.publish(SCHEDULE, HOURLY)
+    world = world_holding(HOURLY)
     world.restart(sent(3) - 1 - world.now)
     assert [time for time, _at in fired(world)] == [START + 2 * HOUR]
     world.advance("1m")
@@ -179,8 +174,7 @@ def test_a_ttl_that_runs_out_during_the_delay_ends_the_schedule_without_its_fire
     assert fired(world) == []
     endings = [event.ending for event in world.events if isinstance(event, (ScheduleEndsEarly, ScheduleEnded))]
     assert endings == [Ending.EXPIRED, Ending.EXPIRED], "announced when it was stored, and carried out"
-    after = ScheduleWorld(guard=guard)
-    after.publish(SCHEDULE, {**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"})
+    after = world_holding({**HOURLY, "Nats-TTL": f"{(sent() - START) // SECOND + 1}s"}, guard=guard)
     after.advance("2h")
     assert fired(after) == [(START + HOUR, sent())], "after the send time it changes nothing"
 

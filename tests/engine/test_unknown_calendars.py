@@ -7,8 +7,8 @@ from nats_scheduler.engine.views.figures import State
 from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import world_holding
-from tests.engine.test_calendars import DAILY, ONE, TARGET, days, endings, listed, missed, reported, state
+from tests.engine.direct import endings, world_holding
+from tests.engine.test_calendars import DAILY, ONE, TARGET, days, listed, missed, reported, state
 
 CONSUMED = {"retention": "workqueue"}
 PAST = {**DAILY, "Nats-Schedule": "@at 2025-12-31T23:00:00Z", "Nats-Schedule-Target": "t.past"}
