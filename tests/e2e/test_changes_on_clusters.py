@@ -1,25 +1,21 @@
 """Many change the same schedules while the stream's leader moves and a node dies: what was acknowledged is in force.
 
-Programs with the Python client and requesters of a sidecar edit, pause, resume and apply at the same time. An
-acknowledged change names the version before it and its own, so these versions are a chain: no two changes follow the
-same version, and the state at the end is the one that the chain gives. Where a version is missing in it, a change whose
-outcome is unknown was stored.
+Programs with the Python client edit, pause, resume and apply at the same time. An acknowledged change names the version
+before it and its own, so these versions are a chain: no two changes follow the same version, and the state at the end
+is the one that the chain gives. Where a version is missing in it, a change whose outcome is unknown was stored.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 import nats
 import pytest
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
-from nats.errors import NoRespondersError
 
 from nats_scheduler.client import (
     Change,
@@ -33,9 +29,11 @@ from nats_scheduler.client import (
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.client.worlds import FAR
-from tests.e2e.test_clusters import AS_ADOPTED, DURABLE, its_leader_dies, its_leader_steps_down, stream_leader
+from tests.e2e.test_clusters import DURABLE, its_leader_dies, its_leader_steps_down, stream_leader
 from tests.harness.account import WAIT_SECONDS, account_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.flagged import AS_ADOPTED
+from tests.harness.seeds import generator
 from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -43,8 +41,7 @@ SUBJECTS = ("S.a", "S.b", "S.c")
 MARK = "Mark"
 """The header by which an edit, or a document, is recognised."""
 
-PROGRAMS, REQUESTERS = 4, 2
-REQUEST_SECONDS = 15.0
+PROGRAMS = 5
 
 
 class State(NamedTuple):
@@ -133,49 +130,9 @@ def by_program(schedules: Schedules) -> Attempt:
     return attempt
 
 
-def by_request(connection: Client) -> Attempt:
-    """Do it by requests to a sidecar."""
-
-    async def attempt(operation: str, subject: str, token: str) -> list[Done]:
-        tokens = {one: f"{token}-{one}" for one in SUBJECTS} if operation == "apply" else {subject: token}
-        body: dict[str, Any] = {"stream": "S", "subject": subject}
-        if operation == "edit":
-            body["set"] = [[MARK, token]]
-        elif operation == "apply":
-            body = {"documents": [text_of(tokens)]}
-        unknown = [Done(one, operation, own) for one, own in tokens.items()]
-        try:
-            sent = json.dumps(body).encode()
-            reply = await connection.request(
-                f"nats_scheduler.control.v1.schedules.{operation}", sent, timeout=REQUEST_SECONDS
-            )
-        except NoRespondersError:
-            return []
-        except NatsError:
-            return unknown
-        if reply.headers:
-            return unknown if reply.headers["Nats-Service-Error-Code"] == "503" else []
-        answer = json.loads(reply.data)
-        if operation != "apply":
-            return list(changed([answer], operation, tokens))
-        failed = [one for one in answer["errors"] if one["code"] == 503]
-        return [
-            *changed(answer["changes"], operation, tokens),
-            *(Done(one["subject"], operation, tokens[one["subject"]]) for one in failed),
-        ]
-
-    return attempt
-
-
-def changed(documents: Sequence[dict[str, Any]], operation: str, tokens: dict[str, str]) -> Iterable[Done]:
-    for one in documents:
-        if one["change"] != "unchanged":
-            yield Done(one["subject"], operation, tokens[one["subject"]], one["sequence_before"], one["sequence"])
-
-
 async def work(name: str, attempt: Attempt, record: Record, ended: asyncio.Event) -> None:
     """Change schedules until the end, one after the other."""
-    chance, number = Random(name), 0
+    chance, number = generator(name), 0
     while not ended.is_set():
         number += 1
         operation = chance.choice(("edit", "edit", "pause", "resume", "apply"))
@@ -229,11 +186,11 @@ async def state_of(schedules: Schedules, subject: str) -> tuple[int, State]:
 
 @asynccontextmanager
 async def changed_cluster(version: str, folder: Path) -> AsyncIterator[Cluster]:
-    """Run a cluster with the stream `S`, and a sidecar that changes its schedules for those who ask."""
+    """Run a cluster with the stream `S`, and a sidecar that serves it."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(running_cluster(version, folder, config=DURABLE))
         connection = ConnectionSettings(servers=tuple(cluster.urls))
-        settings = SidecarSettings(connection=connection, allow_control=True)
+        settings = SidecarSettings(connection=connection)
         running = await stack.enter_async_context(sidecar_with(settings))
         async with account_on(cluster.nodes[0].url) as account:
             more = {} if version in NATIVE_VERSIONS else AS_ADOPTED
@@ -258,17 +215,17 @@ async def connected(cluster: Cluster, number: int, stack: AsyncExitStack) -> Cli
     return connection
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("version", [V2_11, V2_15])
 async def test_no_acknowledged_change_is_lost_while_leaders_move_and_a_node_dies(version: str, tmp_path: Path) -> None:
     record, ended = Record(), asyncio.Event()
     async with changed_cluster(version, tmp_path) as cluster, AsyncExitStack() as stack:
-        connections = [await connected(cluster, number, stack) for number in range(PROGRAMS + REQUESTERS + 1)]
+        connections = [await connected(cluster, number, stack) for number in range(PROGRAMS + 1)]
         observer = await Schedules.on(connections.pop(), "S")
         for subject in SUBJECTS:
             await observer.create(subject, at(FAR), target="S.out", headers={MARK: "first"})
         first = {subject: await state_of(observer, subject) for subject in SUBJECTS}
-        attempts = [by_program(await Schedules.on(one, "S")) for one in connections[:PROGRAMS]]
-        attempts += [by_request(one) for one in connections[PROGRAMS:]]
+        attempts = [by_program(await Schedules.on(one, "S")) for one in connections]
 
         async def progressed() -> None:
             count = len(record.acknowledged) + 20
@@ -283,7 +240,7 @@ async def test_no_acknowledged_change_is_lost_while_leaders_move_and_a_node_dies
                 await progressed()
                 for fault in (its_leader_steps_down, its_leader_dies, its_leader_steps_down):
                     await stream_leader(cluster)
-                    await fault(cluster, None)  # type: ignore[arg-type]  # these look at the cluster only
+                    await fault(cluster)
                     await stream_leader(cluster)
                     await progressed()
             finally:

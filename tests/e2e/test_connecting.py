@@ -10,19 +10,29 @@ from typing import Any
 import nkeys
 import pytest
 
-from nats_scheduler.engine.events import StreamReady
+from nats_scheduler.engine.events import FireStored, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.account import (
+    WAIT_SECONDS,
+    Account,
+    Running,
+    account_on,
+    in_seconds,
+    sidecar_on,
+    sidecar_with,
+    started_sidecar,
+)
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.cluster import running_cluster
-from tests.harness.flagged import ELECTION_SECONDS, FlaggedStream
+from tests.harness.flagged import ELECTION_SECONDS, FLAG, FlaggedStream
 from tests.harness.jwts import Key, Operator
 from tests.harness.log_lines import capture_logs
-from tests.harness.servers import V2_10, V2_11, reload_config
+from tests.harness.servers import V2_10, V2_11
 
 SECRET = "swordfish"  # noqa: S105 - it guards a server on loopback
 AUTHORIZATION = "(?i)authorization"
@@ -104,22 +114,20 @@ async def fires(way: Way, url: str) -> None:
     """Show that a sidecar that goes this way fires."""
     settings = way.to(url)
     async with started_sidecar(settings) as running:
-        async with asyncio.timeout(WAIT_SECONDS):
-            await running.sidecar.serving.wait()
         connection = await Dialer(settings).dial()
         try:
-            await fire_one(Account(connection, JetStreamApi(connection)), running, "S")
+            await fire_one(Account(connection, JetStreamApi(connection)), running)
         finally:
             await connection.close()
 
 
-async def fire_one(account: Account, running: Running, stream: str) -> None:
-    """Create a stream, store a schedule in it, and wait for its fire."""
-    await account.create(stream)
-    await running.ready(stream)
-    at = f"@at {in_seconds(0.1)}"
-    await account.publish(f"{stream}.s", {"Nats-Schedule": at, "Nats-Schedule-Target": f"{stream}.out"})
-    await account.wait_for(stream, f"{stream}.out")
+async def fire_one(account: Account, running: Running, name: str = "S") -> None:
+    """Create a stream, and see a schedule fire in it."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        await running.sidecar.serving.wait()
+    await account.create(name)
+    await running.ready(name)
+    await FlaggedStream(account, name).canary(0.1)
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11])
@@ -171,30 +179,11 @@ async def test_credentials_that_were_rotated_are_taken_up_when_the_old_ones_expi
         started_sidecar(settings) as running,
         account_on(server.url, user_jwt=owner.jwt, user_seed=owner.seed) as account,
     ):
-        async with asyncio.timeout(WAIT_SECONDS):
-            await running.sidecar.serving.wait()
         await fire_one(account, running, "A")
         await running.told_of("connect_failed")  # the old ones have expired, and the file is as it was
         operator.user().write(creds)
         await running.ready("A", times=2)
         await fire_one(account, running, "B")
-
-
-async def test_a_user_who_is_shut_out_for_a_while_is_served_again(start_server: StartServer) -> None:
-    config = "accounts {{ A {{ jetstream: enabled, users: [{{ user: u, password: {} }}] }} }}\n".format
-    server = await start_server(V2_11, config=config(SECRET))
-    url = server.url.replace("nats://", f"nats://u:{SECRET}@")
-    async with sidecar_on(url) as running:
-        async with account_on(url) as account:
-            await fire_one(account, running, "A")
-        reload_config(server, config("another"))
-        await running.told_of("connect_failed")
-        reload_config(server, config(SECRET))
-        async with asyncio.timeout(WAIT_SECONDS):
-            await running.sidecar.serving.wait()
-        async with account_on(url) as account:
-            await fire_one(account, running, "B")
-    assert SECRET not in str(running.problems)
 
 
 async def test_an_account_without_jetstream_is_told_in_words(start_server: StartServer) -> None:
@@ -207,20 +196,11 @@ async def test_an_account_without_jetstream_is_told_in_words(start_server: Start
         assert not running.sidecar.serving.is_set()
 
 
-async def test_a_domain_is_worked_in(start_server: StartServer) -> None:
-    server = await start_server(V2_11, config="jetstream { domain: hub }\n")
-    settings = ConnectionSettings(servers=(server.url,), js_domain="hub")
-    async with started_sidecar(settings) as running, account_on(server.url) as account:
-        async with asyncio.timeout(WAIT_SECONDS):
-            await running.sidecar.serving.wait()
-        await fire_one(account, running, "S")
-
-
 async def test_one_url_is_enough_to_survive_the_death_of_its_node(tmp_path: Path) -> None:
     async with running_cluster(V2_11, tmp_path) as cluster:
         known, *others = cluster.nodes
         async with account_on(others[0].url) as account:
-            await account.create("S", num_replicas=3, storage="file", metadata={METADATA_FLAG: "true"})
+            await account.create("S", num_replicas=3, storage="file", **FLAG)
         async with sidecar_on(known.url) as running:
             await running.ready("S")
             before = len(running.of("S", StreamReady))  # contact is made twice where the flag took an update
@@ -229,3 +209,75 @@ async def test_one_url_is_enough_to_survive_the_death_of_its_node(tmp_path: Path
             async with account_on(others[0].url) as account:
                 await FlaggedStream(account, "S").schedule_soon("s", f"@at {in_seconds(0.2)}")
                 assert len(await account.wait_for("S", "S.out")) == 1
+
+
+# -- a JetStream of another domain or account --------------------------------------------------------------------------
+
+
+async def hub_and_leaf(start_server: StartServer) -> tuple[EmbeddedServer, EmbeddedServer]:
+    """Start a hub, and a leaf node with a JetStream of its own."""
+    port = free_port()
+    hub = await start_server(V2_11, config=f'jetstream {{ domain: hub }}\nleafnodes {{ listen: "127.0.0.1:{port}" }}\n')
+    remote = f'leafnodes {{ remotes: [{{ url: "nats://127.0.0.1:{port}" }}] }}\n'
+    leaf = await start_server(V2_11, config=f"jetstream {{ domain: leaf }}\n{remote}")
+    return hub, leaf
+
+
+async def expect_fires(stream: FlaggedStream, running: Running) -> None:
+    """Show that a schedule of each kind fires, and by whom."""
+    await stream.schedule("at", f"@at {in_seconds(0.3)}", target="once")
+    await stream.schedule("every", "@every 1s", target="ticks")
+    assert len(await stream.wait_for("once")) == 1
+    await stream.wait_for("ticks", 2)
+    await running.reported(stream.name, FireStored, 3)  # they are ours
+
+
+async def test_a_sidecar_at_a_leaf_node_serves_the_domain_of_the_hub_beside_one_that_serves_the_leaf(
+    start_server: StartServer,
+) -> None:
+    hub, leaf = await hub_and_leaf(start_server)
+    async with account_on(hub.url) as at_hub, account_on(leaf.url) as at_leaf:
+        await at_hub.create("FAR", **FLAG)
+        await at_leaf.create("NEAR", **FLAG)
+        hub_from_there = SidecarSettings(connection=ConnectionSettings(servers=(leaf.url,), js_domain="hub"))
+        async with sidecar_with(hub_from_there) as far, sidecar_on(leaf.url) as near:
+            await far.ready("FAR")
+            await near.ready("NEAR")
+            await expect_fires(FlaggedStream(at_hub, "FAR"), far)
+            await expect_fires(FlaggedStream(at_leaf, "NEAR"), near)
+            for account, name in ((at_hub, "FAR"), (at_leaf, "NEAR")):
+                kept = {m.subject.split(".", 2)[2] for m in await account.messages("KV_nats_scheduler", "$KV.>")}
+                assert f"stream.{name}" in kept
+                assert {key for key in kept if key.startswith("lease.")} == {f"lease.emulated.{name}"}
+                assert len([key for key in kept if key.startswith("instance.")]) == 1
+
+
+EXPORTED = ("$KV.nats_scheduler.>", "FAR.>")
+"""The subjects on which the sidecar publishes besides requests to JetStream: of its bucket, and of its fires."""
+
+
+def two_accounts() -> str:
+    """Write the configuration of a server where one account has JetStream, and another imports it."""
+    exports = ", ".join(f'{{ service: "{subject}" }}' for subject in EXPORTED)
+    imports = ", ".join(f'{{ service: {{ account: OWNER, subject: "{subject}" }} }}' for subject in EXPORTED)
+    api = '{ service: { account: OWNER, subject: "$JS.API.>" }, to: "JS.acme.>" }'
+    return f"""accounts {{
+        OWNER {{
+            jetstream: enabled
+            users: [{{ user: owner, password: p }}]
+            exports: [{{ service: "$JS.API.>", response: stream }}, {exports}]
+        }}
+        GUEST {{ users: [{{ user: guest, password: p }}], imports: [{api}, {imports}] }}
+    }}
+    """
+
+
+async def test_a_sidecar_serves_a_jetstream_that_its_account_imports_under_a_prefix(start_server: StartServer) -> None:
+    server = await start_server(V2_11, config=two_accounts())
+    owner, guest = (server.url.replace("nats://", f"nats://{user}:p@") for user in ("owner", "guest"))
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(guest,), js_api_prefix="JS.acme"))
+    async with account_on(owner) as account:
+        await account.create("FAR", **FLAG)
+        async with sidecar_with(settings) as running:
+            await running.ready("FAR")
+            await expect_fires(FlaggedStream(account, "FAR"), running)

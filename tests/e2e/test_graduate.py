@@ -3,7 +3,7 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,9 @@ from tests.harness.upgrades import Machine, machine_in
 from tests.harness.waiting import instant_reached
 
 EXIT_SECONDS = 30.0
-MARKED = {METADATA_FLAG: "true"}
 NEVER = "@at 2100-01-01T00:00:00Z"
 DELAYS = 10
 """`@at` schedules that come due before, during and after the upgrade; where one has to be overdue, one more."""
-
-
 TICKS = {"ticks.every": 6, "ticks.cron": 6, "ticks.sample": 4}
 """The number of generated messages of each repeating schedule that are looked at."""
 
@@ -84,7 +81,7 @@ async def upgraded(tmp_path: Path) -> AsyncIterator[Upgraded]:
 
 async def marked(account: Account, name: str, **config: Any) -> FlaggedStream:
     """Create a stream as a sidecar has left it, in a file."""
-    metadata = {**MARKED, "owner": "ops"}
+    metadata = {METADATA_FLAG: "true", "owner": "ops"}
     wanted = {"metadata": metadata, "storage": "file", "allow_rollup_hdrs": True, **config}
     await account.create(name, allow_msg_schedules=False, **wanted)
     return FlaggedStream(account, name)
@@ -98,8 +95,7 @@ def due_of(message: StoredMessage) -> int:
 
 async def contents(account: Account, stream: str) -> tuple[Any, list[StoredMessage]]:
     """Return everything that a dry run must not change."""
-    info = await account.api.stream(stream)
-    return info["config"], await account.messages(stream, ">")
+    return (await account.api.stream(stream))["config"], await account.messages(stream, ">")
 
 
 async def store_everything(stream: FlaggedStream) -> None:
@@ -150,12 +146,9 @@ async def test_every_schedule_goes_on_in_the_server_and_no_fire_is_lost_or_doubl
         await running.ready("S", times=2)
         fired = await stream.wait_for("out.at", DELAYS + 1)
         await stream.wait_for("ticks.portable", 4)
-        ticks = {
-            rest: await stream.wait_for(rest, n)
-            for rest, n in (("ticks.every", 6), ("ticks.cron", 6), ("ticks.sample", 4))
-        }
+        ticks = {rest: await stream.wait_for(rest, count) for rest, count in TICKS.items()}
     assert sorted(int(message.body or b"") for message in fired) == list(range(DELAYS + 1))
-    for rest, period in (("ticks.every", 1), ("ticks.cron", 1), ("ticks.sample", 2)):
+    for rest, period in zip(TICKS, (1, 1, 2), strict=True):
         dues = [due_of(message) for message in ticks[rest]]
         assert len(set(dues)) == len(dues), (rest, dues)
         last_of_ours = max(n for n, one in enumerate(ticks[rest]) if b"nats-scheduler:" in one.block)
@@ -166,6 +159,7 @@ async def test_every_schedule_goes_on_in_the_server_and_no_fire_is_lost_or_doubl
     assert all(message.body == b"21" for message in ticks["ticks.sample"])
 
 
+@pytest.mark.deep
 async def test_a_server_of_2_12_takes_over_the_delays(upgraded: Upgraded) -> None:
     url = await upgraded.machine.install(V2_10)
     async with account_on(url) as account, sidecar_on(url) as running:
@@ -215,67 +209,47 @@ def active(stream: FlaggedStream, rest: str) -> dict[str, str]:
     return stream.headers("@every 1s", f"ticks.{rest}")
 
 
-Story = Callable[[FlaggedStream], Any]
+PAST = "@at 2020-01-01T00:00:00Z"
+Stored = tuple[str, dict[str, str], bytes]
+"""What follows the stream in a subject, the headers, and the body; `{}` in a header stands for the stream."""
 
 
-async def covered(stream: FlaggedStream) -> None:
-    """Leave a schedule under a plain message."""
-    await stream.publish("s", body=b"first")
-    await stream.schedule("s", "@at 2020-01-01T00:00:00Z")
-    await stream.publish("s", body=b"plain")
+def scheduled(rest: str, pattern: str, target: str = "{}.out", **more: str) -> Stored:
+    """Return a schedule."""
+    headers = {f"Nats-Schedule-{name.replace('_', '-')}": value for name, value in more.items()}
+    return rest, {"Nats-Schedule": pattern, "Nats-Schedule-Target": target, **headers}, b"body"
 
 
-async def invalid(stream: FlaggedStream) -> None:
-    """Leave schedules that would fire elsewhere, or remove themselves."""
-    await stream.publish("s", {"Nats-Schedule": "@at 2020-01-01T00:00:00Z", "Nats-Schedule-Target": "elsewhere"})
-    await stream.schedule("self", "@at 2020-01-01T00:00:00Z", target="self")
-
-
-async def rounded(stream: FlaggedStream) -> None:
-    """Leave an interval with a fraction."""
-    await stream.schedule("s", "@every 1h0.5s")
-
-
-async def gap(stream: FlaggedStream) -> None:
-    """Leave a cron pattern in a zone whose clock skips a midnight."""
-    await stream.schedule("s", "0 0 5 * * 4", more={"Time-Zone": "Africa/Cairo"})
-
-
-async def far(stream: FlaggedStream) -> None:
-    """Leave a delay beyond what the server can count."""
-    await stream.schedule("s", "@at 2300-01-01T00:00:00Z")
-
-
-async def doubled(stream: FlaggedStream) -> None:
-    """Leave a schedule in both spellings."""
-    headers = stream.headers(NEVER)
-    await stream.publish("s", {**headers, **{f"X-{name}": value for name, value in headers.items()}})
-
-
-async def nothing(stream: FlaggedStream) -> None:
-    """Leave a schedule that has nothing wrong."""
-    await stream.schedule("s", NEVER)
-
-
-STORIES: dict[str, tuple[Story, dict[str, Any]]] = {
-    "covered": (covered, {}),
-    "invalid": (invalid, {}),
-    "rounded": (rounded, {}),
-    "gap": (gap, {}),
-    "far": (far, {}),
-    "doubled": (doubled, {}),
-    "denied": (nothing, {"deny_purge": True, "allow_rollup_hdrs": False}),
-    "full": (nothing, {"discard": "new"}),
-    "queue": (covered, {"retention": "workqueue"}),
-    "undeletable": (covered, {"deny_delete": True}),
+COVERED: tuple[Stored, ...] = (("s", {}, b"first"), scheduled("s", PAST), ("s", {}, b"plain"))
+"""A schedule under a plain message."""
+NOTHING: tuple[Stored, ...] = (scheduled("s", NEVER),)
+PORTABLE = {"X-Nats-Schedule": NEVER, "X-Nats-Schedule-Target": "{}.out"}
+STORIES: dict[str, tuple[tuple[Stored, ...], dict[str, Any]]] = {
+    "covered": (COVERED, {}),
+    "invalid": ((scheduled("s", PAST, "elsewhere"), scheduled("self", PAST, "{}.self")), {}),
+    "rounded": ((scheduled("s", "@every 1h0.5s"),), {}),
+    "gap": ((scheduled("s", "0 0 5 * * 4", Time_Zone="Africa/Cairo"),), {}),  # whose clock skips a midnight
+    "far": ((scheduled("s", "@at 2300-01-01T00:00:00Z"),), {}),  # beyond what the server can count
+    "doubled": ((("s", {**scheduled("s", NEVER)[1], **PORTABLE}, b"body"),), {}),
+    "denied": (NOTHING, {"deny_purge": True, "allow_rollup_hdrs": False}),
+    "full": (NOTHING, {"discard": "new"}),
+    "queue": (COVERED, {"retention": "workqueue"}),
+    "undeletable": (COVERED, {"deny_delete": True}),
 }
+"""By the kind of what blocks a graduation: what is stored, and the configuration of the stream."""
+
+
+async def store(stream: FlaggedStream, messages: tuple[Stored, ...]) -> None:
+    for rest, headers, body in messages:
+        named = {name: value.replace("{}", stream.name) for name, value in headers.items()}
+        await stream.publish(rest, named or "", body)
 
 
 async def test_each_finding_blocks_changes_nothing_and_can_be_accepted(upgraded: Upgraded) -> None:
     url = await upgraded.machine.install(V2_11)
     async with account_on(url) as account:
-        for name, (story, config) in STORIES.items():
-            await story(await marked(account, name, **config))
+        for name, (messages, config) in STORIES.items():
+            await store(await marked(account, name, **config), messages)
     await upgraded.machine.install(V2_15)
     found: dict[str, tuple[int, list[str]]] = {}
     async with account_on(url) as account:
@@ -310,7 +284,7 @@ async def test_each_finding_blocks_changes_nothing_and_can_be_accepted(upgraded:
 async def test_neither_stream_add_nor_a_folder_hands_over_what_nobody_looked_at(upgraded: Upgraded) -> None:
     url = await upgraded.machine.install(V2_11)
     async with account_on(url) as account:
-        await covered(await marked(account, "S"))
+        await store(await marked(account, "S"), COVERED)
     await upgraded.machine.install(V2_14)
     wanted = {"name": "S", "subjects": ["S.>"], "storage": "file", "allow_msg_schedules": True}
     file = upgraded.folder / "streams" / "S.json"
@@ -337,21 +311,15 @@ async def test_2_12_is_warned_of_what_it_cannot_do(upgraded: Upgraded) -> None:
     assert (said.code, said.document["blocked_by"]) == (1, ["copied", "ignored", "unreadable"])
 
 
-async def test_on_a_server_without_a_scheduler_nothing_is_done(upgraded: Upgraded) -> None:
-    url = await upgraded.machine.install(V2_11)
-    async with account_on(url) as account:
-        await marked(account, "S")
-    said = await upgraded.graduate("S")
-    assert (said.code, said.out) == (1, "")
-    assert "upgrade it first" in said.err
-
-
 async def test_it_tells_people_what_it_found_and_what_the_server_holds(upgraded: Upgraded) -> None:
     url = await upgraded.machine.install(V2_11)
     async with account_on(url) as account:
         stream = await marked(account, "S")
-        await covered(stream)
+        await store(stream, COVERED)
         await stream.schedule("kept", NEVER)
+    said = await upgraded.graduate("S")
+    assert (said.code, said.out) == (1, "")
+    assert "upgrade it first" in said.err, "on a server without a scheduler nothing is done"
     await upgraded.machine.install(V2_14)
     blocked = await upgraded.graduate("S")
     assert "covered" in blocked.out

@@ -18,18 +18,18 @@ from nats_scheduler.message.headers import EMPTY_BLOCK, MSG_ID, header_value, wi
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.contract.sides import PortSide, server_side
-from tests.e2e.test_clusters import AS_ADOPTED, stream_leader
+from tests.e2e.test_clusters import REPLICATED, stream_leader
 from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
-from tests.harness.flagged import FlaggedStream
+from tests.harness.flagged import FlaggedStream, at
+from tests.harness.leads import in_time
 from tests.harness.servers import EMULATED_VERSIONS
 from tests.harness.waiting import eventually
 
-REPLICATED = {"num_replicas": 3, "storage": "file", "retention": "workqueue"}
+WORK_QUEUE = {**REPLICATED, "retention": "workqueue"}
 REFUSED_ANYWHERE = {"Nats-Expected-Last-Msg-Id": "of no message"}
 """A condition that every version refuses after it has recorded the identity."""
 
@@ -40,7 +40,7 @@ each_version = pytest.mark.parametrize("version", EMULATED_VERSIONS)
 async def contact_with(cluster: Cluster) -> AsyncIterator[tuple[PortSide, list[EmbeddedServer]]]:
     """Make contact with a stream through its leader; gives the contact and the other nodes."""
     async with account_on(cluster.nodes[0].url) as account:
-        await account.create("S", **REPLICATED, **AS_ADOPTED)
+        await account.create("S", **WORK_QUEUE)
     leader = await stream_leader(cluster)
     async with account_on(leader.url) as account:
         config = (await account.api.stream("S"))["config"]
@@ -74,12 +74,12 @@ async def test_a_refused_message_keeps_its_identity_in_process(version: str, tmp
             block = with_header(block, name.encode(), value.encode())
         fire = side.fire(block)
         assert isinstance(await side.outcome(fire), Refused)
-        for _ in range(2):
+        for number in range(1, 3):
             outcome = await side.outcome(fire)
             assert isinstance(outcome, Unknown)
             assert outcome.in_process
             side.contact.ask(AwaitProposals(fire))
-            await side.hears(ProposalsApplied)
+            await side.hears(ProposalsApplied, number)
         assert await side.stored() == []
 
 
@@ -135,16 +135,21 @@ async def test_a_client_that_blocks_the_identity_of_a_fire_delays_it_by_about_a_
     version: str, tmp_path: Path
 ) -> None:
     async with running_cluster(version, tmp_path) as cluster, account_on(cluster.nodes[0].url) as account:
-        await account.create("S", **REPLICATED, **AS_ADOPTED)
+        await account.create("S", **WORK_QUEUE)
         settings = SidecarSettings(connection=ConnectionSettings(servers=tuple(cluster.urls)))
         async with sidecar_with(settings) as running:
             await running.ready("S")
-            stream, due = FlaggedStream(account, "S"), CLOCK.now() + 5 * SECOND
-            sequence = await stream.schedule("s", f"@at {format_rfc3339(due)}")
-            blocked = fire_identity(stream.subject("s"), sequence, due)
-            with pytest.raises(AssertionError, match="wrong last msg ID"):
-                await stream.publish("elsewhere", {"Nats-Msg-Id": blocked, **REFUSED_ANYWHERE})
-            [fire] = await stream.wait_for("out", 1)
+            stream = FlaggedStream(account, "S")
+
+            async def block_identity(due: int) -> str:
+                sequence = await stream.schedule(f"s.{due}", at(due), target=f"out.{due}")
+                blocked = fire_identity(stream.subject(f"s.{due}"), sequence, due)
+                with pytest.raises(AssertionError, match="wrong last msg ID"):
+                    await stream.publish("elsewhere", {"Nats-Msg-Id": blocked, **REFUSED_ANYWHERE})
+                return blocked
+
+            due, blocked = await in_time(block_identity, 3.0)
+            [fire] = await stream.wait_for(f"out.{due}")
             assert due <= fire.stored_at < due + 60 * SECOND  # half of the duplicate window; the truth is printed
             print(f"{version}: stored {(fire.stored_at - due) / SECOND:.3f} s after its time")
             assert blocked.encode() not in fire.block

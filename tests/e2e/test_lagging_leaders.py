@@ -2,125 +2,108 @@
 
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleEnded, StreamReady
-from nats_scheduler.jetstream.streams import METADATA_FLAG
+from nats_scheduler.engine.events import Ending, ScheduleAccepted, StreamReady
+from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, in_seconds, sidecar_with
-from tests.harness.account import account_on as account_at
-from tests.harness.flagged import FlaggedStream
-from tests.harness.lagging import PREFIX, lagging_leader
-from tests.harness.servers import V2_10, V2_11
+from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_with
+from tests.harness.flagged import AS_ADOPTED, FlaggedStream, Served
+from tests.harness.lagging import PREFIX, LaggingLeader, lagging_leader
+from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
-AS_ADOPTED = {"metadata": {METADATA_FLAG: "true"}, "allow_rollup_hdrs": True}
-"""With this the sidecar has nothing to update."""
+
+@asynccontextmanager
+async def led(server: EmbeddedServer, name: str) -> AsyncIterator[tuple[FlaggedStream, LaggingLeader]]:
+    """Create a stream with such a leader."""
+    async with account_on(server.url) as account, lagging_leader(server.url, name) as leader:
+        await account.create(name, **AS_ADOPTED)
+        yield FlaggedStream(account, name), leader
+        await account.api.call(f"STREAM.DELETE.{name}")
 
 
-@pytest.mark.parametrize("version", [V2_10, V2_11])
-@pytest.mark.parametrize("schedules", [20, 200])
+@asynccontextmanager
+async def served_by(account: Account, name: str) -> AsyncIterator[Served]:
+    """Serve it through the leader; it may not be ready yet."""
+    url = account.connection.url
+    settings = SidecarSettings(connection=ConnectionSettings(servers=(url,), js_api_prefix=PREFIX))
+    async with sidecar_with(settings) as running:
+        yield Served(account, name, running, url)
+
+
+@pytest.mark.parametrize("schedules", [20, 100])
 async def test_schedules_fire_once_although_the_leader_knew_them_later_than_the_follower(
-    version: str, schedules: int, shared_server: SharedServer, stream_name: str
+    schedules: int, emulated_server: EmbeddedServer, stream_name: str
 ) -> None:
-    server = await shared_server(version)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
-    async with account_at(server.url) as account, lagging_leader(server.url, stream_name) as leader:
-        await account.create(stream_name, **AS_ADOPTED)
-        async with sidecar_with(settings) as running:
-            await running.ready(stream_name)
-            stream = FlaggedStream(account, stream_name)
-            leader.applied = await stream.publish("something")
-            for number in range(schedules):  # those of more than 64 are read together, past the leader
-                await stream.schedule(f"at.{number}", f"@at {in_seconds(-1)}", b"%d" % number)
-            await eventually(
-                lambda: leader.not_found >= 20, within_seconds=WAIT_SECONDS, describe="the leader is asked"
-            )
-            leader.applied = None
-            fires = await stream.wait_for("out", schedules)
-            await stream.canary(0.2)
-        ended = Counter(event.ending for event in running.of(stream_name, ScheduleEnded))
+    """Those of more than 64 are read together, past the leader."""
+    async with (
+        led(emulated_server, stream_name) as (stream, leader),
+        served_by(stream.account, stream.name) as served,
+    ):
+        await served.sidecar.ready(stream.name)
+        leader.applied = await stream.publish("something")
+        for number in range(schedules):
+            await stream.schedule(f"at.{number}", f"@at {in_seconds(-1)}", b"%d" % number)
+        await eventually(lambda: leader.not_found >= 20, within_seconds=WAIT_SECONDS, describe="the leader is asked")
+        leader.applied = None
+        fires = await stream.wait_for("out", schedules)
+        await stream.gone("at.*")
+        endings = Counter([await served.ended(f"at.{number}") for number in range(schedules)])
     assert Counter(fire.body for fire in fires) == Counter(b"%d" % number for number in range(schedules))
-    assert ended == {Ending.FIRED: schedules + 1}
+    assert endings == {Ending.FIRED: schedules}
 
 
 async def test_a_schedule_that_was_removed_ends_where_the_leader_has_come_past_it(
     shared_server: SharedServer, stream_name: str
 ) -> None:
-    server = await shared_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
-    async with account_at(server.url) as account, lagging_leader(server.url, stream_name):
-        await account.create(stream_name, **AS_ADOPTED)
-        async with sidecar_with(settings) as running:
-            await running.ready(stream_name)
-            stream = FlaggedStream(account, stream_name)
-            sequence = await stream.schedule("at", f"@at {in_seconds(2)}")
-            await eventually(
-                lambda: running.of(stream_name, ScheduleAccepted), within_seconds=WAIT_SECONDS, describe="it is held"
-            )
-            await account.api.delete_message(stream_name, sequence)
-            await eventually(
-                lambda: running.of(stream_name, ScheduleEnded), within_seconds=WAIT_SECONDS, describe="its end"
-            )
-    assert [event.ending for event in running.of(stream_name, ScheduleEnded)] == [Ending.REMOVED]
-
-
-NOTICED_SECONDS = 15.0
-"""Half of the time after which all streams are looked at anyway."""
+    """And a stream whose last messages were deleted is ready."""
+    async with led(await shared_server(V2_11), stream_name) as (stream, _leader):
+        await stream.account.api.delete_message(stream.name, await stream.publish("last"))
+        async with served_by(stream.account, stream.name) as served:
+            await served.sidecar.ready(stream.name)
+            sequence = await stream.schedule("at", "@at 2200-01-01T00:00:00Z")
+            await served.reported(ScheduleAccepted)
+            await stream.account.api.delete_message(stream.name, sequence)
+            assert await served.ended("at") is Ending.REMOVED
 
 
 async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at_once(
-    shared_server: SharedServer, stream_name: str
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = await shared_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
-    async with account_at(server.url) as account, lagging_leader(server.url, stream_name) as leader:
-        info = await account.create(stream_name, **AS_ADOPTED)
-        async with sidecar_with(settings) as running:
-            await running.ready(stream_name)
+    """Not only when all streams are looked at anyway."""
+    monkeypatch.setattr("nats_scheduler.runtime.discovery.LIST_INTERVAL_SECONDS", 3_600.0)
+    async with led(await shared_server(V2_11), stream_name) as (stream, leader):
+        config = (await stream.account.api.stream(stream.name))["config"]
+        async with served_by(stream.account, stream.name) as served:
+            await served.sidecar.ready(stream.name)
             leader.knows_the_stream = False
-            account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream_name}", json.dumps(info["config"]).encode())
+            update = json.dumps(config).encode()
+            stream.account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream.name}", update)
             await eventually(
-                lambda: stream_name not in running.sidecar.served,
+                lambda: stream.name not in served.sidecar.sidecar.served,
                 within_seconds=WAIT_SECONDS,
                 describe="it is taken for gone",
             )
             leader.knows_the_stream = True
-            await running.ready(stream_name, times=2, within_seconds=NOTICED_SECONDS)
-            assert len(running.of(stream_name, StreamReady)) == 2
+            assert len(await served.reported(StreamReady, 2)) == 2
 
 
 async def test_a_stream_is_not_ready_before_what_its_leader_has_is_read(
     shared_server: SharedServer, stream_name: str
 ) -> None:
     """A consumer may sit on a node that has just restarted: what it does not know yet may say what has fired."""
-    server = await shared_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
-    async with account_at(server.url) as account, lagging_leader(server.url, stream_name) as leader:
-        await account.create(stream_name, **AS_ADOPTED)
+    async with led(await shared_server(V2_11), stream_name) as (stream, leader):
         leader.ahead = 1
-        async with sidecar_with(settings) as running:
+        async with served_by(stream.account, stream.name) as served:
             await eventually(
                 lambda: leader.told_of_more >= 2, within_seconds=WAIT_SECONDS, describe="the leader is asked"
             )
-            assert running.of(stream_name, StreamReady) == []
+            assert served.of(StreamReady) == []
             leader.ahead = 0
-            await running.ready(stream_name)
-
-
-async def test_a_stream_whose_last_messages_were_deleted_is_ready(
-    shared_server: SharedServer, stream_name: str
-) -> None:
-    server = await shared_server(V2_11)
-    settings = SidecarSettings(connection=ConnectionSettings(servers=(server.url,), js_api_prefix=PREFIX))
-    async with account_at(server.url) as account, lagging_leader(server.url, stream_name):
-        await account.create(stream_name, **AS_ADOPTED)
-        stream = FlaggedStream(account, stream_name)
-        await stream.schedule("at", f"@at {in_seconds(1)}")
-        await account.api.delete_message(stream_name, await stream.publish("last"))
-        async with sidecar_with(settings) as running:
-            await running.ready(stream_name)
-            await stream.wait_for("out")
+            await served.sidecar.ready(stream.name)

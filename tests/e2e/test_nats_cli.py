@@ -10,16 +10,14 @@ import pytest
 
 from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleRejected
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import HOUR, SECOND
-from tests.conftest import SharedServer, StartServer
+from nats_scheduler.schedule.instants import HOUR
+from tests.conftest import SharedServer
 from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
-from tests.harness.flagged import FLAG, Served
+from tests.harness.flagged import FLAG, Served, fire_time_of
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
-from tests.house.coming_from import PAGES, STREAM_FILE, commands
-from tests.house.sources import place
 
 FLAGGED = {"allow_msg_schedules": True, "allow_msg_ttl": True}
 
@@ -132,7 +130,7 @@ async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
     await terminal.pub("names", "--schedule-cron", "*/1 * * ? JAN-DEC sun-sat", target="out.names")
     for rest in ("every", "cron", "names"):
         fired = await terminal.wait_for(f"out.{rest}", 2)
-        assert len({message.stored_at // SECOND for message in fired}) == len(fired)
+        assert len({fire_time_of(message) for message in fired}) == len(fired)
     # As the CLI does: `@hourly` as a word of its own would name a file with more arguments.
     await terminal.pub("alias", "--schedule-cron=@hourly")
     await eventually(
@@ -188,38 +186,3 @@ async def test_run_connects_by_a_saved_context(
                 await running.wait_for_line(f"stream_ready .*stream={stream_name}")
                 assert await running.terminate() == 0
         await account.api.call(f"STREAM.DELETE.{stream_name}")
-
-
-# -- pages for users of other schedulers -------------------------------------------------------------------------------
-
-STREAM = json.loads(STREAM_FILE)["name"]
-MAKE_THE_STREAM = ["nats", "stream", "add", "--config", "orders.json"]
-"""Typed first for each page."""
-ENDLESS = ["nats-scheduler", "run"]
-"""A sidecar runs for the whole test."""
-
-
-@pytest.mark.parametrize("page", PAGES, ids=place)
-async def test_the_commands_of_a_page_work_one_after_the_other(
-    page: Path, start_server: StartServer, nats_cli: NatsCli
-) -> None:
-    server = await start_server()
-    nats = nats_cli.at(server.url)
-    (nats.home / "orders.json").write_text(STREAM_FILE, "utf-8")
-    async with sidecar_on(server.url) as running:
-        await nats.run(*MAKE_THE_STREAM[1:])
-        await running.ready(STREAM)
-        typed = [line for line in commands(page) if line != MAKE_THE_STREAM and line[:2] != ENDLESS]
-        assert len(typed) >= 4
-        for program, *arguments in typed:
-            if program == "nats":
-                await nats.run(*arguments)
-            else:
-                await ours(arguments, server.url, nats.home)
-
-
-async def ours(arguments: list[str], url: str, folder: Path) -> None:
-    """Run one of our commands; fail unless it ends with 0 and has an answer."""
-    with sidecar(*arguments, folder=folder, name=arguments[0], env={"NATS_URL": url}) as process:
-        code = await process.wait_for_exit()
-    assert (code, bool(process.stdout)) == (0, True), f"{arguments}: {process.stdout}\n{process.stderr}"

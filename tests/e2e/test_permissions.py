@@ -41,6 +41,11 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
+each_mode = pytest.mark.parametrize(
+    "mode", [mode if mode in ("2.11", "native") else pytest.param(mode, marks=pytest.mark.deep) for mode in MODES]
+)
+
+
 @dataclass
 class Life:
     """One account's life: its owner, and the sidecar of a user with few permissions."""
@@ -74,52 +79,46 @@ class Life:
 
     async def publish_schedules(self) -> None:
         """Store schedules of all kinds, on streams of both kinds."""
-        soon = f"@at {in_seconds(0.5)}"
-        await self.account.publish("orders.sample", body=b"sampled")
-        await self.account.publish("orders.at", self.headers(soon, "orders.out"))
-        await self.account.publish("orders.at-\udcff", self.headers(soon, "orders.not-utf-8"))
-        if self.mode != "native":
-            await self.account.publish("orders.invalid", {f"{self.prefix}Nats-Schedule": "@every soon"})
-        await self.account.publish("orders.every", self.headers("@every 1s", "orders.tock", Source="orders.sample"))
-        await self.account.publish("orders.ttl", self.headers(soon, "orders.short", TTL="1s"))
-        await self.account.publish("orders.rollup", self.headers(soon, "orders.one", Rollup="sub"))
-        if self.mode != "native":
-            more = {"X-Overlap": "skip", "X-Consumer": "workers"}
-            await self.account.publish("orders.overlap", self.headers("@every 1s", "orders.worked", **more))
-            await self.account.publish(
-                "jobs.overlap", self.headers("@every 1s", "jobs.worked", **{"X-Overlap": "skip"})
-            )
-        await self.account.publish("jobs.at", self.headers(soon, "jobs.out"))
-        if self.mode != "native":
-            calendars = CalendarBucket(self.account.connection, self.account.api, "nats_scheduler_calendars")
-            await calendars.open()
-            await calendars.write("work", b"# every day\n", 0)
-            named = {"X-Except": "calendar:work"}
-            await self.account.publish("orders.planned", self.headers(soon, "orders.by-calendar", **named))
+        soon, publish = f"@at {in_seconds(0.5)}", self.account.publish
+        await publish("orders.sample", body=b"sampled")
+        await publish("orders.at", self.headers(soon, "orders.out"))
+        await publish("orders.at-\udcff", self.headers(soon, "orders.not-utf-8"))
+        await publish("orders.every", self.headers("@every 1s", "orders.tock", Source="orders.sample"))
+        await publish("orders.ttl", self.headers(soon, "orders.short", TTL="1s"))
+        await publish("orders.rollup", self.headers(soon, "orders.one", Rollup="sub"))
+        await publish("jobs.at", self.headers(soon, "jobs.out"))
+        if self.mode == "native":
+            return
+        await publish("orders.invalid", {f"{self.prefix}Nats-Schedule": "@every soon"})
+        skip, of_workers = {"X-Overlap": "skip"}, {"X-Consumer": "workers"}
+        await publish("orders.overlap", self.headers("@every 1s", "orders.worked", **skip, **of_workers))
+        await publish("jobs.overlap", self.headers("@every 1s", "jobs.worked", **skip))
+        calendars = CalendarBucket(self.account.connection, self.account.api, "nats_scheduler_calendars")
+        await calendars.open()
+        await calendars.write("work", b"# every day\n", 0)
+        named = {"X-Except": "calendar:work"}
+        await publish("orders.planned", self.headers(soon, "orders.by-calendar", **named))
 
     async def expect_everything(self) -> None:
         """Wait for what all these schedules are to bring about."""
-        planned = () if self.mode == "native" else (("ORDERS", "by-calendar"),)
-        for stream, subject in (
-            ("ORDERS", "out"),
-            ("ORDERS", "not-utf-8"),
-            ("ORDERS", "one"),
-            ("JOBS", "out"),
-            *planned,
-        ):
-            assert len(await self.account.wait_for(stream, f"{stream.lower()}.{subject}")) == 1
-        sampled = await self.account.wait_for("ORDERS", "orders.tock", 2)
-        assert {message.body for message in sampled} == {b"sampled"}
+        wait_for = self.account.wait_for
+        by_sidecar = () if self.mode == "native" else ("orders.by-calendar",)
+        for subject in ("orders.out", "orders.not-utf-8", "orders.one", "jobs.out", *by_sidecar):
+            assert len(await wait_for(subject.partition(".")[0].upper(), subject)) == 1
+        assert {message.body for message in await wait_for("ORDERS", "orders.tock", 2)} == {b"sampled"}
         if self.mode != "native":
-            await self.account.wait_for("ORDERS", "orders.worked", 2)
-            [unfinished] = await self.account.wait_for("JOBS", "jobs.worked")
+            await wait_for("ORDERS", "orders.worked", 2)
+            [unfinished] = await wait_for("JOBS", "jobs.worked")
             await self.account.api.delete_message("JOBS", unfinished.sequence)
-            [following] = await self.account.wait_for("JOBS", "jobs.worked")
+            [following] = await wait_for("JOBS", "jobs.worked")
             assert following.sequence > unfinished.sequence
         gone = {"orders.at", "orders.at-\udcff", "orders.short", "jobs.at"}
-        await eventually(
-            lambda: self._are_gone(gone), within_seconds=WAIT_SECONDS, describe="what is done or expired is removed"
-        )
+
+        async def are_gone() -> bool:
+            kept = [message.subject for stream in STREAMS for message in await self.account.messages(stream, ">")]
+            return gone.isdisjoint(kept)
+
+        await eventually(are_gone, within_seconds=WAIT_SECONDS, describe="what is done or expired is removed")
 
     async def expect_answers(self) -> None:
         """Ask about what is stored, also where the server itself fires it and the sidecar reads it for that."""
@@ -129,10 +128,6 @@ class Life:
         assert [(one["subject"], one["fired_by"]) for one in page["schedules"]] == [("orders.every", fired_by)]
         jobs = await self.account.connection.request_json("nats_scheduler.v1.schedules.list", {"stream": "JOBS"})
         assert jobs["mode"] == page["mode"]
-
-    async def _are_gone(self, subjects: set[str]) -> bool:
-        kept = [message.subject for stream in STREAMS for message in await self.account.messages(stream, ">")]
-        return subjects.isdisjoint(kept)
 
     async def live(self) -> None:
         """Do what the owner of the account does, as soon as the sidecar serves or has reported what it lacks."""
@@ -145,10 +140,6 @@ class Life:
         await self.create_streams()
         await self.publish_schedules()
         self.account.connection.write(b"PUB nats_scheduler.v1.health.get _INBOX.x 0\r\n\r\n")
-
-    async def is_healthy(self) -> bool:
-        """Return whether the sidecar answers that it is ready."""
-        return bool((await self.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"])
 
     def is_denied(self, permission: Permission) -> bool:
         """Return whether the sidecar has reported that it lacks a permission."""
@@ -183,7 +174,7 @@ def without(permission: Permission, mode: str) -> list[Permission]:
     return [each for each in permissions_of(mode) if each.act != permission.act or each.subject not in taken]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_mode
 async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> None:
     server = await start_server(VERSIONS[mode], config=accounts([permissions_of(mode)]))
     async with life_of(server.url, 0, mode) as life:
@@ -195,7 +186,8 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
             await running.ready(name)
         await life.publish_schedules()
         await life.expect_everything()
-        await eventually(life.is_healthy, within_seconds=WAIT_SECONDS, describe="it is ready, and answers that")
+        await running.healthy()
+        assert (await life.account.connection.request_json("nats_scheduler.v1.health.get"))["ready"]
         await life.expect_answers()
         assert running.sidecar.connection is not None
         running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
@@ -222,7 +214,7 @@ async def lacks(url: str, number: int, mode: str, permission: Permission) -> str
     return "" if life.is_denied(permission) else f"{permission} was not asked for"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_mode
 async def test_each_entry_is_necessary_and_told_where_it_lacks(start_server: StartServer, mode: str) -> None:
     """And the optional ones are optional."""
     asked = [entry for entry in permissions_of(mode) if entry.subject not in OF_SNAPSHOTS]

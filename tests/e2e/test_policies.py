@@ -5,8 +5,6 @@ A paused schedule is fired by nothing, whatever restarts, and resumed it fires a
 
 import asyncio
 import json
-import re
-import shlex
 
 import pytest
 from click.testing import CliRunner
@@ -15,27 +13,23 @@ from nats_scheduler.cli.main import main
 from nats_scheduler.engine.events import Ending, FinishUnknown, FiresMissed, FiresSkipped, FireTimedOut
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.message.dialect import ADR51
-from nats_scheduler.message.headers import header_items, header_value
+from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.reading import paused_block, resumed_block
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.e2e.test_nats_cli import ours
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
-from tests.harness.nats_cli import NatsCli
 from tests.harness.permissions import PASSWORD, url_of
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.harness.workers import Worker
-from tests.house.sources import ROOT
 
 WORKERS = "workers"
 OUTAGE_NS = 4 * SECOND
-PAGE = ROOT / "docs" / "operating" / "pause.md"
 
 
 async def test_limits_ends_anchors_and_jitters_hold_and_the_schedules_are_removed_at_their_end(served: Served) -> None:
@@ -335,29 +329,3 @@ async def test_on_a_native_stream_it_is_listed_and_the_server_fires_nothing_even
         assert await listed(server.url, "S") == {"s": "paused", "other": "waiting"}
         await republished(stream, "s", paused=False)
         await stream.wait_for("out", len(before) + 1)
-
-
-async def test_the_commands_of_the_page_pause_and_resume(start_server: StartServer, nats_cli: NatsCli) -> None:
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)
-    pause, look, resume = [[shlex.split(one) for one in block.replace("\\\n", " ").splitlines()] for block in blocks]
-    server = await start_server(V2_11)
-    nats, subject = nats_cli.at(server.url), "orders.schedules.morning"
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
-        await account.create("ORDERS", subjects=["orders.>"])
-        await running.ready("ORDERS")
-
-        async def stored(*typed: list[str], state: str) -> tuple[list[tuple[bytes, bytes]], bytes | None]:
-            """Type commands; return the headers, which the CLI writes in any order, and the body that they store."""
-            for words in typed:
-                await nats.run(*words[1:])
-            await are_listed(server.url, "ORDERS", {"schedules.morning": state})
-            message = (await account.messages("ORDERS", subject))[-1]
-            return sorted(header_items(message.block)), message.body
-
-        active = await stored(resume[0], state="waiting")
-        [message] = await account.messages("ORDERS", subject)
-        paused = await stored(*pause, state="paused")
-        for _program, *arguments in look:
-            await ours(arguments, server.url, nats.home)
-        assert paused[0] == sorted(header_items(paused_block(message.block, ADR51)))
-        assert await stored(resume[0], state="waiting") == active

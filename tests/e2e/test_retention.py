@@ -10,10 +10,9 @@ import pytest
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from nats_scheduler.schedule.instants import SECOND
 from tests.harness.account import WAIT_SECONDS, Account, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
-from tests.harness.flagged import AS_ADOPTED, Delivered, FlaggedStream, Served, at
+from tests.harness.flagged import AS_ADOPTED, Delivered, FlaggedStream, Served, at, fire_time_of
 from tests.harness.leads import in_time
 from tests.harness.waiting import eventually
 
@@ -68,7 +67,7 @@ async def test_delays_intervals_and_samples_fire_and_nothing_is_attached(either:
     [once], [sample] = await either.wait_for("out.at"), await either.wait_for("out.sample")
     every = await either.wait_for("out.every", 2)
     assert (once.body, sample.body, every[0].body) == (b"once", b"20.5", b"again")
-    assert len({message.stored_at // SECOND for message in every}) == len(every)
+    assert len({fire_time_of(message) for message in every}) == len(every)
     assert await either.ended("at") is Ending.FIRED
     assert [await either.messages("at"), await either.messages("sample")] == [[], []]
     assert await either.consumers() == [EVERYTHING]

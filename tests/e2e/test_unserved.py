@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.jetstream.api import JetStreamApi
-from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, JetStreamError
 from nats_scheduler.message.stream_rules import FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
@@ -21,7 +18,6 @@ from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, server_binary
 from tests.harness.waiting import eventually
 
 STARTS = 8
-STARTS_AT_ONCE = 4
 
 
 async def with_schedule(account: Account, name: str, prefix: str = "", **config: object) -> None:
@@ -100,46 +96,24 @@ async def test_a_stream_that_the_settings_adopt_is_served_whenever_it_was_create
 
 @pytest.mark.deep
 async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) -> None:
-    turn = asyncio.Semaphore(STARTS_AT_ONCE)
+    """The application creates a stream and stores a schedule as soon as there is a server that answers."""
 
-    async def start(number: int) -> None:
-        async with turn:
-            server = EmbeddedServer(server_binary(V2_11), tmp_path / str(number), port=free_port())
-            async with (
-                started_sidecar(ConnectionSettings(servers=(server.url,)), adopt_streams=("ORDERS",)),
-                asyncio.TaskGroup() as together,
-            ):
-                together.create_task(application(server.url))
-                await server.start()
-            await server.stop()
+    async def stored(url: str) -> bool:
+        with suppress(ConnectError, JetStreamError):
+            async with account_on(url) as account:
+                await account.create("ORDERS", **{FLAG: False})
+                await FlaggedStream(account, "ORDERS").schedule("s", f"@at {in_seconds(0.1)}")
+                await account.wait_for("ORDERS", "ORDERS.out")
+                return True
+        return False
 
-    async with asyncio.TaskGroup() as starts:
-        for number in range(STARTS):
-            starts.create_task(start(number))
+    async def application(url: str) -> None:
+        await eventually(lambda: stored(url), within_seconds=WAIT_SECONDS, describe="its schedule fires")
 
-
-async def application(url: str) -> None:
-    """Create a stream and store a schedule as soon as there is a server, and wait for the fire."""
-    connection = await eventually(lambda: dialled(url), within_seconds=WAIT_SECONDS, describe="there is a server")
-    try:
-        stream = FlaggedStream(Account(connection, JetStreamApi(connection)), "ORDERS")
-        await eventually(lambda: created(stream), within_seconds=WAIT_SECONDS, describe="there is JetStream")
-        await stream.schedule("s", f"@at {in_seconds(0.1)}")
-        await stream.wait_for("out")
-    finally:
-        await connection.close()
-
-
-async def dialled(url: str) -> Connection | None:
-    """Return a connection; None if there is no server yet."""
-    with suppress(ConnectError):
-        return await Dialer(ConnectionSettings(servers=(url,))).dial()
-    return None
-
-
-async def created(stream: FlaggedStream) -> bool:
-    """Create a stream; False if JetStream does not answer yet."""
-    with suppress(JetStreamError):
-        await stream.account.create(stream.name)
-        return True
-    return False
+    for number in range(STARTS):
+        server = EmbeddedServer(server_binary(V2_11), tmp_path / str(number), port=free_port())
+        settings = ConnectionSettings(servers=(server.url,))
+        async with started_sidecar(settings, adopt_streams=("ORDERS",)), asyncio.TaskGroup() as together:
+            together.create_task(application(server.url))
+            await server.start()
+        await server.stop()

@@ -208,21 +208,3 @@ async def test_an_upgrade_ends_emulation_loudly_and_a_downgrade_resumes_it(
     missed = running.of("S", FiresMissed)
     for rest, schedule in (("ticks", "S.every"), ("portable", "S.portable.schedule")):
         assert left_out(fires[rest], [one for one in missed if one.schedule == schedule]) == set()
-
-
-# -- the registry ----------------------------------------------------------------------------------------------------
-
-
-async def test_without_the_bucket_fires_go_on_and_the_next_start_makes_it_again(start_server: StartServer) -> None:
-    server = await start_server(V2_11)
-    async with served_on(server.url, config=STORED) as served:
-        await served.schedule("every", "@every 1s", target="ticks")
-        await served.wait_for("ticks")
-        await served.account.api.call("STREAM.DELETE.KV_nats_scheduler")
-        seen = len(await served.messages("ticks"))
-        await served.wait_for("ticks", seen + 2)
-    async with served_on(server.url) as served:
-        ticks = await served.wait_for("ticks", len(await served.messages("ticks")) + 2)
-        assert await served.account.api.stream("KV_nats_scheduler") is not None
-    times = [fire_time_of(one) for one in ticks]
-    assert times == sorted(set(times))
