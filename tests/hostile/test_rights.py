@@ -22,9 +22,9 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_with
 from tests.harness.permissions import PASSWORD, url_of
+from tests.harness.seeds import draws, generator
 from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11, V2_12
 from tests.harness.waiting import eventually
-from tests.hostile.effort import EFFORT, seeded
 from tests.service.controlling import Refused, request
 
 CONFIG = f"""
@@ -36,7 +36,7 @@ accounts {{ A {{ jetstream: enabled, users: [
 """
 KEPT = 3
 """Messages on each stream that nobody here may delete."""
-BLOCKS = 60
+BLOCKS = 40
 """The number of blocks that a run draws."""
 PURGE = "$JS.API.STREAM.PURGE.OTHER"
 CANARY = "canary.sings"
@@ -216,9 +216,9 @@ def drawn_end(draw: random.Random) -> bytes:
 
 @pytest.mark.parametrize("version", ALL_VERSIONS)
 async def test_whatever_is_stored_makes_the_server_do_nothing_more(start_server: StartServer, version: str) -> None:
-    draw = seeded()
+    draw = generator(__name__)
     async with scene_on(start_server, version) as scene:
-        for number in range(BLOCKS * EFFORT):
+        for number in range(draws(BLOCKS)):
             name, at = draw.choice(["orders", "other"]), draw.choice(["middle", "end"])
             lines, target = drawn_lines(draw), f"{name}.due.{number}"
             if draw.randrange(3) == 0:
