@@ -1,6 +1,9 @@
 """A chunk that is damaged in any way is no chunk, or one with other schedules: reading it raises nothing else."""
 
 import struct
+import sys
+from array import array
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +22,8 @@ from nats_scheduler.engine.snapshots.chunks import (
     SnapshotError,
     UnkeepableError,
     read_chunk,
+    read_columns,
+    write_columns,
 )
 from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.message.definition import Definition, Terms
@@ -189,3 +194,20 @@ def test_schedules_with_long_headers_of_their_own_fill_chunks_that_can_be_unpack
     chunks = [*filter(None, map(writer.add, many)), writer.finish() or b""]
     assert max(map(len, chunks)) < 3 * CHUNK_BYTES
     assert sum(len(block.columns.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks) == 99
+
+
+def test_columns_are_read_as_they_were_written_from_any_place() -> None:
+    columns = [array("Q", [1, 1 << 63]), array("q", [-1, 3]), array("B", [0, 255])]
+    data = b"before" + write_columns(columns)
+    assert read_columns(data + b"after", 6, "QqB", 2) == (columns, len(data))
+    assert read_columns(b"", 0, "q", 0) == ([array("q")], 0)
+
+
+def test_the_least_byte_of_a_column_comes_first_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders: tuple[Literal["little", "big"], ...] = ("little", "big")
+    for order in orders:
+        monkeypatch.setattr(sys, "byteorder", order)
+        column = array("H")
+        column.frombytes((0x0201).to_bytes(2, order))  # as the number is in the memory of such a machine
+        assert write_columns([column]) == b"\x01\x02"
+        assert read_columns(b"\x01\x02", 0, "H", 1) == ([column], 2)

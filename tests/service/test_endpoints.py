@@ -14,6 +14,7 @@ from nats_scheduler.service import schedules as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, account_on, far_hour, in_seconds, sidecar_on
+from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.asking import Asked, Refusal, ask, at
@@ -308,3 +309,30 @@ async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked)
     await eventually(lambda: seen, within_seconds=WAIT_SECONDS, describe="a fire is seen")
     assert seen[0], "it has a reply subject"
     assert not is_inbox(seen[0])
+
+
+async def test_the_nats_cli_lists_the_service_and_gets_answers(start_server: StartServer, nats_cli: NatsCli) -> None:
+    """Nothing of ours is needed to ask."""
+    server = await start_server()
+    nats = nats_cli.at(server.url)
+    async with sidecar_on(server.url) as running, account_on(server.url) as account:
+        asked, me = Asked(account, running), running.sidecar.instance
+        await asked.create("ORDERS")
+        await asked.schedule("ORDERS.s", at(1))
+        await held(asked, 1)
+        await running.healthy()
+        assert me in await nats.run("micro", "ls")
+        assert "nats_scheduler.v1.schedules.get" in await nats.run("micro", "info", "nats-scheduler")
+        health = json.loads(await nats.run("req", "--raw", "nats_scheduler.v1.health.get", ""))
+        assert (health["ready"], health["instance"], health["reasons"]) == (True, me, [])
+        request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.s"})
+        known = json.loads(await nats.run("req", "--raw", "nats_scheduler.v1.schedules.get", request))
+        assert (known["holder"], known["holder_answered"]) == (me, True)
+        assert (known["schedule"]["subject"], known["schedule"]["state"]) == ("ORDERS.s", "waiting")
+        refused = await nats.run("req", "nats_scheduler.v1.schedules.get", "{}")
+        assert "Nats-Service-Error-Code: 400" in refused
+        assert "the key stream is missing" in refused
+        statistics = json.loads(await nats.run("micro", "stats", "nats-scheduler", "--json"))
+        (mine,) = statistics if isinstance(statistics, list) else [statistics]
+        counted = {one["name"]: (one["num_requests"], one["num_errors"]) for one in mine["endpoints"]}
+        assert (counted["schedules-get"], counted["health-get"]) == ((2, 1), (1, 0))
