@@ -19,7 +19,7 @@ from nats_scheduler.engine.inputs import (
     Stored,
     Version,
 )
-from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS, Purges
+from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
@@ -76,20 +76,14 @@ def test_a_refused_purge_is_not_repeated_and_the_schedule_stays_silent_until_it_
     desk = fired()
     desk.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
     assert [event.refused for event in desk.reported(PurgeFailed)] == [True]
-    desk.read(schedule(AT_5S))
+    desk.read(ONCE)
     desk.at(3600)
     assert (desk.purges, desk.fires, desk.reads) == ([], [], [])
     assert (desk.is_held(), desk.engine.is_idle) == (True, True)
     desk.read(schedule(AT_5S, 3, stored_at=START + 5 * SECOND))
     assert desk.reads == [("s.one", 3)]
-
-
-def test_a_purge_that_concludes_after_a_replacement_does_not_end_that() -> None:
-    desk = fired()
-    desk.read(schedule("@every 5s", 3))
     desk.step(PurgeConcluded("s.one", 1))
-    assert desk.is_held()
-    assert desk.reported(ScheduleEnded) == []
+    assert (desk.is_held(), desk.endings) == (True, []), "a purge that concludes after a replacement does not end that"
 
 
 def test_a_version_that_is_told_after_a_newer_one_was_found_or_read_is_removed_too() -> None:
@@ -122,17 +116,13 @@ def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are
     assert desk.at(5).asked(PurgeSchedule) == [order]
     desk.step(PurgeConcluded("s.one", 1))
     assert desk.at(60).purges == []
-    denied = replaced()
+    denied, lost = replaced(), replaced()
     denied.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
     assert denied.at(60).purges == [], "the server will not remove them"
-
-
-def test_older_versions_that_could_not_be_removed_wait_for_contact() -> None:
-    desk = replaced()
-    desk.step(ContactLost("cut"), PurgeConcluded("s.one", 1, "cut"))
-    assert desk.at(60).purges == []
-    desk.step(CaughtUp())
-    assert desk.purges == [("s.one", 1)]
+    lost.step(ContactLost("cut"), PurgeConcluded("s.one", 1, "cut"))
+    assert lost.at(60).purges == [], "they wait for contact"
+    lost.step(CaughtUp())
+    assert lost.purges == [("s.one", 1)]
 
 
 def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
@@ -149,8 +139,6 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
 
 
 # -- servers that lose their purges in a crash -----------------------------------------------------------------------
-
-
 def reconnected(desk: Desk) -> list[PurgeSchedule]:
     desk.step(ContactLost("killed"))
     desk.step(CaughtUp())
@@ -175,7 +163,6 @@ def test_what_was_removed_lately_is_removed_again_if_it_came_back_with_its_serve
         assert reconnected(desk) == []
 
 
-NO_ROLL_UPS = {"allow_rollup_hdrs": False}
 EVERY_5S = "@every 5s"
 FIRE = 20
 
@@ -220,18 +207,14 @@ def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() 
     assert desk.at(5 + OLD_VERSIONS_RETRY_NS / SECOND).purges == [(TARGET, FIRE - 1)]
     desk.step(PurgeConcluded(TARGET, FIRE - 1))
     assert desk.purges == [(SCHEDULE, 1)]
-    lost = rolled_up()
+    lost, refused = rolled_up(), rolled_up(AT_5S)
     lost.step(PurgeConcluded(TARGET, FIRE - 1, "contact ended"), ContactLost("cut"))
     assert lost.engine.is_idle
     lost.step(CaughtUp(FIRE))
     assert lost.at(20).purges == [(TARGET, FIRE - 1)]
-
-
-def test_a_refused_roll_up_is_reported_and_the_fires_are_kept() -> None:
-    desk = rolled_up(AT_5S)
-    desk.step(PurgeConcluded(TARGET, FIRE - 1, DENIED, refused=True))
-    assert [(event.schedule, event.refused) for event in desk.reported(PurgeFailed)] == [(TARGET, True)]
-    assert desk.purges == [(SCHEDULE, 1)]
+    refused.step(PurgeConcluded(TARGET, FIRE - 1, DENIED, refused=True))
+    assert [(event.schedule, event.refused) for event in refused.reported(PurgeFailed)] == [(TARGET, True)]
+    assert refused.purges == [(SCHEDULE, 1)], "the fires are kept"
 
 
 def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_no_forged_one() -> None:
@@ -262,32 +245,18 @@ def test_another_holder_rolls_up_what_it_fired_and_its_heir_what_it_may_not_have
 
 
 # -- in a world -------------------------------------------------------------------------------------------------------
-ROLLED_UP = [("other", b"kept"), ("out", b"new"), ("out", b"later")]
-
-
-def left(*, allowed: bool) -> list[tuple[str, bytes | None]]:
-    """Return what is stored after a fire has rolled up its target, and something was published behind it."""
-    world = ScheduleWorld(config={"allow_rollup_hdrs": allowed})
-    for body in (b"older", b"old"):
-        world.publish("out", body=body)
-    world.publish("other", body=b"kept")
-    world.publish("s", {"Nats-Schedule": AT_5S, "Nats-Schedule-Target": "out", "Nats-Schedule-Rollup": "sub"}, b"new")
-    world.advance("10s")
-    world.publish("out", body=b"later")
-    world.advance("60s")
-    return [(one.subject, one.body) for one in world.stream.messages()]
 
 
 def test_the_target_holds_what_it_holds_where_the_stream_allows_roll_ups() -> None:
-    assert left(allowed=True) == left(allowed=False) == ROLLED_UP
-
-
-def test_a_planted_bug_that_purges_something_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = Purges.roll_up
-    for further in (1, 1_000_000, -1_000_000):  # the fire too, all behind it, nothing
-        monkeypatch.setattr(
-            Purges,
-            "roll_up",
-            lambda self, target, through, shard, further=further: original(self, target, through + further, shard),
-        )
-        assert left(allowed=False) != ROLLED_UP, further
+    """That a purge of anything else would be found is shown by the planted bugs of the simulation."""
+    for allowed in (True, False):
+        world = ScheduleWorld(config={"allow_rollup_hdrs": allowed})
+        for subject, body in (("out", b"older"), ("out", b"old"), ("other", b"kept")):
+            world.publish(subject, body=body)
+        headers = {"Nats-Schedule": AT_5S, "Nats-Schedule-Target": "out", "Nats-Schedule-Rollup": "sub"}
+        world.publish("s", headers, b"new")
+        world.advance("10s")
+        world.publish("out", body=b"later")
+        world.advance("60s")
+        kept = [(one.subject, one.body) for one in world.stream.messages()]
+        assert kept == [("other", b"kept"), ("out", b"new"), ("out", b"later")], allowed
