@@ -19,14 +19,8 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire, world_holding
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import listed, paused, shown
-
-ACTIVE = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
-
-
-PAUSED_HEADERS = {"Nats-Schedule-X-Paused": "@every 5s", "Nats-Schedule-Target": "t.out"}
-
 
 PORTABLE_HEADERS = {"X-Nats-Schedule-X-Paused": "@daily", "X-Nats-Schedule-Target": TARGET}
 
@@ -47,33 +41,25 @@ def test_it_is_listed_with_its_definition_and_fires_nothing() -> None:
     assert portable.terms.dialect is PORTABLE
 
 
-def test_it_ends_the_active_one_on_its_subject_and_purges_its_older_versions() -> None:
-    desk = Desk(schedule("@every 5s"))
-    desk.read(paused("@every 5s", 2))
-    assert desk.endings == [Ending.PAUSED]
-    assert desk.reported(ScheduleLost) == []
-    assert desk.purges == [(SCHEDULE, 1)]
-    assert not desk.is_held()
-    assert (desk.at(60).reads, desk.fires) == ([], [])
-    assert listed(desk) == [(SCHEDULE, State.PAUSED)]
-
-
-def test_a_fire_in_flight_when_it_is_paused_is_not_repeated() -> None:
-    active = schedule("@every 5s")
+def test_it_ends_the_active_one_on_its_subject_until_it_is_resumed() -> None:
+    active, resumed = schedule("@every 5s"), schedule("@every 5s", 4)
     desk = Desk(active)
     fire = desk.in_flight(active, 5)
     desk.read(paused("@every 5s", 2))
+    assert (desk.endings, desk.reported(ScheduleLost), desk.is_held()) == ([Ending.PAUSED], [], False)
+    assert desk.purges == [(SCHEDULE, 1)], "its older versions are purged"
     desk.read(stored_fire(fire, 3, desk.now))
-    assert (desk.at(60).reads, desk.fires) == ([], [])
-
-
-def test_resumed_it_is_held_again_and_the_paused_version_is_purged() -> None:
-    desk = Desk(paused("@every 5s"))
-    desk.read(schedule("@every 5s", 2))
-    assert [(event.schedule, event.sequence) for event in desk.reported(ScheduleAccepted)] == [(SCHEDULE, 2)]
-    assert desk.purges == [(SCHEDULE, 1)]
-    assert listed(desk) == [(SCHEDULE, State.WAITING)]
-    assert desk.in_flight(schedule("@every 5s", 2), 5).sequence == 2
+    assert (desk.at(60).reads, desk.fires) == ([], []), "the fire in flight is not repeated"
+    assert listed(desk) == [(SCHEDULE, State.PAUSED)]
+    desk.read(resumed)
+    assert [(event.schedule, event.sequence) for event in desk.reported(ScheduleAccepted)] == [(SCHEDULE, 4)]
+    assert (desk.purges, listed(desk)) == ([(SCHEDULE, 3)], [(SCHEDULE, State.WAITING)])
+    assert desk.in_flight(resumed, 61).sequence == 4
+    before = Desk(active, paused("@every 5s", 2), live=False)
+    before.step(ShardsHeld(frozenset()), CaughtUp())
+    assert before.purges == []
+    before.step(ShardsHeld(frozenset(range(64))))
+    assert before.purges == [(SCHEDULE, 1)], "what was stored before the start is purged by the holder of its shard"
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -91,14 +77,6 @@ def test_the_last_message_counts_in_whatever_order_they_are_read(live: bool) -> 
     desk = Desk(schedule("@every 5s", 5))
     desk.read(later)
     assert (listed(desk), desk.endings) == ([(SCHEDULE, State.WAITING)], [])
-
-
-def test_stored_before_the_start_its_older_versions_are_purged_by_the_holder_of_its_shard() -> None:
-    desk = Desk(schedule("@every 5s"), paused("@every 5s", 2), live=False)
-    desk.step(ShardsHeld(frozenset()), CaughtUp())
-    assert desk.purges == []
-    desk.step(ShardsHeld(frozenset(range(64))))
-    assert desk.purges == [(SCHEDULE, 1)]
 
 
 def test_another_message_on_its_subject_replaces_it_and_a_cancel_elsewhere_does_not_concern_it() -> None:
@@ -202,23 +180,8 @@ def test_what_is_stored_says_the_same_in_every_mode_of_the_stream(fired_by: Fire
     assert stored.count == 2
     stored.remove([(SCHEDULE, 2)], START)
     assert list(stored.paused) == ["s.two"]
-
-
-def test_on_a_native_stream_a_paused_one_in_portable_headers_is_the_sidecars() -> None:
-    portable = message_on(SCHEDULE, 1, **PORTABLE_HEADERS)
-    assert read_stored([portable], FiredBy.SERVER).count == 0
-    assert list(read_stored([portable], FiredBy.SIDECAR).paused) == [SCHEDULE]
-
-
-def test_in_a_world_a_paused_schedule_is_silent_until_it_is_resumed() -> None:
-    world = world_holding(ACTIVE)
-    world.advance("12s")
-    world.publish("s.one", PAUSED_HEADERS)
-    world.advance("1h")
-    assert len(world.generated) == 2
-    world.publish("s.one", ACTIVE)
-    world.advance("11s")
-    assert len(world.generated) == 4
+    portable = read_stored([message_on(SCHEDULE, 1, **PORTABLE_HEADERS)], fired_by)
+    assert list(portable.paused) == ([SCHEDULE] if fired_by is FiredBy.SIDECAR else []), "it is the sidecar's"
 
 
 def test_the_end_of_a_paused_one_is_shown_and_it_is_not_listed_afterwards() -> None:

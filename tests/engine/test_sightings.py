@@ -45,6 +45,18 @@ def test_an_acknowledged_fire_is_seen_without_a_look_at_its_headers() -> None:
     desk.read(plain(TARGET, 2, stored_at=desk.now + 7))
     assert [(seen.schedule, seen.stored_at - seen.fire_time) for seen in desk.reported(FireReadBack)] == [("s.one", 7)]
     desk.read(plain(TARGET, 2))
+    assert desk.reported(FireReadBack) == [], "it is seen once"
+    desk = Desk(EVERY)
+    fired(desk)
+    desk.read(schedule("@every 9s", 2, "s.two"))
+    assert desk.reported(FireReadBack) == [], "another message under that sequence is what its headers say"
+    assert [event.schedule for event in desk.reported(ScheduleAccepted)] == ["s.two"]
+    desk = Desk(EVERY)
+    fire = desk.in_flight(EVERY, 5)
+    desk.read(stored_fire(fire, 2, desk.now))
+    assert len(desk.reported(FireReadBack)) == 1, "it may be read before its acknowledgement"
+    desk.concluded(fire, Stored(2))
+    desk.read(plain(TARGET, 2))
     assert desk.reported(FireReadBack) == []
 
 
@@ -61,14 +73,6 @@ def test_a_fire_that_nobody_reads_back_is_seen_as_stored_when_it_was_acknowledge
     assert desk.engine.last_read == 2
 
 
-def test_another_message_under_that_sequence_is_what_its_headers_say() -> None:
-    desk = Desk(EVERY)
-    fired(desk)
-    desk.read(schedule("@every 9s", 2, "s.two"))
-    assert desk.reported(FireReadBack) == []
-    assert [event.schedule for event in desk.reported(ScheduleAccepted)] == ["s.two"]
-
-
 def test_none_is_expected_by_another_contact_or_where_messages_may_be_gone_before_they_are_read() -> None:
     desk = Desk(EVERY)
     fired(desk)
@@ -80,16 +84,6 @@ def test_none_is_expected_by_another_contact_or_where_messages_may_be_gone_befor
     fired(consumed)
     consumed.read(plain(TARGET, 2))
     assert consumed.reported(FireReadBack) == []
-
-
-def test_a_fire_that_was_read_before_its_acknowledgement_is_seen_once() -> None:
-    desk = Desk(EVERY)
-    fire = desk.in_flight(EVERY, 5)
-    desk.read(stored_fire(fire, 2, desk.now))
-    assert len(desk.reported(FireReadBack)) == 1
-    desk.concluded(fire, Stored(2))
-    desk.read(plain(TARGET, 2))
-    assert desk.reported(FireReadBack) == []
 
 
 def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
@@ -145,12 +139,6 @@ def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireRe
     return reported
 
 
-def test_a_fire_in_time_is_not_overdue_however_late_the_server_stores_it() -> None:
-    desk = Desk(EVERY)
-    desk.in_flight(EVERY, 5)
-    assert not seen(desk, late=3 * SECOND).overdue
-
-
 def test_an_instant_before_its_schedule_was_stored_is_overdue_also_if_that_is_gone_when_it_is_read_back() -> None:
     past = 200_000_000 * SECOND
     late = schedule(f"@at {format_rfc3339(START - past)}")
@@ -167,27 +155,18 @@ def test_an_instant_before_its_schedule_was_stored_is_overdue_also_if_that_is_go
         assert (event.overdue, event.stored_at - event.fire_time) == (True, past + MILLISECOND)
 
 
-def test_what_came_due_before_everything_was_read_or_while_contact_was_lost_is_overdue() -> None:
-    for live in (False, True):
-        desk = Desk(EVERY, live=live)
-        if live:
-            desk.at(4).step(ContactLost("gone"))
-        desk.now = START + 7 * SECOND
-        desk.step(CaughtUp())
-        desk.found(EVERY)
-        assert seen(desk).overdue
-        desk.at(9)
-        desk.at(10)
-        assert not seen(desk, 3).overdue
-
-
-def test_what_came_due_before_its_shard_was_held_is_overdue() -> None:
-    desk = Desk(EVERY)
-    desk.step(ShardsHeld(frozenset()))
-    desk.at(6)
-    desk.step(ShardsHeld(ALL_SHARDS))
+@pytest.mark.parametrize("before", ["read", "contact", "held"])
+def test_what_came_due_before_all_was_read_contact_was_regained_or_its_shard_was_held_is_overdue(before: str) -> None:
+    desk = Desk(EVERY, live=before != "read").at(4)
+    if before != "read":
+        desk.step(ContactLost("gone") if before == "contact" else ShardsHeld(frozenset()))
+    desk.at(7)
+    desk.step(ShardsHeld(ALL_SHARDS) if before == "held" else CaughtUp())
     desk.found(EVERY)
     assert seen(desk).overdue
+    desk.at(9)
+    desk.at(10)
+    assert not seen(desk, 3, late=3 * SECOND).overdue, "however late the server stores it"
 
 
 def test_what_its_last_holder_stored_in_time_is_not_overdue_for_the_next() -> None:
