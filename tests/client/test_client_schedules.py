@@ -55,6 +55,8 @@ async def world(
 
 
 # -- each server ---------------------------------------------------------------------------------------------------
+
+
 async def test_a_delayed_message_arrives(world: World) -> None:
     change = await world.schedules.create(
         world.subject("s"), after(SOON), b"ping", target=world.subject("out"), headers={"Order": "7"}

@@ -227,6 +227,8 @@ async def test_a_zone_in_use_that_differs_on_the_host_is_reported(
 
 
 # -- sidecars ----------------------------------------------------------------------------------------------------------
+
+
 async def test_a_stream_without_a_sidecar_is_reported(start_server: StartServer) -> None:
     server = await start_server(V2_11)
     async with account_on(server.url) as account:

@@ -28,6 +28,8 @@ def test_only_what_the_way_of_the_answer_does_not_explain_is_an_offset() -> None
 
 
 # -- the nodes of a cluster --------------------------------------------------------------------------------------------
+
+
 def reading(node: str, offset: int, travel: int = 0) -> ClockReading:
     """Make a reading of a clock that is ahead by `offset`, from an answer that took `travel` to arrive (ns)."""
     return ClockReading("S", NOW + offset + travel, NOW, NOW + travel, node)

@@ -52,6 +52,8 @@ def test_a_schedule_that_ends_before_its_next_fire_is_told_when_it_is_taken_on()
 
 
 # -- when it ends --------------------------------------------------------------------------------------------------
+
+
 def test_a_schedule_is_looked_at_when_its_max_age_is_over_long_before_its_fire() -> None:
     desk = Desk(ONE, max_age=WEEK)
     assert desk.at(AGE_CHECK - 1).reads == []

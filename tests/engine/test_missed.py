@@ -218,6 +218,8 @@ def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:
 
 
 # -- what a schedule with `all` owes after a crash or a take-over -----------------------------------------------------
+
+
 def test_after_a_crash_in_a_backlog_the_rest_of_it_is_made_up() -> None:
     desk = Desk(ALL_10S).at(55)
     desk.found(ALL_10S)

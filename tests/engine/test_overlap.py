@@ -302,6 +302,8 @@ def test_a_schedule_that_ends_while_it_waits_fires_no_more_and_says_what_it_skip
 
 
 # -- restarts and outages --------------------------------------------------------------------------------------------
+
+
 def test_a_restart_while_a_fire_waits_loses_nothing_and_sends_nothing_early() -> None:
     for with_checkpoint, kept, guard in product(BOTH, BOTH, BOTH):
         case = f"{with_checkpoint=} {kept=} {guard=}"
@@ -381,6 +383,8 @@ def test_an_outage_or_a_clock_step_while_a_fire_waits_changes_nothing(kept: bool
 
 
 # -- beside X-Missed ---------------------------------------------------------------------------------------------------
+
+
 def test_what_waits_is_not_missed_whatever_happens_to_missed_fires() -> None:
     for missed, guard in product(("skip", "all", "all 2", "once"), BOTH):
         world = world_with("queue", guard=guard, Missed=missed, Grace="1s")
@@ -404,6 +408,8 @@ def test_a_backlog_is_sent_only_as_far_as_each_fire_is_finished() -> None:
 
 
 # -- how much is asked and kept --------------------------------------------------------------------------------------
+
+
 def crowd(overlap: str, pattern: str, size: int) -> Counting:
     world = Counting()
     for number in range(size):
@@ -476,6 +482,8 @@ def test_a_schedule_that_waits_is_held_back_and_not_overdue_keeps_no_content_and
 
 
 # -- several instances: who asks, who waits, who is blamed ------------------------------------------------------------
+
+
 def overlapping(overlap: str) -> StoredMessage:
     return schedule("@every 1m", Nats_Schedule_X_Overlap=overlap, Nats_Schedule_X_Consumer=WORKERS)
 

@@ -176,6 +176,8 @@ def test_what_came_due_while_it_waited_is_settled_for_the_next_holder() -> None:
 
 
 # -- every instance, whenever it started --------------------------------------------------------------------------
+
+
 @dataclass
 class Stream:
     """The stored messages, by sequence."""

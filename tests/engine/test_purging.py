@@ -139,6 +139,8 @@ def test_the_schedules_of_a_herd_are_removed_after_its_fires() -> None:
 
 
 # -- servers that lose their purges in a crash -----------------------------------------------------------------------
+
+
 def reconnected(desk: Desk) -> list[PurgeSchedule]:
     desk.step(ContactLost("killed"))
     desk.step(CaughtUp())

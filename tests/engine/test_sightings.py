@@ -131,6 +131,8 @@ def test_what_can_wait_is_done_once_no_herd_is_in_the_way_and_a_slice_at_a_time(
 
 
 # -- a fire that came due before it could be fired in time is overdue: it says nothing about punctuality --------------
+
+
 def seen(desk: Desk, at_sequence: int = 2, *, late: int = MILLISECOND) -> FireReadBack:
     """Let the fire in flight be stored and read back, and return its event."""
     desk.concluded(desk.fire, Stored(at_sequence))
