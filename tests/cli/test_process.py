@@ -27,8 +27,7 @@ from tests.harness.permissions import Permission, accounts, permissions_of, url_
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, reload_config, server_binary
 from tests.harness.waiting import eventually
-from tests.observe.pages import page
-from tests.observe.scrapes import address_of, answers
+from tests.observe.scrapes import address_of, answers, page
 
 pytestmark = pytest.mark.server
 

@@ -14,57 +14,35 @@ MINUTES = STEPS * STEP_SECONDS // 60
 
 Values = list[float | None]
 
+LATENESS = tuple(f'fire_lateness_seconds_bucket|le="{le}"' for le in ("0.1", "0.25", "5.0", "60.0", "+Inf"))
+CANARY = tuple(f'canary_lateness_seconds_bucket|le="{le}"' for le in ("0.1", "0.25", "+Inf"))
+LOOP = tuple(f'event_loop_lateness_seconds_bucket|le="{le}"' for le in ("0.05", "0.1", "+Inf"))
+
 COUNTERS = {
-    "fires_total": 20.0,
-    "fires_missed_total": 0.0,
-    'fires_skipped_total|policy="X-Missed"': 0.0,
-    "fires_timed_out_total": 0.0,
-    "fires_forged_total": 0.0,
-    "purges_failed_total": 0.0,
-    "expiries_failed_total": 0.0,
-    'fires_dropped_total|code="10077"': 0.0,
-    'schedules_rejected_total|code="10189"': 0.0,
-    'schedules_end_early_total|reason="max_age"': 0.0,
-    'schedules_ended_total|reason="fired"': 20.0,
-    'schedules_ended_total|reason="limits"': 0.0,
-    'fire_lateness_seconds_bucket|le="0.1"': 20.0,
-    'fire_lateness_seconds_bucket|le="0.25"': 20.0,
-    'fire_lateness_seconds_bucket|le="5.0"': 20.0,
-    'fire_lateness_seconds_bucket|le="60.0"': 20.0,
-    'fire_lateness_seconds_bucket|le="+Inf"': 20.0,
+    **dict.fromkeys(("fires_total", 'schedules_ended_total|reason="fired"', *LATENESS), 20.0),
+    **dict.fromkeys(("fires_missed_total", "fires_timed_out_total", "fires_forged_total"), 0.0),
+    **dict.fromkeys(("purges_failed_total", "expiries_failed_total", 'fires_skipped_total|policy="X-Missed"'), 0.0),
+    **dict.fromkeys(('fires_dropped_total|code="10077"', 'schedules_rejected_total|code="10189"'), 0.0),
+    **dict.fromkeys(('schedules_end_early_total|reason="max_age"', 'schedules_ended_total|reason="limits"'), 0.0),
 }
 """The rise of the counters of a stream in each step; labels follow after the bar."""
-
 GAUGES = {
+    **dict.fromkeys(("schedules_failing", "schedules_overdue", "oldest_overdue_age_seconds"), 0.0),
     "stream_ready": 1.0,
     "shards_held": 32.0,
-    "schedules_failing": 0.0,
-    "schedules_overdue": 0.0,
-    "oldest_overdue_age_seconds": 0.0,
     "oldest_held_back_age_seconds": 60.0,
     "purges_pending": 3.0,
     'stream_mode|mode="emulated"': 1.0,
     'stream_mode|mode="dormant"': 0.0,
 }
-
 OWN_COUNTERS = {
-    "connections_total": 0.0,
-    "failures_not_kept_total": 0.0,
-    "canary_missed_total": 0.0,
-    "canary_fires_total": 1.0,
-    'canary_lateness_seconds_bucket|le="0.1"': 1.0,
-    'canary_lateness_seconds_bucket|le="0.25"': 1.0,
-    'canary_lateness_seconds_bucket|le="+Inf"': 1.0,
-    'event_loop_lateness_seconds_bucket|le="0.05"': 30.0,
-    'event_loop_lateness_seconds_bucket|le="0.1"': 30.0,
-    'event_loop_lateness_seconds_bucket|le="+Inf"': 30.0,
+    **dict.fromkeys(("connections_total", "failures_not_kept_total", "canary_missed_total"), 0.0),
+    **dict.fromkeys(("canary_fires_total", *CANARY), 1.0),
+    **dict.fromkeys(LOOP, 30.0),
 }
-
 OWN_GAUGES = {
+    **dict.fromkeys(("streams_unable", "streams_unserved", "overloaded"), 0.0),
     "connected": 1.0,
-    "streams_unable": 0.0,
-    "streams_unserved": 0.0,
-    "overloaded": 0.0,
     "clock_offset_seconds": 0.002,
     'build_info|version="1"': 1.0,
 }
@@ -105,7 +83,7 @@ class Sidecar:
             for metric, rise in COUNTERS.items():
                 self.rise(metric, step, -rise)
 
-    def gone(self, start: int, end: int, *, target_stays: bool = True) -> None:
+    def gone(self, start: int, end: int) -> None:
         """Let the process be away; one that starts then counts from 0."""
         for metric, values in self.values.items():
             is_counter = metric in COUNTERS | OWN_COUNTERS
@@ -114,8 +92,7 @@ class Sidecar:
             values[start:] = [None] * (end - start) + later
         self.rise("connections_total", end, 1)
         self.set("process_start_time_seconds", 1000.0 + end * STEP_SECONDS, end)
-        if target_stays:
-            self.set("up", 0.0, start, end)
+        self.set("up", 0.0, start, end)
 
     def series(self) -> dict[str, str]:
         """Return the series as promtool takes them."""
@@ -140,7 +117,6 @@ def _notation(values: Values) -> Iterable[str]:
 class Scene:
     """A course of events for two sidecars, `a` and `b`, and a third, `c`, that is absent unless something starts it."""
 
-    name: str
     happens: Callable[[Sidecar, Sidecar, Sidecar], None]
     alerts: frozenset[str] = frozenset()
 
@@ -208,13 +184,8 @@ def bursts(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
 def stream_deleted(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
     """The stream is deleted: gauges of what is served end, and those that are set show 0."""
     for one in (a, b):
-        for metric in (
-            "stream_ready",
-            "schedules_overdue",
-            "oldest_overdue_age_seconds",
-            "purges_pending",
-            "stream_mode",
-        ):
+        gauges = ("stream_ready", "schedules_overdue", "oldest_overdue_age_seconds", "purges_pending", "stream_mode")
+        for metric in gauges:
             one.set(metric, None, 40)
         one.set("shards_held", 0.0, 40)
 
@@ -274,19 +245,14 @@ def stream_full(a: Sidecar, b: Sidecar, _c: Sidecar) -> None:
 
 
 ORDINARY = [
-    Scene("nothing happens", nothing),
-    Scene("rolling restart", rolling_restart),
-    Scene("failover", failover),
-    Scene("the servers restart one after the other", servers_restart),
-    Scene("bursts", bursts),
-    Scene("the stream is deleted", stream_deleted),
-    Scene("first start", first_start),
-    Scene("scaled down", scaled_down),
-    Scene("upgrade of the server", server_upgrade),
+    Scene(happens)
+    for happens in (
+        *(nothing, rolling_restart, failover, servers_restart, bursts, stream_deleted),
+        *(first_start, scaled_down, server_upgrade),
+    )
 ]
-
 OUTAGES = [
-    Scene("the server is away", server_away, frozenset({"NatsSchedulerNotConnected"})),
-    Scene("both sidecars end", both_end, frozenset({"NatsSchedulerAbsent"})),
-    Scene("the stream is full", stream_full, frozenset({"NatsSchedulerFiresRefused", "NatsSchedulerNothingStored"})),
+    Scene(server_away, frozenset({"NatsSchedulerNotConnected"})),
+    Scene(both_end, frozenset({"NatsSchedulerAbsent"})),
+    Scene(stream_full, frozenset({"NatsSchedulerFiresRefused", "NatsSchedulerNothingStored"})),
 ]

@@ -72,7 +72,7 @@ def test_an_alert_fires_when_it_has_to_and_not_in_what_comes_near(case: Case, tm
 
 
 @pytest.mark.server
-@pytest.mark.parametrize("scene", [*ORDINARY, *OUTAGES], ids=lambda scene: scene.name)
+@pytest.mark.parametrize("scene", [*ORDINARY, *OUTAGES], ids=lambda scene: scene.happens.__name__)
 def test_a_whole_deployment_fires_what_it_has_to_and_no_other_alert(scene: Scene, tmp_path: Path) -> None:
     ever = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{MINUTES}m]))'
     judged = Judged(tmp_path, RULES)
@@ -86,7 +86,7 @@ def test_the_cases_and_scenes_have_every_alert_and_every_metric_of_the_rules() -
     assert {case.alert for case in CASES} == set(alerts())
     named = {name for alert in alerts().values() for name in metrics_of(alert.expr)}
     for scene in ORDINARY:
-        assert named <= {name for series in scene.series() for name in metrics_of(series)}, scene.name
+        assert named <= {name for series in scene.series() for name in metrics_of(series)}, scene.happens
     assert all(scene.alerts == set() for scene in ORDINARY)
     assert all(scene.alerts for scene in OUTAGES)
 

@@ -1,13 +1,20 @@
-"""Scrape a sidecar as Prometheus does, over HTTP, and read what it shows."""
+"""Request a page from a listener, as Prometheus and health checks do, and read what a sidecar shows there.
 
+The rule: a request does not block the event loop of the test.
+"""
+
+import asyncio
+import http.client
 import re
+from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.processes import ChildProcess
 from tests.harness.waiting import eventually
-from tests.observe.pages import page
 
+ANSWER_SECONDS = 20.0
+"""Longest wait for a page, on a busy machine."""
 WITHIN_SECONDS = 60.0
 
 Labels = frozenset[tuple[str, str]]
@@ -29,6 +36,22 @@ class Scrape:
     def labels(self, name: str) -> list[dict[str, str]]:
         """Return the labels of all series of one of our metrics."""
         return [dict(labels) for labels in self.samples.get(f"nats_scheduler_{name}", {})]
+
+
+async def page(url: str, method: str = "GET") -> tuple[int, str]:
+    """Return the status and the body of a page."""
+
+    def ask() -> tuple[int, str]:
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(str(parts.hostname), parts.port, timeout=ANSWER_SECONDS)
+        try:
+            connection.request(method, f"{parts.path}?{parts.query}")
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(ask)
 
 
 async def address_of(process: ChildProcess) -> str:

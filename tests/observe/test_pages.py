@@ -29,7 +29,7 @@ from nats_scheduler.web.app import TokenError, token_of
 from nats_scheduler.web.pages import healthz
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.log_lines import capture_logs
-from tests.observe.pages import ANSWER_SECONDS, page
+from tests.observe.scrapes import ANSWER_SECONDS, page
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 LARGE = HEAD.replace(b"healthz", b"large") + b"\r\n"
