@@ -6,7 +6,6 @@ module with a dot (`runtime.account`), a test.
 Limit: any other word in backticks (a header, a command, a bare class) names nothing here.
 """
 
-import ast
 import io
 import json
 import re
@@ -18,17 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.house.sources import (
-    PACKAGE,
-    ROOT,
-    TESTS,
-    markdown_files,
-    modules,
-    names_of_tests_in,
-    place,
-    source,
-    syntax_tree,
-)
+from tests.house.sources import PACKAGE, ROOT, TESTS, markdown_files, modules, names_of_tests_in, place, source
 from tests.house.test_documents import prose
 
 HISTORY = {ROOT / "CHANGELOG.md"}
@@ -83,7 +72,7 @@ def leads_somewhere(name: str, file: Path) -> bool:
         if match["name"] is None:
             return bool(found)
         last = match["name"].rpartition(".")[2]
-        return any(last in defined_in(path) for path in found if path.suffix == ".py")
+        return any(defines(path, last) for path in found if path.suffix == ".py")
     if FOLDER.fullmatch(name) and name.partition("/")[0] in OUR_FOLDERS:
         return any((base / name).is_dir() for base in (file.parent, *BASES))
     if TEST.fullmatch(name):
@@ -101,7 +90,8 @@ def resolves(parts: list[str]) -> bool:
             rest = parts[length:]
             if path.is_dir() and not rest:
                 return True
-            if path.with_suffix(".py").is_file() and (not rest or rest[-1] in defined_in(path.with_suffix(".py"))):
+            module = path.with_suffix(".py")
+            if module.is_file() and (not rest or defines(module, rest[-1])):
                 return True
     return False
 
@@ -124,16 +114,10 @@ def values_of_the_chart() -> dict[str, Any]:
     return dict(json.loads(path.read_text("utf-8")))
 
 
-@cache
-def defined_in(module: Path) -> frozenset[str]:
-    """Return the functions, classes and values that a module defines, at any depth."""
-    found: set[str] = set()
-    for node in ast.walk(syntax_tree(module)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.id if isinstance(node, ast.Name) else node.attr)
-    return frozenset(found)
+def defines(module: Path, name: str) -> bool:
+    """Return whether a module defines a function, a class or a value of this name, at any depth."""
+    value = rf"(?:[\w.]+, )*(?:self\.)?{name}(?:, [\w.]+)*(?:: | = )"
+    return re.search(rf"^\s*(?:(?:(?:async )?def|class) {name}\b|{value})", source(module), re.M) is not None
 
 
 @cache
