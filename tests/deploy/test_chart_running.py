@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +94,15 @@ async def test_all_components_work_as_users_that_may_do_nothing_else(start_serve
 async def test_no_probe_restarts_a_sidecar_because_the_server_is_away(
     start_server: StartServer, tmp_path: Path
 ) -> None:
+    """Neither where it starts without one, nor where it loses one."""
     server = await start_server(V2_11, config=accounts())
     objects = rendered(values_for(server, streams={"ORDERS": ORDERS}))
     sidecar = only_container(objects, "sidecar")
+    await server.stop()
     with running(objects, "sidecar", tmp_path):
+        for probe, wanted in (("startup", 200), ("liveness", 200), ("readiness", 503)):
+            await probed(sidecar, probe, wanted)
+        await server.start()
         await probed(sidecar, "readiness")
         await server.kill()
         await probed(sidecar, "readiness", 503)
@@ -107,72 +111,45 @@ async def test_no_probe_restarts_a_sidecar_because_the_server_is_away(
         await probed(sidecar, "readiness")
 
 
-async def test_a_pod_starts_without_a_server_and_waits_for_it(start_server: StartServer, tmp_path: Path) -> None:
-    server = await start_server(V2_11, config=accounts())
-    objects = rendered(values_for(server))
-    await server.stop()
-    sidecar = only_container(objects, "sidecar")
-    with running(objects, "sidecar", tmp_path):
-        for probe, wanted in (("startup", 200), ("liveness", 200), ("readiness", 503)):
-            await probed(sidecar, probe, wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """A way to log in: the configuration of the server, which values select it, and what is in the Secrets."""
-
-    config: str
-    values: Values
-    secrets: Secrets
-    scheme: str = "nats://"
-
-
-def ways(folder: Path) -> dict[str, Way]:
-    """Return one of each."""
+def ways(folder: Path) -> dict[str, tuple[str, Values, Secrets]]:
+    """Return each way to log in: the server's configuration, the values that select it, what is in the Secrets."""
     authority, operator, key = Authority(folder), Operator(), Key(nkeys.PREFIX_BYTE_USER)
     ends, client = authority.issue("server"), authority.issue("client")
     pair = {"tls.crt": client.cert.read_text("utf-8"), "tls.key": client.key.read_text("utf-8")}
     creds = operator.user().write(folder / "user.creds").read_text("utf-8")
-    named: Values = {"secretName": "login"}
+
+    def auth(method: str, **keys: str) -> Values:
+        return {"auth": {"secretName": "login", "method": method, **({"keys": keys} if keys else {})}}
+
+    certificate = {"auth": {"method": "none", "clientCertificate": {"secretName": "client"}}}
+    tls = {"nats": {"tls": {"ca": {"secretName": "authority"}}}}
     return {
-        "password": Way(
+        "password": (
             'authorization { user: "me", password: "swordfish" }',
-            {"auth": {**named, "keys": {"user": "name", "password": "word"}}},
+            auth("userPassword", user="name", password="word"),  # noqa: S106 - the key of one
             {"login": {"name": "me", "word": "swordfish"}},
         ),
-        "token": Way(
-            'authorization { token: "swordfish" }',
-            {"auth": {**named, "method": "token"}},
-            {"login": {"token": "swordfish"}},
-        ),
-        "nkey": Way(
+        "token": ('authorization { token: "swordfish" }', auth("token"), {"login": {"token": "swordfish"}}),
+        "nkey": (
             f"authorization {{ users: [{{ nkey: {key.public} }}] }}",
-            {"auth": {**named, "method": "nkey"}},
+            auth("nkey"),
             {"login": {"user.nk": key.seed.decode()}},
         ),
-        "creds": Way(
-            operator.config,
-            {"auth": {**named, "method": "creds", "keys": {"creds": "sidecar.creds"}}},
-            {"login": {"sidecar.creds": creds}},
-        ),
-        "client certificate": Way(
+        "creds": (operator.config, auth("creds", creds="sidecar.creds"), {"login": {"sidecar.creds": creds}}),
+        "client certificate": (
             tls_config(ends, clients=authority),
-            {
-                "nats": {"tls": {"ca": {"secretName": "authority"}}},
-                "auth": {"method": "none", "clientCertificate": {"secretName": "client"}},
-            },
+            {**certificate, **tls},
             {"authority": {"ca.crt": authority.file.read_text("utf-8")}, "client": pair},
-            "tls://",
         ),
     }
 
 
 @pytest.mark.parametrize("name", ["password", "token", "nkey", "creds", "client certificate"])
 async def test_a_pod_logs_in_with_what_its_secret_has(start_server: StartServer, tmp_path: Path, name: str) -> None:
-    way = ways(tmp_path)[name]
-    server = await start_server(V2_11, config=way.config)
-    values = values_for(server, auth=way.values["auth"])
-    values["nats"] = {"servers": [server.url.replace("nats://", way.scheme)], **way.values.get("nats", {})}
-    objects = rendered(values)
-    with running(objects, "sidecar", tmp_path, way.secrets):
+    config, values, secrets = ways(tmp_path)[name]
+    server = await start_server(V2_11, config=config)
+    over_tls = values.get("nats", {})
+    url = server.url.replace("nats://", "tls://") if over_tls else server.url
+    objects = rendered(values_for(server, auth=values["auth"], nats={"servers": [url], **over_tls}))
+    with running(objects, "sidecar", tmp_path, secrets):
         await probed(only_container(objects, "sidecar"), "readiness")

@@ -37,38 +37,12 @@ TAG = "nats-scheduler:under-test"
 SERVER = str(compose()["services"]["nats"]["image"])
 STOP_SECONDS = 20
 """Time that the engine gives a container between SIGTERM and SIGKILL, as the compose file says."""
-ENDED_SECONDS = 120
-"""Longest wait for the end of a container, on a machine that has other things to do."""
 NOWHERE = "nats://127.0.0.1:1"
 COMPOSE_SECONDS = 120.0
 """Longest run of one command of compose."""
 MOST_ADDED_BYTES = 80_000_000
 """The image adds 52 MB to its base; docs/operating/deploy.md says so."""
 
-DRAIN_AND_ASK = """
-import os, re, signal, sys, urllib.error, urllib.request
-sys.path.insert(0, "/opt/nats-scheduler")
-import healthcheck
-def answer(page):
-    try:
-        return urllib.request.urlopen(f"http://127.0.0.1:9464/{page}", timeout=5)
-    except urllib.error.HTTPError as error:
-        return error
-open("/proc/1/fd/2", "w").write('{"event": "asking"}\\n')
-seen = 0
-while seen < 50:
-    text = answer("metrics?name[]=nats_scheduler_fires_in_flight").read().decode()
-    seen = seen + 1 if re.search(r"in_flight\\{.*\\} [1-9]", text) else 0
-os.kill(1, signal.SIGTERM)
-for page in ("healthz", "readyz"):
-    print(page, answer(page).status, flush=True)
-print("check", healthcheck.main(), flush=True)
-"""
-"""Ends the sidecar of its container when a fire stays in flight, and asks for its health at once.
-
-All of it in one process, because the connection is lost after some seconds, and commands from outside may be too late.
-That it has begun is a line in the log of the container.
-"""
 INSTALLED = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
 LAST_MESSAGE = """
 import asyncio, sys, nats
@@ -188,11 +162,6 @@ async def page(container: Any, path: str) -> tuple[int, str]:
     assert code == 0, said
     status, _, text = said.partition(" ")
     return int(status), text.strip()
-
-
-async def becomes_ready(container: Any) -> None:
-    """Wait until the sidecar in a container is ready."""
-    await page_becomes(container, "/readyz", 200)
 
 
 async def page_becomes(container: Any, path: str, status: int) -> None:
@@ -339,7 +308,7 @@ async def test_a_sidecar_is_alive_while_its_server_is_not_there_and_ready_when_i
     assert await asyncio.to_thread(health_of, container) in {"starting", "healthy"}
 
     server = await yard.server()
-    await becomes_ready(container)
+    await page_becomes(container, "/readyz", 200)
     assert await check(container) == (0, "")
     await health_becomes(yard.engine, container, "healthy")
 
@@ -347,35 +316,8 @@ async def test_a_sidecar_is_alive_while_its_server_is_not_there_and_ready_when_i
     await page_becomes(container, "/readyz", 503)
     assert await check(container) == (0, "")
     await asyncio.to_thread(server.start)
-    await becomes_ready(container)
+    await page_becomes(container, "/readyz", 200)
     assert await check(container) == (0, "")
-
-
-async def test_a_sidecar_that_stands_still_is_unhealthy_until_it_goes_on(yard: Yard) -> None:
-    container = await yard.sidecar(url=NOWHERE)
-    await logs(container, "connect_failed")
-    await health_becomes(yard.engine, container, "healthy")
-    container.kill("SIGSTOP")
-    code, said = await check(container)
-    assert (code, said.startswith("no answer from 127.0.0.1 port 9464: ")) == (1, True), said
-    await health_becomes(yard.engine, container, "unhealthy")
-    container.kill("SIGCONT")
-    await health_becomes(yard.engine, container, "healthy")
-
-
-async def test_a_sidecar_that_drains_is_alive_not_ready_and_gone_within_the_grace_period(yard: Yard) -> None:
-    """The server is paused, so the fire that is in flight is not acknowledged."""
-    server = await yard.server()
-    container = await yard.sidecar()
-    await becomes_ready(container)
-    await add_schedule(container)
-    asking = asyncio.create_task(execute(container, "python", "-c", DRAIN_AND_ASK))
-    await logs(container, "asking")
-    await asyncio.to_thread(server.pause)
-    _code, said = await asking
-    assert said.splitlines() == ["healthz 200", "readyz 503", "check 0"]
-    answer = await asyncio.to_thread(container.wait, timeout=ENDED_SECONDS)
-    assert (answer["StatusCode"], (await logs(container, "stopped"))["clean"]) == (1, False)
 
 
 async def add_schedule(container: Any) -> None:
@@ -409,7 +351,7 @@ async def test_compose_starts_server_and_sidecar_creates_the_streams_and_a_sched
         assert set(services) == {"nats", "scheduler"}
         for container in services.values():
             await health_becomes(engine, container, "healthy")
-        await becomes_ready(services["scheduler"])
+        await page_becomes(services["scheduler"], "/readyz", 200)
         await add_schedule(services["scheduler"])
 
         async def fired() -> bool:

@@ -16,8 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY, EVERY_ADDRESS
+from tests.harness.account import account_on
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
+from tests.harness.servers import V2_11
+from tests.observe.scrapes import address_of, answers, page, shows
 
 pytestmark = pytest.mark.server
 
@@ -84,6 +88,30 @@ async def test_a_sidecar_that_stands_still_is_not_healthy_with_pages_and_without
         assert await check(tmp_path, str(process.pid)) == (1, f"process {process.pid} is stopped\n")
         process.resume()
         assert await check(tmp_path, str(process.pid)) == (0, "")
+
+
+async def test_a_sidecar_that_drains_is_healthy_and_not_ready(start_server: StartServer, tmp_path: Path) -> None:
+    """The server is paused, so the fire that is in flight is not acknowledged."""
+    server = await start_server(V2_11)
+    with sidecar("run", "-s", server.url, "--metrics-port", "0", folder=tmp_path) as process:
+        url = await address_of(process)
+        async with account_on(server.url) as account:
+            await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+            await process.wait_for_line("stream_ready")
+            await account.publish("S.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"})
+            await account.wait_for("S", "S.out")
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            await shows(url, "fires_in_flight", 1, stream="S")
+            process.ask_to_end()
+            await answers(url, 503)
+            assert (await page(f"{url}/healthz"))[0] == 200
+            assert await check(tmp_path, str(process.pid)) == (0, "")
+            assert await process.wait_for_exit() == 1
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        assert re.search(r"stopped +clean=False", process.stderr)
 
 
 async def test_the_answer_of_the_page_decides(tmp_path: Path) -> None:

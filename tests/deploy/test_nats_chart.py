@@ -26,14 +26,8 @@ from tests.harness.permissions import listed
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 
-OWN_STREAMS = {
-    "ORDERS",
-    "KV_nats_scheduler",
-    "KV_nats_scheduler_calendars",
-    "KV_nats_scheduler_snapshots",
-    "nats_scheduler_failures",
-    "nats_scheduler_canary",
-}
+BUCKETS = {f"KV_nats_scheduler{name}" for name in ("", "_calendars", "_snapshots")}
+OWN_STREAMS = {"ORDERS", *BUCKETS, "nats_scheduler_failures", "nats_scheduler_canary"}
 INBOX = "_INBOX_nats_scheduler"
 FOR_FILES = {"$JS.API.STREAM.CREATE.ORDERS"}
 """The subjects that the page about security lists for streams from files."""
@@ -91,37 +85,22 @@ def test_the_container_beside_the_server_has_no_rights_and_only_its_own_secret()
     assert "readinessProbe" not in container, "it must not take the server out of service"
 
 
+STREAM, CONSUMER = "$JS.API.STREAM", "$JS.API.CONSUMER.CREATE"
 DENIED = {
     "scheduler": [
-        "schedules.orders.1",
-        "jobs.new",
-        "$KV.nats_scheduler_calendars.company",
-        "$KV.other.key",
-        "$JS.API.STREAM.DELETE.ORDERS",
-        "$JS.API.STREAM.CREATE.OTHER",
-        "$JS.API.STREAM.UPDATE.OTHER",
-        "$JS.API.STREAM.PURGE.OTHER",
-        "$JS.API.STREAM.MSG.GET.OTHER",
-        "$JS.API.STREAM.SNAPSHOT.ORDERS",
-        "$JS.API.CONSUMER.CREATE.OTHER.mine",
+        *("schedules.orders.1", "jobs.new", "$KV.nats_scheduler_calendars.company", "$KV.other.key"),
+        *(f"{STREAM}.DELETE.ORDERS", f"{STREAM}.CREATE.OTHER", f"{STREAM}.UPDATE.OTHER", f"{STREAM}.PURGE.OTHER"),
+        *(f"{STREAM}.MSG.GET.OTHER", f"{STREAM}.SNAPSHOT.ORDERS", f"{CONSUMER}.OTHER.mine"),
         "nats_scheduler.control.v1.schedules.pause",
     ],
     "calendars": [
-        "orders.due",
-        "$KV.nats_scheduler.lease",
-        "$JS.API.STREAM.LIST",
-        "$JS.API.STREAM.INFO.ORDERS",
-        "$JS.API.STREAM.DELETE.KV_nats_scheduler_calendars",
-        "$JS.API.STREAM.PURGE.KV_nats_scheduler_calendars",
+        *("orders.due", "$KV.nats_scheduler.lease", f"{STREAM}.LIST", f"{STREAM}.INFO.ORDERS"),
+        *(f"{STREAM}.{act}.KV_nats_scheduler_calendars" for act in ("DELETE", "PURGE")),
     ],
     "web": ["orders.due", "$JS.API.INFO", "nats_scheduler.control.v1.schedules.pause"],
     "shop": [
-        "$KV.nats_scheduler.stream.ORDERS",
-        "$KV.nats_scheduler_calendars.company",
-        "$JS.API.STREAM.DELETE.ORDERS",
-        "$JS.API.CONSUMER.CREATE.KV_nats_scheduler.mine",
-        "nats_scheduler.advisory.x",
-        "nats_scheduler.v1.streams.list",
+        *("$KV.nats_scheduler.stream.ORDERS", "$KV.nats_scheduler_calendars.company", f"{STREAM}.DELETE.ORDERS"),
+        *(f"{CONSUMER}.KV_nats_scheduler.mine", "nats_scheduler.advisory.x", "nats_scheduler.v1.streams.list"),
         f"{INBOX}.x",
     ],
 }
@@ -154,18 +133,12 @@ async def test_the_container_beside_the_server_serves_its_streams(start_server: 
     server = await start_server(V2_11, config=accounts())
     container = beside()
     port = free_port()
-    here = {
-        "NATS_URL": server.url,
-        "NATS_SCHEDULER_METRICS_ADDRESS": HOST,
-        "NATS_SCHEDULER_METRICS_PORT": str(port),
-    }
-    container["env"] = [
-        {"name": one["name"], "value": here[one["name"]]} if one["name"] in here else one for one in container["env"]
-    ]
+    here = {"NATS_URL": server.url, "NATS_SCHEDULER_METRICS_ADDRESS": HOST, "NATS_SCHEDULER_METRICS_PORT": str(port)}
+    others = [one for one in container["env"] if one["name"] not in here]
+    container["env"] = [*others, *({"name": name, "value": value} for name, value in here.items())]
     container["ports"] = [{"name": "metrics", "containerPort": port}]
-    volumes = [
-        one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"] if "configMap" in one["value"]
-    ]
+    added = [one["value"] for one in nats_values("beside.yaml")["podTemplate"]["patch"]]
+    volumes = [one for one in added if "configMap" in one]
     files = {path.name: path.read_text("utf-8") for path in STREAMS.iterdir()}
     objects: Objects = {("ConfigMap", "scheduler-streams"): {"data": files}}
     with started(container, {"volumes": volumes}, objects, SECRETS, tmp_path) as process:
