@@ -43,23 +43,19 @@ LATE_SECONDS = (0.0, 0.0003, 0.0005, 0.00051, 0.0042, 0.25, 0.9, 1.0, 59.9, 60.0
 
 
 class OneStream:
-    """A stream on which one fire is to come."""
+    """A stream on which one fire is to come: what the gauges read."""
 
     def streams(self) -> list[StreamReading]:
-        """Return it."""
         desk = Desk(schedule("@every 1h"))
         return [StreamReading("S", "emulated", True, desk.engine.figures(desk.now), desk.now)]
 
     def unable(self) -> int:
-        """Return how many streams cannot be served."""
         return 0
 
     def clock_offset(self) -> int:
-        """Return the offset of the server's clock."""
         return SECOND
 
     def server_version(self) -> str:
-        """Return no version."""
         return ""
 
 

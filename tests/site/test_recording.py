@@ -19,37 +19,27 @@ def texts(picture: str) -> list[str]:
     return ["".join(one.itertext()) for one in ElementTree.fromstring(picture).iter(TEXT)]  # noqa: S314 - it is ours
 
 
-def test_each_line_appears_when_it_was_printed() -> None:
+def test_each_line_appears_when_it_was_printed_and_a_full_screen_moves_up() -> None:
     picture = moving([Line(0.0, "first <1>"), Line(3.0, "\x1b[1;32mgreen\x1b[0m plain"), Line(6.0, "last")], "a & b")
     assert texts(picture) == ["first <1>", "green plain", "last"]
     assert re.findall(r"@keyframes r\d \{ 0% \{ opacity: 0; \} ([\d.]+)%", picture) == ["0.00", "30.00", "60.00"]
     assert '<tspan fill="#7ee787" font-weight="bold">green</tspan><tspan> plain</tspan>' in picture
     assert 'aria-label="a &amp; b"' in picture
-
-
-def test_a_full_screen_moves_up() -> None:
     picture = moving([Line(float(number), f"line {number}") for number in range(ROWS + 2)], "label")
     assert "translateY(-17px)" in picture
     assert "translateY(-34px); animation: up" in picture
     assert "@keyframes up" not in still(["a line"], "label")
 
 
-@pytest.mark.parametrize(("name", "shown"), [("demo.svg", "demo.schedules.interval"), ("top.svg", "SENSORS")])
-def test_the_pictures_of_the_page_are_such_pictures(name: str, shown: str) -> None:
-    assert any(shown in line for line in texts((FOLDER / name).read_text("utf-8")))
-
-
 @pytest.mark.server
-async def test_the_demo_can_be_recorded_again(tmp_path: Path) -> None:
-    lines = await demo(SECONDS, tmp_path)
-    shown = texts(moving(lines, "demo"))
-    assert {kind for kind in KINDS if any(f" {kind} " in line for line in shown)} == KINDS
+async def test_the_pictures_of_the_page_can_be_made_again(tmp_path: Path) -> None:
+    for name, shown in (("demo.svg", "demo.schedules.interval"), ("top.svg", "SENSORS")):
+        assert any(shown in line for line in texts((FOLDER / name).read_text("utf-8")))
+    lines = await demo(SECONDS, tmp_path / "demo")
+    drawn = texts(moving(lines, "demo"))
+    assert {kind for kind in KINDS if any(f" {kind} " in line for line in drawn)} == KINDS
     assert [line.at for line in lines] == sorted(line.at for line in lines)
     assert lines[-1].at > SECONDS - 5
-
-
-@pytest.mark.server
-async def test_top_can_be_drawn_again(tmp_path: Path) -> None:
-    shown = texts(still(await top(tmp_path), "top"))
-    assert any(line.startswith("ORDERS ") for line in shown)
-    assert any("READY" in line for line in shown)
+    drawn = texts(still(await top(tmp_path / "top"), "top"))
+    assert any(line.startswith("ORDERS ") for line in drawn)
+    assert any("READY" in line for line in drawn)
