@@ -4,14 +4,17 @@ Its rule: only the test acts, and time passes only when the test says so.
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
 
 from nats_scheduler.engine.inputs import Stored
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import with_headers
-from tests.judge.history import History
+from tests.judge.history import SECOND, History
 from tests.simulation.buckets import BucketServer
 from tests.simulation.instance import Instance
 from tests.simulation.network import UnheardError
@@ -24,14 +27,13 @@ from tests.simulation.world import silent
 class LeaderlessBucket(BucketServer):
     """The bucket, which may take heartbeats and answer no write, or delete nothing."""
 
-    answers = True
     forgets = True
     unanswered_until = 0
     """No write is answered before this instant (ns)."""
 
     def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write in place of a revision, if it answers."""
-        if not self.answers or self.timeline.now < self.unanswered_until:
+        if self.timeline.now < self.unanswered_until:
             raise UnheardError
         return super().swap(key, value, revision)
 
@@ -46,7 +48,7 @@ class SimulatedFleet:
     """Instances on one server, where nothing breaks by itself."""
 
     def __init__(self, **changes: Any) -> None:
-        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, expires=False, samples=False, purges=False)
+        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, lags=False, disagrees=False)
         scenario = replace(plain, **changes)
         self.timeline = Timeline()
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)
@@ -100,3 +102,13 @@ class SimulatedFleet:
         stream.listen(lambda message: times.append(self.timeline.now) if message.subject == key else None)
         self.timeline.run(duration)
         return [after - before for before, after in pairwise([*times, self.timeline.now])]
+
+
+@contextmanager
+def two(**changes: Any) -> Iterator[tuple[SimulatedFleet, Instance, Instance]]:
+    """Run two instances until they have divided the work, or hold all of it each."""
+    with SimulatedFleet(**changes) as fleet:
+        first, second = fleet.boot("i0"), fleet.boot("i1")
+        fleet.timeline.run(3 * SECOND)
+        assert fleet.holders() == dict.fromkeys(ALL_SHARDS, 1 if changes.get("divides", True) else 2)
+        yield fleet, first, second

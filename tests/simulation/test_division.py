@@ -3,8 +3,7 @@
 The rule: each test fails with the bug planted that it stands for.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +20,8 @@ from nats_scheduler.runtime import instances, sidecar, wakes
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
 from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS, Instances
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.judge.history import SECOND
-from tests.simulation.fleet import SimulatedFleet
-from tests.simulation.instance import Instance
+from tests.judge.history import NEVER, SECOND
+from tests.simulation.fleet import SimulatedFleet, two
 from tests.simulation.planted import around, instead, planted, removal_held_against_the_holder, together
 from tests.simulation.scenario import LIVE
 
@@ -31,16 +29,6 @@ pytestmark = pytest.mark.slow
 
 READING = 6 * SECOND
 SUBJECTS = [f"s.{number}" for number in range(12)]
-
-
-@contextmanager
-def two() -> Iterator[tuple[SimulatedFleet, Instance, Instance]]:
-    """Run two instances until they have divided the work."""
-    with SimulatedFleet() as fleet:
-        first, second = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
-        assert first.held == ALL_SHARDS - second.held != frozenset()
-        yield fleet, first, second
 
 
 def held_while_reading() -> frozenset[int]:
@@ -71,7 +59,7 @@ def test_one_who_is_still_reading_is_given_nothing() -> None:
 def longest_silence_of_one_who_waits() -> int:
     """Let one claim the shards of a dead one without an answer; return the longest time (ns) without its heartbeat."""
     with two() as (fleet, _first, second):
-        fleet.bucket.answers = False
+        fleet.bucket.unanswered_until = NEVER
         second.kill()
         return max(fleet.silences("instance.i0-1", 6 * SECOND))
 
@@ -188,7 +176,7 @@ def end_of_one_who_leaves() -> int:
         fleet.timeline.run(3 * SECOND)
         fleet.store("s.1", "@every 1s")
         fleet.timeline.run(3 * SECOND)
-        fleet.bucket.answers = False
+        fleet.bucket.unanswered_until = NEVER
         begun = fleet.timeline.now
         one.leave()
         while one.is_alive:
@@ -230,9 +218,7 @@ def test_nothing_is_settled_that_others_have_yet_to_fire() -> None:
 
 def fires_when_one_wakes_up_late() -> int:
     """Let one of two stall with a fire at hand until the duplicate window of the other one's fire has passed."""
-    with SimulatedFleet(divides=False, guard=True, consumes=False, duplicate_window=7 * SECOND) as fleet:
-        one, _other = fleet.boot("i0"), fleet.boot("i1")
-        fleet.timeline.run(3 * SECOND)
+    with two(divides=False) as (fleet, one, _other):  # the window is 7 s long
         fleet.store("s.1", "@every 12s")
         fleet.timeline.run(11 * SECOND)
         one.process.stall()
@@ -273,7 +259,7 @@ def fired_after_a_leader_was_behind(*, divides: bool) -> set[str]:
 
     It was behind by more than their interval: it refused their fires, and acknowledged the fires before them later.
     """
-    with SimulatedFleet(divides=divides, guard=True, consumes=False, lags=True) as fleet:
+    with SimulatedFleet(divides=divides, lags=True) as fleet:
         fleet.boot("i0")
         fleet.timeline.run(3 * SECOND)
         for subject in SUBJECTS:

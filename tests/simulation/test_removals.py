@@ -20,7 +20,7 @@ from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.seeds import seeds
 from tests.judge.history import SECOND
-from tests.simulation.fleet import SimulatedFleet
+from tests.simulation.fleet import two
 from tests.simulation.planted import instead, planted, together
 from tests.simulation.scenario import ANSWER_DEADLINE, LIVE
 from tests.simulation.server import Server
@@ -61,9 +61,7 @@ def left_after(how: str, *, divides: bool, guard: bool = True) -> set[str]:
 
     `s.4` is rejected.
     """
-    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
-        instances = [fleet.boot(name) for name in ("i0", "i1")]
-        fleet.timeline.run(3 * SECOND)
+    with two(divides=divides, guard=guard) as (fleet, *instances):
         for number in range(12):
             at = f"@at {format_rfc3339(fleet.timeline.now + (30 + 600 * (number % 2)) * 60 * SECOND)}"
             fleet.store(f"s.{number}", "every day" if number == 4 else at)
@@ -105,10 +103,7 @@ def fires_after_a_return(*, divides: bool, guard: bool = True, is_new: bool = Fa
     At 0 s `s.old` and `s.late` are stored, a copy is made, and `s.lost` is stored; all have fired when the stream goes
     back at 4.5 s. At 5 s `s.new` is stored, and the world ends at 11 s.
     """
-    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
-        for name in ("i0", "i1"):
-            fleet.boot(name)
-        fleet.timeline.run(3 * SECOND)
+    with two(divides=divides, guard=guard) as (fleet, _first, _second):
         begin = fleet.timeline.now
         fleet.store("s.old", "@every 1s")
         fleet.store("s.late", f"@at {format_rfc3339(fleet.timeline.now + 2 * SECOND)}")
@@ -151,9 +146,7 @@ def fires_in_the_end(seed: int) -> Counter[tuple[str, int]]:
     """Let a stream go back while other things break; count the fires for the last 3 s, by schedule and second."""
     random = Random(f"return {seed}")
     divides, guard, is_new = (random.random() < 0.5 for _ in range(3))
-    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False) as fleet:
-        instances = [fleet.boot(name) for name in ("i0", "i1")]
-        fleet.timeline.run(3 * SECOND)
+    with two(divides=divides, guard=guard) as (fleet, *instances):
         if not is_new:
             fleet.store("s.old", "@every 1s")
         copy = fleet.server.stream.copied()
@@ -197,10 +190,7 @@ def test_whatever_breaks_beside_it_each_schedule_fires_once_for_each_time(some: 
 
 def fires_elsewhere_of_three_streams(*, divides: bool, guard: bool) -> list[int]:
     """Make a stream anew twice, each time with the same `@at`; return the fires in the other stream, by second."""
-    with SimulatedFleet(divides=divides, guard=guard, consumes=False, lags=False, elsewhere=True) as fleet:
-        for name in ("i0", "i1"):
-            fleet.boot(name)
-        fleet.timeline.run(3 * SECOND)
+    with two(divides=divides, guard=guard, elsewhere=True) as (fleet, _first, _second):
         begin = fleet.timeline.now
         for _ in range(3):
             fleet.store_for_elsewhere("s.again", f"@at {format_rfc3339(begin + SECOND)}")
