@@ -6,14 +6,15 @@ Its rule: an instance receives what is there when the notice of an edit arrives,
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from nats_scheduler.schedule.calendars import Calendar, InvalidCalendar, KnownCalendars, read_calendar
 from tests.judge.history import SECOND, CalendarSeen, Leaves
-from tests.simulation.network import Weather
-from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.timeline import Timeline
+
+if TYPE_CHECKING:
+    from tests.simulation.instance import Instance
 
 NAMES = ("work", "more")
 
@@ -31,16 +32,6 @@ LONGEST_STRETCH = 12 * SECOND
 """The longest time (ns) for which a calendar stays as it is."""
 
 
-class Reader(Protocol):
-    """A receiver of edits."""
-
-    weather: Weather
-    process: Process
-
-    def receive_calendars(self) -> None:
-        """Receive the calendars as they are."""
-
-
 class SimulatedCalendars:
     """The calendars as they are."""
 
@@ -51,7 +42,7 @@ class SimulatedCalendars:
         self._edits = edits
         self._trace = trace
         self._texts: dict[str, str] = {}
-        self.readers: list[Reader] = []
+        self.readers: list[Instance] = []
         self.is_over = False
 
     @property

@@ -9,7 +9,7 @@ Limit: messages of publishers are stored at once, and fires into another stream.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nats_scheduler.engine.fire import AwaitProposals, Fire
 from nats_scheduler.engine.inputs import Input, Outcome, ProposalsApplied, PublishConcluded, Refused, RemovalRequested
@@ -25,7 +25,6 @@ from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, Sched
 from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.buckets import BucketServer, SnapshotServer
 from tests.simulation.calendars import SimulatedCalendars
-from tests.simulation.network import Weather
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.timeline import Timeline
@@ -103,6 +102,9 @@ class AgreedContact(LaggingContact):
         super()._arrived(number, decided, fate)
 
 
+if TYPE_CHECKING:
+    from tests.simulation.instance import Instance
+
 CONSUMED_AFTER = 50 * MILLISECOND
 """The longest time (ns) that a message lies on a work queue."""
 
@@ -123,23 +125,13 @@ FORGED = "X-Forged"
 """The header that marks a forgery for the record, whatever else the message says."""
 
 
-class Listener(Protocol):
-    """A listener to the requests of others."""
-
-    weather: Weather
-    process: Process
-
-    def receive(self, request: RemovalRequested) -> None:
-        """Receive a request."""
-
-
 class Server:
     """One server with one stream."""
 
     def __init__(self, scenario: Scenario, timeline: Timeline, history: History, trace: Callable[[str], None]) -> None:
         self.timeline = timeline
         self.history = history
-        self.listeners: list[Listener] = []
+        self.listeners: list[Instance] = []
         self.bucket = BucketServer(timeline)
         self.snapshots = SnapshotServer(timeline, lambda: self.bucket.is_silent())
         self.keeps_snapshots = scenario.snapshots
