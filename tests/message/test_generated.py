@@ -182,7 +182,7 @@ only_of_a_portable_schedule = st.tuples(
 ).map(lambda drawn: drawn[0].replace(b"\r\nNats-", b"\r\n" + drawn[1], 2))
 
 
-@settings(max_examples=draws(80))
+@settings(max_examples=draws(60))
 @given(odd_blocks | only_of_a_schedule | only_of_a_portable_schedule, st.sampled_from(DIALECTS))
 def test_any_base_is_stripped_as_the_server_strips_it(base: bytes, dialect: Dialect) -> None:
     left = reference.remove_status(base)

@@ -52,7 +52,7 @@ def test_pausing_renames_the_header_where_it_is() -> None:
         assert paused_pattern(paused, dialect) == "@every 5m"
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(blocks, dialects)
 def test_all_other_bytes_and_their_order_are_kept_and_resuming_gives_the_same_bytes(
     block: bytes, dialect: Dialect
@@ -68,7 +68,7 @@ def test_all_other_bytes_and_their_order_are_kept_and_resuming_gives_the_same_by
         assert resumed_block(paused_block(block, dialect), dialect) == block
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(blocks, st.sampled_from([SUBJECT, "orders.due", "s"]), st.booleans(), st.sampled_from([DIALECTS, (PORTABLE,)]))
 def test_a_schedule_that_was_paused_is_read_as_it_was_and_never_as_an_active_one(
     block: bytes, subject: str, allow_msg_ttl: bool, served: tuple[Dialect, ...]

@@ -123,7 +123,7 @@ rules = st.sampled_from(
 )
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(fleets(), rules, dialects)
 def test_the_blocks_of_programs_are_read_one_by_one(
     messages: list[StoredMessage], rules: StreamRules, dialects: Sequence[Dialect]
@@ -394,7 +394,7 @@ messages = st.builds(
 )
 
 
-@settings(max_examples=draws(40))
+@settings(max_examples=draws(15))
 @given(st.lists(messages, min_size=1, max_size=5))
 def test_a_run_is_the_sequence_of_its_messages(given_messages: list[StoredMessage]) -> None:
     run = MessageRun.of(given_messages)

@@ -116,7 +116,7 @@ def definition_in(dialect: Dialect) -> Definition:
     return scheduled("@at 2020-01-01T00:00:00Z", dialect)
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(odd_blocks | lending_blocks, st.sampled_from(DIALECTS), st.booleans())
 def test_no_version_finds_in_a_fire_what_would_lend_a_right(base: bytes, dialect: Dialect, is_sample: bool) -> None:
     found = definition_in(dialect)
@@ -138,7 +138,7 @@ def test_a_known_attack_is_not_passed_on() -> None:
         assert [text for text in (b"Nats-Trace", b"trace", b"Nats-Rollup: all") if text in fire] == [], lines
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(odd_blocks | lending_blocks, st.sampled_from(DIALECTS))
 def test_a_fire_that_is_built_without_a_search_keeps_nothing(base: bytes, dialect: Dialect) -> None:
     found = definition_in(dialect)
@@ -149,7 +149,7 @@ def test_a_fire_that_is_built_without_a_search_keeps_nothing(base: bytes, dialec
         )
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(odd_blocks | lending_blocks)
 @example(b"NATS/1.0\r\nA: b\nNats-Trace-Dest: x\r\nB: c\r\n\r\n")
 @example(b"NATS/1.0\r\nA: b\r\nNats-Trace-Dest: x")

@@ -162,7 +162,7 @@ _json = st.recursive(
 _configs = st.dictionaries(st.sampled_from(_KEYS), _json)
 
 
-@settings(max_examples=draws(25))
+@settings(max_examples=draws(12))
 @given(_configs, _configs)
 def test_no_json_object_is_wrong_enough_to_raise(old: dict[str, Any], new: dict[str, Any]) -> None:
     check_create(new | {"allow_msg_schedules": True})

@@ -53,7 +53,7 @@ some_bounds = st.builds(
 )
 
 
-@settings(max_examples=draws(60))
+@settings(max_examples=draws(40))
 @given(st.sampled_from(PATTERNS), some_bounds, st.lists(instants, min_size=1, max_size=5))
 def test_a_bounded_pattern_answers_each_question_as_the_filtered_list_does(
     pattern: tuple[str, str | None], bounds: Bounds, asked: list[int]

@@ -74,7 +74,7 @@ def test_the_counts_of_bounded_patterns_are_those_of_what_is_left() -> None:
     random = generator("bounded counts")
     today = NOW // DAY
     for pattern in PATTERNS:
-        for _ in range(0 if isinstance(pattern, At) else draws(4)):
+        for _ in range(0 if isinstance(pattern, At) else draws(2)):
             excepted = [Days(first := today + random.randint(-2, 4), first + random.randint(0, 2)) for _ in range(2)]
             anchor = NOW // SECOND * SECOND - random.randrange(100) * SECOND
             bounds = Bounds(

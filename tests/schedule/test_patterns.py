@@ -154,7 +154,7 @@ def test_an_interval_begins_at_the_stored_second_and_neither_rounds_nor_wraps() 
     assert pattern.first_fire(NOON) == NOON + 2_562_047 * HOUR
 
 
-@settings(max_examples=draws(50))
+@settings(max_examples=draws(30))
 @given(
     st.integers(SECOND, 10**13), st.integers(-(10**19), 10**19), st.integers(-(10**19), 10**19), st.integers(0, 10**15)
 )

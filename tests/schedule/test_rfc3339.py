@@ -151,6 +151,8 @@ def test_years_have_the_leap_days_of_the_gregorian_calendar_and_fractions_are_ro
     assert [year for year in (1900, 2000, 2023, 2024, 2100, 2400) if is_leap(year)] == [2000, 2024, 2400]
     assert (days_in_month(2024, 2), days_in_month(2100, 2)) == (29, 28)
     assert days_from_civil(1, 1, 1) * DAY == ZERO_TIME_NS
+    for last in ((2000, 2, 29), (2100, 2, 28), (2024, 2, 29), (2023, 12, 31)):
+        assert civil_from_days(days_from_civil(*last)) == last, "the last days of an era, a century and four years"
     halves = (499_999_999, 500_000_000, -500_000_000, -500_000_001)
     assert [round_to_second(at) // SECOND for at in halves] == [0, 1, 0, -1]
     assert [floor_to_second(at) // SECOND for at in (999_999_999, SECOND, -1)] == [0, 1, -1]
