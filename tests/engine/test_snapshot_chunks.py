@@ -52,13 +52,19 @@ def entry(number: int, *, expires: int = NO_EXPIRY, target: str = "t", policies:
     return FarEntry(*packed, number, STORED, number % 64, held.fire_time, held.fire_time - SECOND, expires)
 
 
-def chunk_of(*entries: FarEntry, history: History | None = None) -> bytes:
+def chunks_of(*entries: FarEntry, history: History | None = None) -> list[bytes]:
     writer = ChunkWriter()
-    found = [chunk for one in entries if (chunk := writer.add(one, history)) is not None]
-    last = writer.finish()
-    assert not found
-    assert last is not None
-    return last
+    return [chunk for chunk in (*(writer.add(one, history) for one in entries), writer.finish()) if chunk is not None]
+
+
+def chunk_of(*entries: FarEntry, history: History | None = None) -> bytes:
+    (only,) = chunks_of(*entries, history=history)
+    return only
+
+
+def sequences_in(chunks: list[bytes]) -> list[list[int]]:
+    """Return the sequences in each block."""
+    return [list(block.columns.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks]
 
 
 CHUNK = chunk_of(*(entry(number, expires=STORED if number == 3 else NO_EXPIRY) for number in range(1, 300)))
@@ -87,7 +93,7 @@ def row_of(entries: list[FarEntry]) -> tuple[FarRow, Kinds]:
     return row, kinds
 
 
-def test_a_row_is_written_as_its_schedules_are() -> None:
+def test_a_row_is_written_as_its_schedules_are_and_none_with_gaps() -> None:
     others = [Policies((PolicyText("X-Note", text),), note=text) for text in "abc"]
     entries = [
         entry(number, policies=[NO_POLICIES, *others][number % 4], expires=NO_EXPIRY if number % 7 else STORED)
@@ -99,14 +105,9 @@ def test_a_row_is_written_as_its_schedules_are() -> None:
     writer = ChunkWriter()
     assert writer.add_row(columns, kinds.__getitem__) is None
     assert writer.finish() == chunk_of(*entries)
-
-
-def test_a_row_with_gaps_is_not_written_at_once() -> None:
-    row, _kinds = row_of([entry(number) for number in range(1, 5)])
-    assert row.columns() is not None
     row.remove(1)
     assert row.columns() is None
-    assert row.put(1, entry(9))
+    assert row.put(1, entry(999))
     assert row.columns() is None, "its texts are behind those of the places after it"
     assert row_of([])[0].columns() is None
 
@@ -117,14 +118,11 @@ def test_rows_fill_chunks() -> None:
         row, kinds = row_of([entry(first + number, target="t" * 100) for number in range(1, ROW_LENGTH + 1)])
         columns = row.columns()
         assert columns is not None
-        if (full := writer.add_row(columns, kinds.__getitem__)) is not None:
-            chunks.append(full)
-    last = writer.finish()
-    chunks += [] if last is None else [last]
+        chunks += filter(None, [writer.add_row(columns, kinds.__getitem__)])
+    chunks += filter(None, [writer.finish()])
     assert len(chunks) > 1
     assert max(map(len, chunks)) < 2 * CHUNK_BYTES
-    blocks = [block for chunk in chunks for block in read_chunk(chunk, read).blocks]
-    assert [sequence for block in blocks for sequence in block.columns.sequences] == list(range(1, 8 * ROW_LENGTH + 1))
+    assert [number for block in sequences_in(chunks) for number in block] == list(range(1, 8 * ROW_LENGTH + 1))
 
 
 @pytest.mark.parametrize("which", CHUNKS)
@@ -173,27 +171,13 @@ def test_what_cannot_be_kept_is_said() -> None:
 
 
 def test_a_full_row_begins_another_block_and_a_full_chunk_another_one() -> None:
-    assert [len(block.columns.sequences) for block in read_chunk(CHUNK, read).blocks] == [256, 43]
-    writer = ChunkWriter()
-    chunks = [writer.add(entry(number, target="t" * 400)) for number in range(1, 200)]
-    sizes = [
-        len(block.columns.sequences)
-        for chunk in (*filter(None, chunks), writer.finish() or b"")
-        for block in read_chunk(chunk, read).blocks
-    ]
-    assert len(sizes) == 2
-    assert sum(sizes) == 199
-
-
-def test_schedules_with_long_headers_of_their_own_fill_chunks_that_can_be_unpacked() -> None:
-    writer = ChunkWriter()
-    many = [
-        entry(number, policies=Policies((PolicyText("X-Note", f"{number} {'x' * 9_000}"),), note="n"))
-        for number in range(1, 100)
-    ]
-    chunks = [*filter(None, map(writer.add, many)), writer.finish() or b""]
-    assert max(map(len, chunks)) < 3 * CHUNK_BYTES
-    assert sum(len(block.columns.sequences) for chunk in chunks for block in read_chunk(chunk, read).blocks) == 99
+    assert [len(block) for block in sequences_in([CHUNK])] == [256, 43]
+    full = sequences_in(chunks_of(*(entry(number, target="t" * 400) for number in range(1, 200))))
+    assert (len(full), sum(map(len, full))) == (2, 199)
+    notes = [Policies((PolicyText("X-Note", f"{number} {'x' * 9_000}"),), note="n") for number in range(1, 100)]
+    long = chunks_of(*(entry(number, policies=policies) for number, policies in enumerate(notes, 1)))
+    assert max(map(len, long)) < 3 * CHUNK_BYTES, "it can be unpacked"
+    assert sum(map(len, sequences_in(long))) == 99
 
 
 def test_columns_are_read_as_they_were_written_from_any_place() -> None:
