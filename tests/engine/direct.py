@@ -63,6 +63,11 @@ def fire_times(world: ScheduleWorld) -> list[float]:
     return [(message.fire_time - START) / SECOND for message in world.generated]
 
 
+def events(world: ScheduleWorld, kind: type[Kind]) -> list[Kind]:
+    """Return the reported events of one kind."""
+    return [event for event in world.events if isinstance(event, kind)]
+
+
 def endings(world: ScheduleWorld) -> list[Ending]:
     """Return how schedules ended."""
     return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nats_scheduler.engine.events import Ending, FiresMissed, ScheduleEnded
+from nats_scheduler.engine.events import FiresMissed
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.testing.clock import START
@@ -41,7 +41,3 @@ def dropped(world: ScheduleWorld) -> list[tuple[int, int, str]]:
     """Return what was reported as dropped: the first in minutes after the start, how many, and the policy."""
     events = [event for event in world.events if isinstance(event, FiresMissed)]
     return [((event.first - START) // MINUTE, event.dropped, event.policy) for event in events]
-
-
-def endings(world: ScheduleWorld) -> list[Ending]:
-    return [event.ending for event in world.events if isinstance(event, ScheduleEnded)]

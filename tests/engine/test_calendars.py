@@ -26,7 +26,7 @@ from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, endings, schedule, stored_fire, world_holding
+from tests.engine.direct import SCHEDULE, Desk, endings, events, schedule, stored_fire, world_holding
 
 ONE = "s.one"
 
@@ -269,7 +269,7 @@ def test_what_fired_on_a_day_that_was_excepted_later_is_no_forgery(with_checkpoi
     world._calendars["work"] = "2026-01-01..2026-01-02"
     world.restart("3h", with_checkpoint=with_checkpoint)
     world.advance("24h")
-    assert [event for event in world.events if isinstance(event, FireForged)] == []
+    assert events(world, FireForged) == []
     assert days(world)[before:] == [3, 3]
 
 

@@ -10,7 +10,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, plain, schedule, stored_fire, world_holding
+from tests.engine.direct import SCHEDULE, TARGET, Desk, events, plain, schedule, stored_fire, world_holding
 from tests.harness.blocks import block_with
 
 OTHER = "s.other"
@@ -45,8 +45,8 @@ class TestUnderWhatLanded:
         assert fires_of(world) == [5, 10, 15, 20, 25, 30]
         assert {message.body for message in own} == {b"own"}
         assert {message.stored_at - message.fire_time for message in own} == {0}
-        assert not [event for event in world.events if isinstance(event, FireRefused)]
-        seen = [(event.schedule, event.fire_time) for event in world.events if isinstance(event, FireReadBack)]
+        assert events(world, FireRefused) == []
+        seen = [(event.schedule, event.fire_time) for event in events(world, FireReadBack)]
         assert len(seen) == len(set(seen)), "none is told twice"
 
     @guards
@@ -159,7 +159,7 @@ class TestWhatEndsIt:
         world.stream.delete(on_it(world)[-1])
         world.advance("16s")
         assert fires_of(world) == [20]
-        assert not [event for event in world.events if isinstance(event, FireRefused)]
+        assert events(world, FireRefused) == []
 
     def test_what_cannot_be_a_fire_of_another_one_ends_it(self) -> None:
         elsewhere = {"Nats-Scheduler": OTHER, "Nats-Msg-Id": fire_identity(OTHER, 1, START + 5 * SECOND, 7)}

@@ -21,8 +21,8 @@ from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire, world_holding
-from tests.engine.missed_builders import dropped, endings, fired, headers, policies, stored_in, world_of
+from tests.engine.direct import SCHEDULE, TARGET, Desk, endings, events, schedule, stored_fire, world_holding
+from tests.engine.missed_builders import dropped, fired, headers, policies, stored_in, world_of
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
 ALL_10S = stored_in("@every 10s", policies("all"))
@@ -123,7 +123,7 @@ def test_a_backlog_is_counted_and_bounded_without_finding_each_fire() -> None:
     world.advance("2s")
     world.restart("87600h")
     assert [(one.fire_time - START) // SECOND for one in world.generated] == [1, 2, 315_360_001, 315_360_002]
-    (event,) = [event for event in world.events if isinstance(event, FiresMissed)]
+    (event,) = events(world, FiresMissed)
     assert event.dropped == 315_360_000 - 2
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import TypeVar
 
 import pytest
 
@@ -38,15 +37,26 @@ from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule, stored_fire
+from tests.engine.direct import SCHEDULE, TARGET, Desk, events, schedule, stored_fire
 
-Kind = TypeVar("Kind")
 QUEUE_STREAM, KEPT_STREAM = {"retention": "workqueue"}, {"retention": "limits"}
+
+
 WORKERS = "workers"
+
+
 SLACK = 5 * SECOND + 100 * MILLISECOND
+
+
 """Longest time from the end of a fire to the question that notices it."""
+
+
 GUARDS = pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
+
+
 RETENTIONS = pytest.mark.parametrize("kept", [False, True], ids=["work queue", "limits"])
+
+
 BOTH = (False, True)
 
 
@@ -78,10 +88,6 @@ def finish(world: ScheduleWorld) -> None:
         world.stream.consumers[WORKERS].acknowledge_all()
     else:
         world.stream.take(TARGET)
-
-
-def events(world: ScheduleWorld, kind: type[Kind]) -> list[Kind]:
-    return [event for event in world.events if isinstance(event, kind)]
 
 
 class Counting(ScheduleWorld):

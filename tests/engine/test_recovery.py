@@ -16,8 +16,7 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import Fate, Perfect
-from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import Desk, message_on, schedule, stored_fire, world_holding
+from tests.engine.direct import Desk, events, fire_times, message_on, schedule, stored_fire, world_holding
 
 EVERY_5S = {"Nats-Schedule": "@every 5s", "Nats-Schedule-Target": "t.out"}
 AT_10S = {"Nats-Schedule": "@at 2026-01-01T00:00:10Z", "Nats-Schedule-Target": "t.out"}
@@ -34,20 +33,16 @@ class LostFires(Perfect):
         return Fate(arrives=False)
 
 
-def fire_times(world: ScheduleWorld) -> list[int]:
-    return [(message.fire_time - START) // SECOND for message in world.generated]
-
-
 def test_missed_fires_are_made_up_by_the_latest_and_then_the_grid_goes_on() -> None:
     world = world_holding(EVERY_5S)
     world.advance("7s")
     world.restart("6s")
     assert fire_times(world) == [5, 10]
-    assert not any(isinstance(event, FiresMissed) for event in world.events), "one that is merely late is not missed"
+    assert events(world, FiresMissed) == [], "one that is merely late is not missed"
     world.restart("12s")
     world.advance("5s")
     assert fire_times(world) == [5, 10, 25, 30]
-    [missed] = [event for event in world.events if isinstance(event, FiresMissed)]
+    [missed] = events(world, FiresMissed)
     assert (missed.first, missed.made_up) == (START + 15 * SECOND, START + 25 * SECOND)
     assert not missed.while_running, "no instance ran when they came due"
 

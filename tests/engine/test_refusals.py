@@ -1,7 +1,6 @@
 """Of refused fires one is retried soon for all, and all are retried as soon as that one succeeds."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import pytest
 
@@ -14,13 +13,17 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.network import DONE, Fate, Perfect
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, Desk, schedule, stored_fire
-
-Kind = TypeVar("Kind")
+from tests.engine.direct import SCHEDULE, Desk, events, schedule, stored_fire
 
 FULL = Refused(503, 10077, "maximum messages exceeded")
+
+
 DENIED = Refused(403, 403, "our user may not publish to the target")
+
+
 LIVE = 3 * SECOND
+
+
 """Within this time (ns) fires resume, as *Live* promises."""
 
 
@@ -36,10 +39,6 @@ class Refusing(Perfect):
         refusal = self.targets.get(fire.target)
         self.attempts += refusal is not None
         return DONE._replace(refusal=refusal, answer_takes=2 * MILLISECOND)
-
-
-def events(world: ScheduleWorld, kind: type[Kind]) -> list[Kind]:
-    return [event for event in world.events if isinstance(event, kind)]
 
 
 def world_with(count: int, pattern: str = "@every 10s", **targets: Refused) -> tuple[ScheduleWorld, Refusing]:
@@ -180,6 +179,8 @@ def test_the_wall_clock_stepping_back_keeps_nobody_waiting() -> None:
 
 
 IN_PROCESS = Refused(400, 10164, "wrong last sequence")
+
+
 WRONG_LAST = Refused(400, 10071, "wrong last sequence: 0")
 
 
