@@ -114,7 +114,7 @@ def test_a_schedule_without_policies_is_what_it_was() -> None:
     plain = accepted(EVERY)
     assert plain.terms.policies is NO_POLICIES
     assert plain.pattern.base is plain.pattern
-    noted = accepted(EVERY, ("X-Note", "a"), ("X-Owner", "b"), ("X-Jitter", "24h"))
+    noted = accepted(EVERY, ("X-Note", "a" * MAX_TEXT_CHARS), ("X-Owner", "b"), ("X-Jitter", "24h"))
     assert noted.pattern is plain.pattern, "what bounds nothing costs nothing"
 
 

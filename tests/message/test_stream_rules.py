@@ -127,6 +127,7 @@ def test_the_rules_of_a_stream_are_taken_from_its_configuration() -> None:
     assert implied(config(deny_purge=True)) == {"allow_rollup_hdrs": True, "deny_purge": False}
     assert implied(config(sealed=True)) == {}
     assert implied(config(allow_msg_schedules=False)) == {}
+    assert check_create(config(first_seq=7, allow_atomic=True)) is None, "only a mirror cannot have them"
 
 
 def test_the_limits_of_a_stream_are_taken_from_its_configuration() -> None:

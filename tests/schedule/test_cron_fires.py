@@ -276,7 +276,10 @@ def test_the_latest_fire_is_found_in_the_minute_hour_month_or_year_before() -> N
         assert cron(text).latest_fire(at("2020-01-01T00:00:00Z"), at(until), 0) == at(fire), (text, until)
 
 
-def test_an_outage_of_centuries_is_searched() -> None:
+def test_the_latest_fire_is_found_before_a_change_of_offset_and_in_an_outage_of_centuries() -> None:
+    march, until = cron("0 0 12 15 3 *", "Europe/Berlin"), at("2026-04-10T00:00:00Z")
+    assert march.latest_fire(at("2025-01-01T00:00:00Z"), until, 0) == at("2026-03-15T11:00:00Z")
+    assert march.latest_fire(at("2026-03-15T11:00:00Z"), until, 0) is None
     pattern = cron("0 0 12 * * *", "Europe/Amsterdam")
     assert pattern.latest_fire(0, at("2600-07-01T11:00:00Z"), 0) == at("2600-07-01T10:00:00Z")
 

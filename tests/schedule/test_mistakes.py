@@ -22,6 +22,7 @@ MISTAKES = [
     ("at 2026-01-01T00:00:00Z", "expected '@at '", "@at 2026-01-01T00:00:00Z"),
     ("@every 1d", "units", "@every 24h"),
     ("@every 5 minutes", "units", "@every 5m"),
+    ("@every 1 second", "units", "@every 1s"),
     ("@every 1 hour 30 min", "units", "@every 1h30m"),
     ("@every 30", "the unit is missing", "@every 30s"),
     ("every 5m", "expected '@every '", "@every 5m"),
