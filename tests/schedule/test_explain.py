@@ -62,6 +62,7 @@ TABLE = [
     ("30 * 8-18 * * *", "every day, every minute from 08:00:30 to 18:59:30"),
     ("0 0-4 9-17 * * *", "every day at minutes 0 to 4 of hours 9 to 17"),
     ("0 */10 9,13 * * *", "every day at minutes 0, 10, 20, 30, 40 and 50 of hours 9 and 13"),
+    ("0 */2 9,13 * * *", "every day at minutes 0 to 58 in steps of 2 of hours 9 and 13"),
     ("0,30 * 9,13 * * *", "every day at seconds 0 and 30 of every minute of hours 9 and 13"),
     ("0 * 9,13 * * *", "every day, every minute of hours 9 and 13"),
     ("5 0 9 * * *", "every day at 09:00:05"),
