@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.cli.calendar import _edited
 from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.schedule.calendars import MAX_CALENDAR_PARTS, read_days, with_days, without_days
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -25,12 +24,6 @@ async def any_prompt(request: pytest.FixtureRequest, cli: Cli, start_server: Sta
     server = await start_server(request.param)
     async with prompt_on(cli, server.url) as one:
         yield one
-
-
-async def bucket_of(prompt: Prompt) -> CalendarBucket:
-    bucket = CalendarBucket(prompt.account.connection, prompt.account.api, SidecarSettings().calendars_bucket)
-    await bucket.open()
-    return bucket
 
 
 async def test_a_calendar_is_made_edited_shown_and_deleted(any_prompt: Prompt) -> None:
@@ -78,7 +71,9 @@ async def test_a_file_is_taken_with_its_comments_and_does_not_grow_beyond_what_c
 
 
 async def test_an_invalid_calendar_is_shown_as_one_and_can_only_be_replaced(prompt: Prompt) -> None:
-    assert await (await bucket_of(prompt)).write("work", b"soon\n", 0)
+    bucket = CalendarBucket(prompt.account.connection, prompt.account.api, SidecarSettings().calendars_bucket)
+    await bucket.open()
+    assert await bucket.write("work", b"soon\n", 0)
     shown = await prompt.says("calendar show work")
     assert (shown.exit_code, shown.stdout) == (1, "soon\n")
     assert "line 1 contains 'soon'" in shown.stderr
@@ -96,30 +91,6 @@ async def test_edits_of_many_at_once_are_all_kept(prompt: Prompt) -> None:
     said = await asyncio.gather(*(prompt.says(f"calendar add work {day}") for day in days))
     assert [one.exit_code for one in said] == [0] * 5, [one.stderr for one in said]
     assert (await prompt.document("calendar show work"))["ranges"] == ["2026-12-25", *days]
-
-
-async def test_what_another_client_wrote_meanwhile_is_not_lost(prompt: Prompt) -> None:
-    bucket = await bucket_of(prompt)
-    assert await bucket.write("work", b"2026-12-25\n", 0)
-    _found, revision = await bucket.revised_text("work")
-    seen: list[str] = []
-
-    def change(text: str) -> str:
-        seen.append(text)
-        return with_days(text, [read_days("2027-01-06")])
-
-    class Slow(CalendarBucket):
-        async def write(self, name: str, text: bytes | None, revision: int) -> bool:
-            if len(seen) == 1:
-                assert await bucket.write("work", b"2026-12-26\n", revision)
-            return await super().write(name, text, revision)
-
-    slow = Slow(prompt.account.connection, prompt.account.api, SidecarSettings().calendars_bucket)
-    assert (await _edited(slow, "work", change))[0] == "changed"
-    last = await bucket.text("work")
-    assert last is not None
-    assert last.text == b"2026-12-26\n2027-01-06\n"
-    assert not await bucket.write("work", b"", revision)
 
 
 def test_days_are_added_once_and_removed_from_lines_that_keep_their_comments() -> None:

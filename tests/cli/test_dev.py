@@ -1,4 +1,7 @@
-"""`nats-scheduler dev` as a new user runs it: real processes, the real server, the real nats CLI."""
+"""`nats-scheduler dev` as a new user runs it: real processes, the real server, the real nats CLI.
+
+What the server's process does without the command is in `runtime/test_embedded.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import re
 import shlex
 import socket
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,18 +21,16 @@ from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.cli.prompt import Cli
+from tests.harness.account import WAIT_SECONDS
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
 from tests.harness.waiting import eventually
-from tests.house.sources import ROOT
 
 pytestmark = pytest.mark.server
 
 FIRE = r"^\d{{4}}-\d\d-\d\dT[\d:.]+Z +-?\d+\.\d ms  {kind} +demo\.schedules\.{kind} -> demo\.\w+$"
 KINDS = ("delayed", "interval", "cron", "sampling")
-FIRES_SECONDS = 15.0
-"""Within this time the demo shows all four kinds."""
 
 
 def url_of(dev: ChildProcess) -> str:
@@ -61,7 +61,7 @@ def servers_on(folder: Path) -> Iterator[int]:
 
 async def all_kinds(dev: ChildProcess) -> None:
     """Wait until a fire of each kind was printed."""
-    await asyncio.gather(*(dev.wait_for_line(FIRE.format(kind=kind), within_seconds=FIRES_SECONDS) for kind in KINDS))
+    await asyncio.gather(*(dev.wait_for_line(FIRE.format(kind=kind)) for kind in KINDS))
 
 
 async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(t
     with sidecar("dev", "--demo", "--for", "10s", folder=tmp_path) as dev:
         await all_kinds(dev)
         assert await dev.wait_for_exit() == 0
-    assert re.search(r"^ran for 10\.\d s on nats-server 2\.11\.", dev.stdout, re.M)
+    assert re.search(r"^ran for \d+\.\d s on nats-server 2\.11\.", dev.stdout, re.M)
     assert re.search(r"^fires     \d+: 1 delayed, \d+ interval, \d+ cron, \d+ sampling$", dev.stdout, re.M)
     assert re.search(r"^lateness  p50 [\d.]+ ms, p99 [\d.]+ ms, max [\d.]+ ms$", dev.stdout, re.M)
     assert re.search(r"^rejected  0\nmissed    0$", dev.stdout, re.M)
@@ -113,7 +113,7 @@ async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
 async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
-        await eventually(lambda: (data / "nats-server.log").exists(), within_seconds=10.0)
+        await eventually(lambda: (data / "nats-server.log").exists(), within_seconds=WAIT_SECONDS)
         assert await dev.interrupt() == 0
     assert list(servers_on(data)) == []
 
@@ -163,7 +163,7 @@ async def test_the_printed_nats_lines_work_as_pasted(tmp_path: Path, nats_cli: N
 async def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     command = f"{shlex.join(sidecar_command())} dev --demo | head -n 1"
     with ChildProcess(["/bin/sh", "-c", command], tmp_path, env=clean_environment(tmp_path)) as pipeline:
-        assert await pipeline.wait_for_exit(within_seconds=30.0) == 0
+        assert await pipeline.wait_for_exit() == 0
     assert "nats-server" in pipeline.stdout
     assert pipeline.stderr == ""
 
@@ -177,18 +177,6 @@ async def test_a_server_that_dies_is_told_with_the_end_of_its_log(tmp_path: Path
             os.kill(server, 9)
         assert await dev.wait_for_exit() == 1
     assert "nats-scheduler: error: nats-server ended by itself:" in dev.stderr
-
-
-async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
-    bare = tmp_path / "bare"
-    with ChildProcess([sys.executable, "-m", "venv", "--without-pip", str(bare)], tmp_path, name="venv") as venv:
-        assert await venv.wait_for_exit(within_seconds=60.0) == 0
-    paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
-    env = clean_environment(tmp_path) | {"PYTHONPATH": paths, "PATH": str(bare / "bin")}
-    script = "from nats_scheduler.cli.main import main; main()"
-    with ChildProcess([str(bare / "bin" / "python"), "-c", script, "dev"], tmp_path, env=env) as dev:
-        assert await dev.wait_for_exit() == 2
-    assert "pip install 'nats-scheduler[server]'" in dev.stderr
 
 
 def test_where_others_connect_does_not_matter(cli: Cli) -> None:
@@ -219,15 +207,3 @@ def test_the_summary_leaves_out_what_was_overdue_before_it_could_fire() -> None:
 def test_the_line_of_a_fire_cannot_command_the_terminal() -> None:
     hostile = StoredFire("S", "s.\x1b[2J", "s.b", ScheduleKind.CRON, 0, MILLISECOND, 0)
     assert r"s.\x1b[2J -> s.b" in fire_line(hostile, overdue=False)
-
-
-async def test_a_port_in_use_is_told_in_one_line(tmp_path: Path) -> None:
-    server_binary(V2_11)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with sidecar("dev", "--port", str(port), folder=tmp_path) as dev:
-            assert await dev.wait_for_exit() == 1
-    assert dev.stderr == f"nats-scheduler: error: port {port} of 127.0.0.1 is in use by another process\n"
-    assert dev.stdout == ""

@@ -1,4 +1,7 @@
-"""`pause`, `resume`, `rm`, `fire` and `backfill`: on one schedule, on what a wildcard matches, and on many."""
+"""`pause`, `resume`, `rm`, `fire` and `backfill`: on one schedule, on what a wildcard matches, and on many.
+
+What a sidecar does meanwhile is in `e2e/test_control.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,13 @@ from nats_scheduler.control.each import MAX_AT_ONCE, MAX_UNANSWERED, change_each
 from nats_scheduler.control.edits import pause
 from nats_scheduler.control.errors import ConflictError, NotFoundError, NotPossibleError
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.message.reading import read_generated
-from nats_scheduler.schedule.instants import HOUR, SECOND
-from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
+from nats_scheduler.schedule.instants import HOUR
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.changing_site import Site
 from tests.cli.prompt import FAR, NEVER
 from tests.control.memory_schedules import Fault, MemorySchedules
-from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.account import CLOCK
 from tests.harness.terminal import on_terminal
-from tests.harness.waiting import eventually
 
 PAST = "2020-01-01T00:00:00Z"
 
@@ -122,28 +123,6 @@ async def test_a_wildcard_is_counted_and_confirmed_on_a_terminal(
     assert orders.x in await orders.headers("other")
 
 
-async def test_a_sidecar_fires_what_is_active_and_not_what_is_paused(orders: Site) -> None:
-    async with orders.served():
-        out, every_second = orders.subject("out"), ("add", ".s", "--every", "1s", "--target", orders.subject("out"))
-
-        async def is_served() -> bool:
-            return not (await orders.done(*every_second, "--dry-run"))["warnings"]
-
-        await eventually(is_served, within_seconds=WAIT_SECONDS, describe="the sidecar is known to serve the stream")
-        await orders.done(*every_second)
-        await orders.account.wait_for(orders.stream, out)
-        await orders.done("pause", ".s")
-        fired = len(await orders.fires())
-        await orders.done("add", ".t", "--after", "2s", "--target", orders.subject("later"))
-        await orders.account.wait_for(orders.stream, orders.subject("later"))
-        # One fire may have been in flight when the schedule was paused.
-        assert len(await orders.fires()) <= fired + 1
-        await orders.done("resume", ".s")
-        await orders.account.wait_for(orders.stream, out, fired + 3)
-        fires = [read_generated(one.block) for one in await orders.fires()]
-        assert len({fire.fire_time % SECOND for fire in fires if fire is not None}) == 1, "the phase is kept"
-
-
 # -- fire and backfill -----------------------------------------------------------------------------------------
 
 
@@ -177,31 +156,6 @@ async def test_missing_fires_are_stored_once(site: Site) -> None:
     again = await site.done("backfill", *past)
     assert (again["change"], again["fires"], "no fire is missing" in again["notes"]) == ("unchanged", [], True)
     assert len(await site.fires()) == 3
-
-
-async def test_what_was_missed_in_an_outage_is_stored_beside_the_make_up_fire(orders: Site) -> None:
-    out = orders.subject("out")
-    async with orders.served():
-        await orders.done("add", ".s", "--every", "1s", "--target", out)
-        await orders.account.wait_for(orders.stream, out, 2)
-    until = CLOCK.now() + 3 * SECOND
-    await eventually(lambda: CLOCK.now() > until, within_seconds=WAIT_SECONDS, describe="the outage lasts")
-    async with orders.served():
-        number = len(await orders.fires())
-        await orders.account.wait_for(orders.stream, out, number + 2)
-        times = await fire_times(orders)
-        past = ("--from", format_rfc3339(times[0]), "--to", format_rfc3339(times[-1]))
-        backfilled = await orders.done("backfill", ".s", *past)
-        assert len(backfilled["fires"]) >= 1
-        filled = [time for time in await fire_times(orders) if time <= times[-1]]
-    assert filled == [*range(times[0], times[-1] + 1, SECOND)], "each fire time once"
-
-
-async def fire_times(site: Site) -> list[int]:
-    """Return the fire times (ns) of the fires that are stored, in their order."""
-    found = (await site.done("history", ".s", "--limit", "1000"))["fires"]
-    times = [parse_rfc3339(one["fire_time"]) for one in found]
-    return sorted(time for time in times if isinstance(time, int))
 
 
 # -- some at a time --------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.testing.clock import ManualClock
 from tests.cli.changing_site import Site
-from tests.harness.account import CLOCK
+from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.burst import store_herd
 from tests.harness.terminal import on_terminal
 from tests.harness.waiting import eventually
@@ -96,12 +96,12 @@ async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> N
     file = io.StringIO()
     streams = {name: Reading(StreamState({"name": name}, "", 101, 300), 150) for name in ("A", "B")}
     no_terminal = ProgressBar(None, SystemClock().monotonic)
-    await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), 30)
+    await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), WAIT_SECONDS)
     bar = ProgressBar(file, SystemClock().monotonic)
     shown = asyncio.create_task(show_start(bar, cast(Any, streams)))
-    await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue(), within_seconds=30)
+    await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue(), within_seconds=WAIT_SECONDS)
     streams["A"].is_live = True
-    await eventually(lambda: progress_text("B", 50, 200) in file.getvalue(), within_seconds=30)
+    await eventually(lambda: progress_text("B", 50, 200) in file.getvalue(), within_seconds=WAIT_SECONDS)
     streams["B"].is_live = True
-    await asyncio.wait_for(shown, 30)
+    await asyncio.wait_for(shown, WAIT_SECONDS)
     assert file.getvalue().endswith(ERASE_LINE)
