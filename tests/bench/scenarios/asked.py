@@ -18,6 +18,7 @@ from tests.bench import measures as m
 from tests.bench.load import STREAM, schedules, targets_of
 from tests.bench.scenarios.held import HELD_GROUP, far_patterns
 from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Spread
 from tests.bench.sides import Side
 
@@ -36,19 +37,15 @@ async def answer(side: Side, endpoint: str, **request: object) -> dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Scenario):
     """`count` schedules are held; a spread load and a burst fire beside them."""
 
-    count: int
+    FAMILY = "asked"
+
     spread: int = 2_000
     spread_seconds: float = 10.0
     burst: int = 3_000
     lead_seconds: float = 3.0
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"asked-{self.count}"
 
     @property
     def title(self) -> str:
@@ -113,9 +110,7 @@ ENDPOINTS = (
 class Watched(Asked):
     """`count` schedules are held and watched; a spread load and a burst fire beside them."""
 
-    @property
-    def name(self) -> str:
-        return f"watched-{self.count}"
+    FAMILY = "watched"
 
     @property
     def title(self) -> str:

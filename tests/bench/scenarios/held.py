@@ -20,6 +20,7 @@ from tests.bench.load import SECOND, at_pattern, ordinary, schedules
 from tests.bench.measures import CPU_ACCEPT, FOLLOWED, LOAD_RATE, MEMORY_RESTARTED, RESTART, figures
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
+from tests.bench.scenarios.scenario import Scenario
 from tests.bench.sides import Side
 
 MEGABYTE = 1_000_000
@@ -32,18 +33,14 @@ SETTLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Held:
+class Held(Scenario):
     """`count` schedules due in a month, and a burst of `beside` that fires."""
 
-    count: int
+    FAMILY = "held"
+
     beside: int = 1_000
     idle_seconds: float = 10.0
     burst_lead_seconds: float = 3.0
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"held-{self.count}"
 
     @property
     def title(self) -> str:
@@ -95,15 +92,10 @@ def far_patterns(count: int) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class Loaded(Scenario):
     """`count` schedules due in a month."""
 
-    count: int
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"loaded-{self.count}"
+    FAMILY = "loaded"
 
     @property
     def title(self) -> str:
@@ -121,17 +113,13 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Ordinary:
+class Ordinary(Scenario):
     """`count` ordinary messages and `held` schedules in one stream."""
 
-    count: int
+    FAMILY = "ordinary"
+
     held: int = 100
     subjects: int = 1_000
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"ordinary-{self.count}"
 
     @property
     def title(self) -> str:

@@ -12,7 +12,7 @@ from tests.bench import measures as m
 from tests.bench.fires import lateness, read_fires
 from tests.bench.load import SECOND, at_pattern, daily_pattern, schedules
 from tests.bench.processes import Cpu
-from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from tests.bench.scenarios.scenario import FIRES_SECONDS, Scenario, refuse_if_late, until
 from tests.bench.sides import Mark, Side
 
 LEAD_SECONDS = 11.0
@@ -24,13 +24,11 @@ FOLLOWED_PER_SECOND = 8_000
 
 
 @dataclass(frozen=True)
-class Herd:
+class Herd(Scenario):
     """`count` schedules due at one instant."""
 
-    count: int
     repeating: bool = False
     lead_seconds: float = LEAD_SECONDS
-    sidecars: int = 1
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, evenly, message, reminder, source_of, subject_of
 from tests.bench.measures import CPU_FIRE, of_lateness
 from tests.bench.processes import Cpu
-from tests.bench.scenarios.scenario import all_fires, until
+from tests.bench.scenarios.scenario import Scenario, all_fires, until
 from tests.bench.scenarios.spread import AHEAD_SECONDS
 from tests.bench.sides import Side
 
@@ -75,29 +75,25 @@ def at(number: int, due: int, prefix: bytes) -> bytes:
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Scenario):
     """About `rate` fires a second of all kinds."""
 
-    rate: int
+    FAMILY = "mixed"
+
     seconds: int = 20
     """A multiple of each interval."""
     intervals: tuple[int, ...] = (1, 2, 5, 10)
     ahead_seconds: float = AHEAD_SECONDS
     """From the publish of an `@at` schedule to its fire."""
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"mixed-{self.rate}"
 
     @property
     def title(self) -> str:
-        return f"about {self.rate:,} fires a second of all kinds, in {len(STREAMS)} streams, for {self.seconds} s"
+        return f"about {self.count:,} fires a second of all kinds, in {len(STREAMS)} streams, for {self.seconds} s"
 
     @property
     def repeating(self) -> list[int]:
         """The interval (s) of each repeating schedule; each interval has as many fires a second."""
-        pairs = max(self.rate // (4 * len(self.intervals)), 1)
+        pairs = max(self.count // (4 * len(self.intervals)), 1)
         return [interval for interval in self.intervals for _ in range(2 * pairs * interval)]
 
     @property
@@ -108,7 +104,7 @@ class Mixed:
         """Start the repeating ones, measure while `@at` ones are published and fire, and read all back."""
         await side.serve_many(STREAMS, SERVED_SECONDS, has_ttl=True)
         intervals, prefix = self.repeating, side.kind.prefix
-        at_rate = max(self.rate // 2, 1)
+        at_rate = max(self.count // 2, 1)
         ats = round(at_rate * (self.seconds + self.ahead_seconds))
         await side.store(sources(len(intervals), GROUP))
         await side.store(sources(ats, AT_GROUP))

@@ -5,8 +5,10 @@ The rule: a scenario does the same work on each side, and takes every figure fro
 
 import asyncio
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 from tests.bench.fires import Fire, WrongFiresError, read_fires_of
 from tests.bench.load import GROUP, SECOND
@@ -19,21 +21,28 @@ READ_AGAIN_SECONDS = 0.2
 """Pause between two checks of what was generated so far."""
 
 
-class Scenario(Protocol):
+@dataclass(frozen=True)
+class Scenario(ABC):
     """One thing to do on a side."""
+
+    FAMILY: ClassVar[str] = ""
+    sidecars: ClassVar[int] = 1
+    """The number of instances of the sidecar that serve the stream at the start."""
+
+    count: int
+    """The number in its name: of schedules, messages or streams, or of either a second."""
 
     @property
     def name(self) -> str:
         """The name under which it is asked for, saved and compared."""
+        return f"{self.FAMILY}-{self.count}"
 
     @property
+    @abstractmethod
     def title(self) -> str:
         """A description in a few words."""
 
-    @property
-    def sidecars(self) -> int:
-        """The number of instances of the sidecar that serve the stream at the start."""
-
+    @abstractmethod
     async def run(self, side: Side) -> dict[str, float]:
         """Do it, and return the figures by the names of their measures."""
 

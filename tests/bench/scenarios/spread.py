@@ -23,7 +23,7 @@ from tests.bench.load import SECOND, at_pattern, evenly, message, ordinary, remi
 from tests.bench.measures import CPU_FIRE, HIGHEST_RATE, OTHERS_RATE, P99, figures, of_lateness
 from tests.bench.processes import Cpu
 from tests.bench.publisher import LateLoadError
-from tests.bench.scenarios.scenario import FIRES_SECONDS, refuse_if_late, until
+from tests.bench.scenarios.scenario import FIRES_SECONDS, Scenario, refuse_if_late, until
 from tests.bench.sides import Mark, Side
 
 LOADED_PER_SECOND = 12_000
@@ -34,10 +34,9 @@ SMALLEST_FOR_CPU = 2_000
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Scenario):
     """`count` schedules due over `seconds`."""
 
-    count: int
     seconds: float = 10.0
     others_per_second: int = 0
     """Ordinary messages that are stored in the same stream meanwhile."""
@@ -46,7 +45,6 @@ class Spread:
     asked: int = 0
     """The number of its name, if that is not `count`."""
     lead_seconds: float = 1.5
-    sidecars: int = 1
 
     @property
     def name(self) -> str:
@@ -109,23 +107,19 @@ AHEAD_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Steady:
+class Steady(Scenario):
     """`rate` schedules published a second, and as many fires."""
 
-    rate: int
+    FAMILY = "steady"
+
     seconds: float = 30.0
     ahead_seconds: float = AHEAD_SECONDS
     within_seconds: float = FIRES_SECONDS
     """Longest wait for the last fire, and for the last purge."""
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"steady-{self.rate}"
 
     @property
     def title(self) -> str:
-        return f"{self.rate:,} a second for {self.seconds:g} s, each published {self.ahead_seconds:g} s ahead"
+        return f"{self.count:,} a second for {self.seconds:g} s, each published {self.ahead_seconds:g} s ahead"
 
     async def run(self, side: Side) -> dict[str, float]:
         """Publish and fire, and read back when each was stored."""
@@ -139,7 +133,7 @@ class Steady:
         Raises `LateLoadError` if the load was not stored well ahead of its times.
         """
         ahead = int(self.ahead_seconds * SECOND)
-        dues = evenly(time.time_ns() + SECOND // 10 + ahead, self.seconds, round(self.rate * self.seconds))
+        dues = evenly(time.time_ns() + SECOND // 10 + ahead, self.seconds, round(self.count * self.seconds))
         frame = partial(reminder, prefix=side.kind.prefix)
         load = ((due - ahead, frame(subject_of(number), at_pattern(due))) for number, due in enumerate(dues))
         before, cpu = await side.mark(), side.cpu()
@@ -189,22 +183,18 @@ async def highest(holds: Holds, lowest: int, limit: int, within_seconds: float =
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Scenario):
     """The highest rate up to `limit` a second."""
 
-    limit: int
+    FAMILY = "rate"
+
     step_seconds: float = STEP_SECONDS
     warm_up_seconds: float = WARM_UP_SECONDS
     search_seconds: float = SEARCH_SECONDS
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"rate-{self.limit}"
 
     @property
     def title(self) -> str:
-        return f"the highest rate up to {self.limit:,} a second with p99 ≤ {PUNCTUAL_P99_MS:g} ms"
+        return f"the highest rate up to {self.count:,} a second with p99 ≤ {PUNCTUAL_P99_MS:g} ms"
 
     async def run(self, side: Side) -> dict[str, float]:
         """Search, and return the rate with the figures of its step."""
@@ -218,7 +208,7 @@ class Rate:
                     return True
             return False
 
-        rate = await highest(holds, max(self.limit >> DOUBLINGS, 1), self.limit, self.search_seconds)
+        rate = await highest(holds, max(self.count >> DOUBLINGS, 1), self.count, self.search_seconds)
         return figures([(HIGHEST_RATE, rate)]) | found.get(rate, {})
 
     async def _step(self, side: Side, rate: int) -> dict[str, float]:

@@ -18,7 +18,7 @@ from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
 from tests.bench.measures import TAKEOVER, figures
 from tests.bench.processes import Cpu
-from tests.bench.scenarios.scenario import all_fires, refuse_if_late, until
+from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
@@ -29,20 +29,16 @@ HALF_A_SECOND = SECOND // 2
 
 
 @dataclass(frozen=True)
-class Streams:
+class Streams(Scenario):
     """`count` schedules in one stream, and then one in each of `count` streams."""
 
-    count: int
+    FAMILY = "streams"
+
     seconds: int = 10
     spread_seconds: float = 5.0
     lead_seconds: float = 4.0
     """From the load to the first that is due: what is accepted late would be fired late."""
     within_seconds: float = 120.0
-    sidecars: int = 1
-
-    @property
-    def name(self) -> str:
-        return f"streams-{self.count}"
 
     @property
     def title(self) -> str:
@@ -108,17 +104,17 @@ class Streams:
 
 
 @dataclass(frozen=True)
-class Takeover:
+class Takeover(Scenario):
     """`count` schedules due over `seconds`, one of two instances killed in the middle."""
 
-    count: int
+    sidecars = 2
+
     seconds: float = 10.0
     lead_seconds: float = 2.5
     family: str = "takeover"
     is_in_many: bool = False
     """True if each schedule is stored in a stream of its own."""
     within_seconds: float = 120.0
-    sidecars: int = 2
 
     @property
     def name(self) -> str:
