@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from click.testing import Result
 
 from tests.harness.account import Account, account_on
+from tests.harness.terminal import Terminal, on_terminal
 
 Cli = Callable[..., Result]
 
@@ -72,3 +74,13 @@ async def prompt_on(cli: Cli, url: str) -> AsyncIterator[Prompt]:
     """Connect to a server, on which commands run too."""
     async with account_on(url) as account:
         yield Prompt(cli, url, account)
+
+
+@asynccontextmanager
+async def at_a_terminal(*words: str, folder: Path, env: Mapping[str, str] | None = None) -> AsyncIterator[Terminal]:
+    """Run the program at a real terminal, in a process of its own."""
+    terminal = await on_terminal(*words, folder=folder, env=env)
+    try:
+        yield terminal
+    finally:
+        await terminal.close()

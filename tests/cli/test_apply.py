@@ -16,12 +16,11 @@ from click.testing import Result
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import with_header
 from tests.cli.changing_site import PORTABLE, Site
-from tests.cli.prompt import FAR, FLAGGED, NEVER, Cli
+from tests.cli.prompt import FAR, FLAGGED, NEVER, Cli, at_a_terminal
 from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.servers import V2_12
-from tests.harness.terminal import on_terminal
 from tests.harness.waiting import eventually
 
 BINARY = bytes(range(256)) * 40
@@ -208,8 +207,7 @@ async def test_an_edit_after_the_question_is_reported_and_without_an_answer_noth
     file.write_text(file_of(orders, 3))
     await done(orders, "apply", str(file), "--yes")
     file.write_text(file_of(orders, 3, body="new"))
-    terminal = await on_terminal("apply", str(file), "--server", orders.url, folder=tmp_path)
-    try:
+    async with at_a_terminal("apply", str(file), "--server", orders.url, folder=tmp_path) as terminal:
         await terminal.wait_for("make 3 changes? [y/N]")
         theirs = await orders.publish("s.1", NEVER)
         terminal.press(f"{answer}\n")
@@ -217,8 +215,6 @@ async def test_an_edit_after_the_question_is_reported_and_without_an_answer_noth
         if answer:
             await terminal.wait_for("2 edited, 1 failed")
             assert f"{orders.subject('s.1')}: " in terminal.text
-    finally:
-        await terminal.close()
     bodies = {subject: body for subject, (_block, body) in (await stored(orders)).items()}
     ours = b"new" if answer else b""
     assert bodies == {orders.subject(f"s.{at}"): b"body" if at == 1 else ours for at in range(3)}

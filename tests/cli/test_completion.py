@@ -178,16 +178,16 @@ async def fish_offers(folder: Path, line: str) -> str:
     return await said_by(folder, "fish", "--no-config", "-c", f"{ASK_FISH}; complete -C '{line}'")
 
 
+def if_it_is_here(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(name) is None, reason=f"there is no {name} on this machine")
+
+
 @pytest.mark.parametrize(
     "shell",
     [
-        pytest.param(bash, marks=pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")),
-        pytest.param(
-            zsh, marks=[pytest.mark.deep, pytest.mark.skipif(not shutil.which("zsh"), reason="there is no zsh here")]
-        ),
-        pytest.param(
-            fish, marks=[pytest.mark.deep, pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish here")]
-        ),
+        pytest.param(bash, marks=if_it_is_here("bash")),
+        pytest.param(zsh, marks=[pytest.mark.deep, if_it_is_here("zsh")]),
+        pytest.param(fish, marks=[pytest.mark.deep, if_it_is_here("fish")]),
     ],
 )
 async def test_a_shell_completes_commands_and_names_of_streams(

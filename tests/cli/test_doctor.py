@@ -11,7 +11,7 @@ from pathlib import Path
 from nats_scheduler.cli.doctor import COLUMNS
 from nats_scheduler.cli.process import ERASE_LINE, progress_text
 from nats_scheduler.doctor.finding import MAX_LISTED, Code
-from tests.cli.prompt import Cli, Prompt
+from tests.cli.prompt import Cli, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.doctor.examined import FLAG
 from tests.doctor.scenes import emulated, schedule, unflagged
@@ -19,7 +19,7 @@ from tests.harness.account import CLOCK, account_on
 from tests.harness.burst import store_herd
 from tests.harness.proxy import proxy_to
 from tests.harness.servers import V2_11
-from tests.harness.terminal import TERMINAL_SECONDS, Terminal, on_terminal
+from tests.harness.terminal import TERMINAL_SECONDS, Terminal
 from tests.harness.waiting import eventually
 
 INTERRUPTED = 130
@@ -87,11 +87,10 @@ async def reading_slowly(start_server: StartServer, folder: Path) -> AsyncIterat
             return False
 
         proxy.to_client.loses = is_thin
-        terminal = await on_terminal("doctor", "ORDERS", "--server", proxy.url, "--timeout", "60s", folder=folder)
-        try:
+        async with at_a_terminal(
+            "doctor", "ORDERS", "--server", proxy.url, "--timeout", "60s", folder=folder
+        ) as terminal:
             yield terminal
-        finally:
-            await terminal.close()
 
 
 async def test_the_progress_is_shown_until_ctrl_c_ends_it_without_a_traceback(
@@ -115,12 +114,9 @@ async def test_the_progress_is_shown_until_ctrl_c_ends_it_without_a_traceback(
 
 async def test_progress_is_removed_at_the_end(start_server: StartServer, tmp_path: Path) -> None:
     server = await start_server(V2_11)
-    terminal = await on_terminal("doctor", "--server", server.url, folder=tmp_path)
-    try:
+    async with at_a_terminal("doctor", "--server", server.url, folder=tmp_path) as terminal:
         assert await terminal.end() == 0
         await terminal.wait_for("nothing is wrong")
         before, _, after = terminal.text.rpartition(ERASE_LINE)
         assert progress_text("connecting", 0, 1) in before
         assert after.startswith("nothing is wrong")
-    finally:
-        await terminal.close()

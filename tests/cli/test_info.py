@@ -11,11 +11,11 @@ from click.testing import Result
 from nats_scheduler.cli.session import NONE_RUNNING
 from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, prompt_on
+from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, at_a_terminal, prompt_on
 from tests.conftest import StartServer
 from tests.harness.account import WAIT_SECONDS, sidecar_on
 from tests.harness.servers import V2_14
-from tests.harness.terminal import COLUMNS, on_terminal
+from tests.harness.terminal import COLUMNS
 from tests.harness.waiting import eventually
 
 DAILY = {
@@ -86,13 +86,10 @@ async def test_what_ends_it_before_its_fire_is_in_capitals_and_fits_a_terminal(p
     assert late["removed"].endswith("by the max_age of the stream, BEFORE its next fire: it will not fire")
     assert late["state"].startswith("expiring")
     assert soon["removed"].endswith("by the max_age of the stream, after its next fire")
-    terminal = await on_terminal("info", "ORDERS", "ORDERS.late", "--server", prompt.url, folder=tmp_path)
-    try:
+    async with at_a_terminal("info", "ORDERS", "ORDERS.late", "--server", prompt.url, folder=tmp_path) as terminal:
         assert await terminal.end() == 0
         await terminal.wait_for("it will not fire")
         assert max(map(len, terminal.text.splitlines())) <= COLUMNS
-    finally:
-        await terminal.close()
 
 
 async def test_an_invalid_schedule_is_shown_with_the_reason(prompt: Prompt) -> None:

@@ -22,10 +22,9 @@ from nats_scheduler.control.store import ScheduleStore
 from nats_scheduler.schedule.instants import HOUR
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.changing_site import Site
-from tests.cli.prompt import FAR, NEVER
+from tests.cli.prompt import FAR, NEVER, at_a_terminal
 from tests.control.memory_schedules import Fault, MemorySchedules
 from tests.harness.account import CLOCK
-from tests.harness.terminal import on_terminal
 
 PAST = "2020-01-01T00:00:00Z"
 
@@ -112,13 +111,10 @@ async def test_a_wildcard_is_counted_and_confirmed_on_a_terminal(
     for rest in ("s.0", "s.1", "s.2", "other"):
         await orders.publish(rest, NEVER)
     command = ("pause", orders.stream, orders.subject("s.*"), "--server", orders.url)
-    terminal = await on_terminal(*command, folder=tmp_path)
-    try:
+    async with at_a_terminal(*command, folder=tmp_path) as terminal:
         await terminal.wait_for(f"pause 3 schedules of stream {orders.stream}? [y/N]")
         terminal.press(f"{answer}\n")
         assert await terminal.end() == code
-    finally:
-        await terminal.close()
     assert f"{orders.x}{name}" in await orders.headers("s.0")
     assert orders.x in await orders.headers("other")
 

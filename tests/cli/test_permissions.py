@@ -67,7 +67,7 @@ async def test_the_permissions_are_enough_without_the_optional_ones_and_each_is_
         for user, (column, _granted) in limited.items():
             await store(account)
             mine, is_whole = Prompt(cli, as_user(server.url, user), account), user.startswith("whole")
-            patience = () if is_whole else ("--timeout", "2s")
+            patience = () if is_whole else ("--timeout", "1s")
             lines = [line.format(file=file) for line in columns[column]]
             ended = [(await mine.says(line, *patience)).exit_code for line in lines]
             expected = [ENDED_WITH.get(line.split()[0], 0) for line in lines]

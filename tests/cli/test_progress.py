@@ -15,9 +15,9 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.testing.clock import ManualClock
 from tests.cli.changing_site import Site
+from tests.cli.prompt import at_a_terminal
 from tests.harness.account import CLOCK, WAIT_SECONDS
 from tests.harness.burst import store_herd
-from tests.harness.terminal import on_terminal
 from tests.harness.waiting import eventually
 
 SCHEDULES = 5_000
@@ -59,24 +59,18 @@ async def test_ls_and_run_show_on_a_terminal_how_far_they_have_read_and_in_a_pip
 ) -> None:
     await store_herd(orders.account, orders.stream, CLOCK.now() + FAR_NS, SCHEDULES)
     words = ("ls", orders.stream, "--count", "1", "--server", orders.url)
-    terminal = await on_terminal(*words, folder=tmp_path)
-    try:
+    async with at_a_terminal(*words, folder=tmp_path) as terminal:
         assert await terminal.end() == 0
         await terminal.wait_for(f"{SCHEDULES} schedules")
         before, _, after = terminal.text.rpartition(ERASE_LINE)
         assert (BAR.search(before) is None, BAR.search(after)) == (False, None)
-    finally:
-        await terminal.close()
     piped = await orders.run("ls", "--count", "1")
     assert (BAR.search(piped.output), "\x1b" in piped.output) == (None, False)
-    terminal = await on_terminal("run", "--server", orders.url, folder=tmp_path)
-    try:
+    async with at_a_terminal("run", "--server", orders.url, folder=tmp_path) as terminal:
         await terminal.wait_for("stream_ready")
         terminal.press_ctrl_c()
         assert await terminal.end() == 0
         assert "Traceback" not in terminal.text
-    finally:
-        await terminal.close()
 
 
 @dataclass

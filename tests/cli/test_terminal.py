@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from tests.cli.prompt import at_a_terminal
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11, server_binary
-from tests.harness.terminal import Terminal, on_terminal
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
 
@@ -22,14 +20,6 @@ STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "allow_msg_schedules
 
 WAITING = [("ls", "ORDERS", "--json"), ("stream", "add", "orders.json"), ("graduate", "ORDERS", "--dry-run")]
 """Commands that ask a server, and wait for its answer."""
-
-
-@asynccontextmanager
-async def closing(terminal: Terminal) -> AsyncIterator[Terminal]:
-    try:
-        yield terminal
-    finally:
-        await terminal.close()
 
 
 @pytest.mark.parametrize("arguments", WAITING, ids=" ".join)
@@ -52,8 +42,7 @@ async def test_the_line_of_the_prompt_is_not_that_of_ctrl_c(tmp_path: Path) -> N
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)
         url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
-        terminal = await on_terminal("ls", "--server", url, "--timeout", "300s", folder=tmp_path)
-        async with closing(terminal):
+        async with at_a_terminal("ls", "--server", url, "--timeout", "300s", folder=tmp_path) as terminal:
             async with asyncio.timeout(WAIT_SECONDS):
                 connection, _address = await asyncio.get_running_loop().sock_accept(silent)
             with connection:
@@ -65,7 +54,7 @@ async def test_the_line_of_the_prompt_is_not_that_of_ctrl_c(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False)])
 async def test_no_color_is_obeyed_by_the_log(tmp_path: Path, env: dict[str, str], coloured: bool) -> None:
-    async with closing(await on_terminal("run", "-s", "nats://127.0.0.1:1", folder=tmp_path, env=env)) as terminal:
+    async with at_a_terminal("run", "-s", "nats://127.0.0.1:1", folder=tmp_path, env=env) as terminal:
         await terminal.wait_for("connect_failed")
         terminal.press_ctrl_c()
         assert await terminal.end() == 0
@@ -76,7 +65,7 @@ async def test_no_color_is_obeyed_by_the_log(tmp_path: Path, env: dict[str, str]
 @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 async def test_no_color_is_obeyed_by_what_is_printed(tmp_path: Path, env: dict[str, str], coloured: bool) -> None:
     words = ("dev", "--server-path", str(server_binary(V2_11)), "--for", "1s")
-    async with closing(await on_terminal(*words, folder=tmp_path, env=env)) as terminal:
+    async with at_a_terminal(*words, folder=tmp_path, env=env) as terminal:
         assert await terminal.end() == 0
         await terminal.wait_for("lateness")
         assert ("\x1b[" in terminal.text) == coloured, terminal.text

@@ -7,20 +7,20 @@ import os
 import re
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.cli.prompt import EACH_SECOND, WRONG, Prompt
+from tests.cli.prompt import EACH_SECOND, WRONG, Prompt, at_a_terminal
 from tests.conftest import StartServer
 from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.screen import Screen
 from tests.harness.servers import V2_11
-from tests.harness.terminal import COLUMNS, ROWS, TERMINAL_SECONDS, Terminal, on_terminal, start_on_terminal
+from tests.harness.terminal import COLUMNS, ROWS, TERMINAL_SECONDS, Terminal, start_on_terminal
 from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
@@ -63,14 +63,9 @@ async def until_drawn(terminal: Terminal, columns: int, rows: int) -> None:
     await eventually(last_line, within_seconds=TERMINAL_SECONDS, describe=f"a screen of {columns} x {rows}")
 
 
-@asynccontextmanager
-async def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") -> AsyncIterator[Terminal]:
+def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") -> AbstractAsyncContextManager[Terminal]:
     """Run `top` on a terminal."""
-    terminal = await on_terminal("top", *words, "--server", url or server.url, folder=folder / "top")
-    try:
-        yield terminal
-    finally:
-        await terminal.close()
+    return at_a_terminal("top", *words, "--server", url or server.url, folder=folder / "top")
 
 
 @asynccontextmanager
@@ -211,27 +206,21 @@ async def test_few_permissions_are_enough(start_server: StartServer, tmp_path: P
 @pytest.mark.parametrize(("value", "coloured"), [("", True), ("1", False)])
 async def test_no_color_is_obeyed(start_server: StartServer, tmp_path: Path, value: str, coloured: bool) -> None:
     server = await start_server(V2_11)
-    terminal = await on_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value})
-    try:
+    async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"NO_COLOR": value}) as terminal:
         await until(terminal, "^NO SIDECAR ANSWERS")
         assert ("\x1b[31m" in terminal.text) == coloured
         assert "\x1b[1mnats-scheduler top" in terminal.text  # bold is no colour
-    finally:
-        await terminal.close()
 
 
 async def test_a_terminal_that_cannot_move_its_cursor_gets_plain_text(
     start_server: StartServer, tmp_path: Path
 ) -> None:
     server = await start_server(V2_11)
-    terminal = await on_terminal("top", "--server", server.url, folder=tmp_path, env={"TERM": "dumb"})
-    try:
+    async with at_a_terminal("top", "--server", server.url, folder=tmp_path, env={"TERM": "dumb"}) as terminal:
         assert await terminal.end() == 1
         await terminal.wait_for("NO SIDECAR ANSWERS")
         assert "\x1b" not in terminal.text
         assert all(len(line) <= COLUMNS for line in terminal.text.splitlines())
-    finally:
-        await terminal.close()
 
 
 # -- pipes -------------------------------------------------------------------------------------------------------
