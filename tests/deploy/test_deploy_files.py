@@ -49,7 +49,7 @@ KNOWN = {
     *("ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
     *("HEALTHCHECK", "ENTRYPOINT", "CMD"),
 }
-HEALTHY_SECONDS = 10.0
+HEALTHY_SECONDS = 60.0
 """Longest wait for the server to be healthy."""
 MOST_EXPOSED = 20
 """Highest exposure that `systemd-analyze security` may find, in tenths: 20 is 2.0, "OK"."""
