@@ -1,6 +1,5 @@
 """The streams that are served: what puts the flag on a stream, what cannot have it, and what never takes it off."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -293,14 +292,6 @@ async def test_streams_made_again_without_the_flag_right_behind_are_not_flagged(
         created = (await watched.account.api.stream(name))["created"]
         assert (await watched.entry(name) or {}).get("created") != created
     assert not set(names) & set(watched.sidecar.sidecar.served)
-
-
-async def test_updates_of_many_tools_at_once_all_leave_the_flag_and_the_last_change(watched: Watched) -> None:
-    await watched.served()
-    await asyncio.gather(*(watched.rewrite(description=f"tool {number}") for number in range(2 * ROUNDS)))
-    last = (await watched.config())["description"]
-    await watched.config_with(metadata={}, description=last)
-    await watched.fires()
 
 
 # -- the registry ----------------------------------------------------------------------------------------------------

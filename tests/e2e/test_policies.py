@@ -257,21 +257,6 @@ async def test_a_question_that_is_not_permitted_holds_that_schedule_back_and_no_
 # -- pausing ---------------------------------------------------------------------------------------------------------
 
 
-async def listed(url: str, stream: str) -> dict[str, str]:
-    """Return the states of the schedules that `ls` lists, by what follows the stream in their subjects."""
-    words = ["ls", stream, "--json", "-s", url, "--no-context"]
-    result = await asyncio.to_thread(CliRunner().invoke, main, words)
-    assert result.exit_code == 0, result.output
-    return {one["subject"].partition(".")[2]: one["state"] for one in json.loads(result.stdout)["schedules"]}
-
-
-async def are_listed(url: str, stream: str, states: dict[str, str]) -> None:
-    async def is_so() -> bool:
-        return await listed(url, stream) == states
-
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{states} are listed")
-
-
 async def republished(stream: FlaggedStream, rest: str, *, paused: bool, rollup: bool = False) -> int:
     """Store the message on a subject again, paused or resumed, and with a roll-up if the server has to be asked."""
     (message,) = (await stream.messages(rest))[-1:]
@@ -297,16 +282,6 @@ async def test_a_paused_schedule_stops_firing_and_a_resumed_one_goes_on(served: 
     assert b"X-" not in fires[-1].block, "a fire has neither the policy nor the state"
 
 
-async def test_a_purge_and_a_ttl_end_a_paused_schedule(served: Served) -> None:
-    paused = {"Nats-Schedule-X-Paused": "@daily", "Nats-Schedule-Target": served.subject("out")}
-    await served.publish("purged", paused)
-    await are_listed(served.url, served.name, {"purged": "paused"})
-    await served.publish("expiring", {**paused, "Nats-TTL": "1s"})
-    await served.call("STREAM.PURGE", {"filter": served.subject("purged")})
-    await are_listed(served.url, served.name, {})
-    await served.gone("expiring")
-
-
 async def test_on_a_native_stream_it_is_listed_and_the_server_fires_nothing_even_after_a_crash(
     start_server: StartServer,
 ) -> None:
@@ -326,6 +301,8 @@ async def test_on_a_native_stream_it_is_listed_and_the_server_fires_nothing_even
         await stream.schedule("other", "@every 1s", target="other.out")
         await stream.wait_for("other.out", 3)
         assert await stream.messages("out") == before
-        assert await listed(server.url, "S") == {"s": "paused", "other": "waiting"}
+        words = ["ls", "S", "--json", "-s", server.url, "--no-context"]
+        listed = json.loads((await asyncio.to_thread(CliRunner().invoke, main, words)).stdout)["schedules"]
+        assert {one["subject"]: one["state"] for one in listed} == {"S.s": "paused", "S.other": "waiting"}
         await republished(stream, "s", paused=False)
         await stream.wait_for("out", len(before) + 1)

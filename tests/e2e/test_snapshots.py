@@ -29,13 +29,14 @@ from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
 
 FAR = 90
+MESSAGES_AFTER = 5
 STORED = {"storage": "file"}
 
 
 @pytest.fixture(autouse=True)
 def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have snapshots of small streams written at once."""
-    monkeypatch.setattr(snapshot_values, "MIN_MESSAGES_AFTER", 5)
+    monkeypatch.setattr(snapshot_values, "MIN_MESSAGES_AFTER", MESSAGES_AFTER)
     monkeypatch.setattr(snapshot_values, "FIRST_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(snapshot_values, "SNAPSHOT_CHECK_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(snapshot_values, "MIN_PAUSE_NS", SECOND)
@@ -55,6 +56,13 @@ async def store_far(account: Account, name: str = "S", number: int = FAR) -> Non
     for n in range(number):
         pattern = [f"@at {in_seconds(7_000 + n)}", "@every 3h", "0 30 9 1 1 *"][n % 3]
         await stream.schedule(f"s.{n}", pattern, target=f"out.{n}")
+    await enough_for_a_snapshot(stream)
+
+
+async def enough_for_a_snapshot(stream: FlaggedStream) -> None:
+    """Store so many messages that a snapshot is written which has all that was stored before."""
+    for _ in range(MESSAGES_AFTER):
+        await stream.publish("plain")
 
 
 async def with_snapshots(url: str, *names: str) -> list[list[ListedSchedule]]:
@@ -221,6 +229,7 @@ async def test_fire_times_of_another_program_or_of_older_zone_data_are_not_used(
     async with served_on(server.url, config=STORED) as served:
         for number in range(20):
             await served.schedule(f"s.{number}", "0 0 9 1 1 *", more={"Time-Zone": "Depot/Hall"})
+        await enough_for_a_snapshot(served)
         await served.sidecar.told_of("snapshot_written", stream="S", schedules=20)
     change(monkeypatch, zone)
     zones._find_cached_zone.cache_clear()  # as a new process begins
