@@ -37,7 +37,7 @@ SPACING = 20 * MILLISECOND
 BURST_GAP = 10 * MILLISECOND
 """Fires stored within less (ns) of each other are one burst."""
 TRIES = 4
-"""The number of rows that are tried: a machine that stands still makes one burst of what it missed."""
+"""The number of rows that are tried: a machine that stands still makes one burst of what it missed, in any order."""
 
 HERD = 3_000
 """Schedules that come due at the instant at which they are replaced."""

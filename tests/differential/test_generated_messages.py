@@ -15,7 +15,7 @@ from functools import partial
 
 import pytest
 
-from nats_scheduler.engine.events import FireRefused
+from nats_scheduler.engine.events import FireRefused, ScheduleAccepted
 from nats_scheduler.jetstream.publish import MIN_LARGE_BYTES
 from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.message.identity import fire_identity
@@ -81,7 +81,7 @@ class Scene:
     guarded: bool = True
     """True if the server knows the guard."""
     in_time: bool = True
-    """True if all was said before it was due."""
+    """True if all was said, and read by the sidecar, before it was due."""
     schedules: list[tuple[Case, int, int]] = field(default_factory=list)
     """The schedules that were said: the case, the sequence it was stored at, and the fire time."""
 
@@ -252,7 +252,17 @@ async def scene_on(side: ComparedSide, base: str, cases: list[Case], due: int) -
     scene = Scene(side.account, base, ours=not side.is_native, guarded=side.version != V2_10)
     for kind, config in STREAMS.items():
         await side.create(scene.stream(kind), **config)
-    return await play(scene, cases, due)
+    await scene.say(cases, due)
+    if side.sidecar is not None:
+        accepted = partial(side.sidecar.of, kind=ScheduleAccepted)
+        await eventually(
+            lambda: sum(len(accepted(scene.stream(kind))) for kind in STREAMS) >= len(cases),
+            within_seconds=WAIT_SECONDS,
+            describe="the sidecar has read all",
+        )
+        scene.in_time = CLOCK.now() < due
+    await scene.fired(due)
+    return scene
 
 
 async def play(scene: Scene, cases: list[Case], due: int) -> Scene:

@@ -20,7 +20,7 @@ from tests.harness.account import account_on
 from tests.harness.seeds import EFFORT, SEED, seeds
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, running_server
 from tests.judge.checkers import verdict
-from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves, Terms
+from tests.judge.history import SECOND, CalendarSeen, FireKey, FireSeen, History, Leaves
 from tests.judge.reading import store_seen
 from tests.nemesis.altered import shift_clocks
 from tests.nemesis.calendars import NAMES
@@ -41,7 +41,7 @@ from tests.nemesis.scenario import (
     in_cluster,
     rolling,
 )
-from tests.nemesis.tally import Tally, evidence
+from tests.nemesis.tally import evidence
 from tests.release.last_version import LAST_VERSION, last_version
 
 USUAL = (22, 1, 14, 59, 5, 51)
@@ -226,24 +226,6 @@ def test_the_seeds_of_loaded_clusters_break_everything_on_both_versions() -> Non
     assert {(one.version[:4], one.durable) for one in scenarios} == set(product(("2.10", "2.11"), (True, False)))
     assert {(one.nodes, one.instances, one.soon, one.busy) for one in scenarios} == {(3, 3, SOON, 0)}
     assert {in_cluster(seed, busy=2).busy for seed in range(3)} == {2}
-
-
-def test_the_tally_names_each_promise_that_a_round_broke_and_the_command_that_repeats_it() -> None:
-    tally, broken = Tally(), [("Live", "late"), ("Live", "later"), ("Unique", "twice")]
-    tally.add(Outcome(in_cluster(7, busy=2), History(Terms(), 0), broken, lost=["s.1"]))
-    tally.add(Outcome(in_cluster(8), History(Terms(), 0)))
-    written = tally.written().splitlines()
-    names = [name.strip() for name in written[0].split("|")]
-    total = dict(zip(names, (cell.strip() for cell in written[4].split("|")), strict=True))
-    assert {name: total[name] for name in ("rounds", "Live", "Unique", "Complete", "lost by servers")} == {
-        "rounds": "2",
-        "Live": "1",
-        "Unique": "1",
-        "Complete": "0",
-        "lost by servers": "1",
-    }
-    command = "`python -m tests.nemesis --cluster --busy 2 --round-seed 7`"
-    assert written[-1] == f"| mixed | Live (2), Unique (1) | {command} |"
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
