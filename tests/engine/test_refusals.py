@@ -221,8 +221,8 @@ def test_what_concerns_one_subject_at_a_moment_is_tried_again_on_its_own(refusal
 
 
 def test_a_refusal_of_a_moment_costs_few_attempts() -> None:
-    world, network = world_with(550, "@every 2s", out=IN_PROCESS)
-    world.advance("3s")
+    world, network = world_with(520, "@every 2s", out=IN_PROCESS)
+    world.advance("2500ms")
     before = network.attempts
     world.advance("1s")
     assert network.attempts - before <= MAX_OWN_RETRIES_PER_SECOND + 100
