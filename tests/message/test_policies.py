@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,15 @@ from nats_scheduler.message.policies import (
     MAX_TEXT_CHARS,
     NO_POLICIES,
     POLICY_NAMES,
+    X_TARGET,
     Kept,
     Missed,
 )
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.message.stream_rules import Restrictions, StreamRules
+from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
@@ -369,3 +372,115 @@ def test_the_cache_of_the_reader_gives_no_schedule_the_policies_or_the_syntax_of
 def test_the_reference_has_a_row_for_each_policy() -> None:
     rows = re.findall(r"^\| `(X-[A-Za-z]+)` \|", PAGE.read_text("utf-8"), re.M)
     assert sorted(rows) == sorted(POLICY_NAMES)
+
+
+# -- X-Target --------------------------------------------------------------------------------------------------------
+
+CRON_RULES = StreamRules("CRON", ("cron.>",), restrictions=Restrictions(targets=(), elsewhere=("jobs.>", "*.mail")))
+CRON_SUBJECT = "cron.s1"
+HOURLY = ("X-Nats-Schedule", "@every 1h")
+
+
+def read_targeted(
+    *headers: tuple[str, str], rules: StreamRules = CRON_RULES, dialect: Dialect = PORTABLE
+) -> Definition | Rejection:
+    found = read_definition(block_of(*headers), CRON_SUBJECT, rules, dialect, STORED_AT)
+    assert found is not None
+    return found
+
+
+def rejected_target(
+    *headers: tuple[str, str], rules: StreamRules = CRON_RULES, dialect: Dialect = PORTABLE
+) -> Rejection:
+    found = read_targeted(*headers, rules=rules, dialect=dialect)
+    assert isinstance(found, Rejection)
+    return found
+
+
+def elsewhere(target: str) -> tuple[str, str]:
+    return X_TARGET.decode(), target
+
+
+def test_a_target_in_another_stream_is_the_target() -> None:
+    found = read_targeted(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Source", "cron.sample"))
+    assert isinstance(found, Definition)
+    assert (found.terms.target, found.terms.policies.target_elsewhere) == ("jobs.run", "jobs.run")
+    assert found.terms.source == "cron.sample"
+    assert read_definition(definition_block(found), CRON_SUBJECT, CRON_RULES, PORTABLE, STORED_AT) == found
+    assert isinstance(read_targeted(HOURLY, elsewhere("jobs.run"), rules=ANY_STREAM_RULES), Definition)
+    fault = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-X-Overlap", "skip"))
+    assert (fault.code, fault.header) == (0, X_TARGET.decode())
+    assert fault.reason.startswith("is beside X-Overlap")
+
+
+def test_the_rules_of_the_other_stream_are_not_those_of_ours() -> None:
+    found = read_targeted(
+        HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-TTL", "5m"), ("X-Nats-Schedule-Rollup", "sub")
+    )
+    assert isinstance(found, Definition)
+    assert (found.terms.ttl, found.terms.rollup) == ("5m", True)
+    assert rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-TTL", "soon")).code == 10191
+    here = replace(CRON_RULES, restrictions=Restrictions())
+    target = ("X-Nats-Schedule-Target", "cron.due")
+    assert rejected_target(HOURLY, target, ("X-Nats-Schedule-TTL", "5m"), rules=here).code == 10166, (
+        "our stream has no TTLs"
+    )
+
+
+def test_a_target_in_another_stream_that_cannot_be_is_rejected() -> None:
+    not_allowed = "is not among the targets in other streams that the operator allows on this stream: jobs.>, *.mail"
+    for target, reason in {
+        "": "is empty: expected a subject of another stream",
+        "jobs.*": "is not a literal subject",
+        "jobs..run": "is not a literal subject",
+        "cron.due": "is a subject of stream 'CRON' itself: name it in X-Nats-Schedule-Target",
+        CRON_SUBJECT: "is a subject of stream 'CRON' itself",
+        "$JS.API.STREAM.DELETE.CRON": "is one of the server's own subjects",
+        "mail.out": not_allowed,
+        "$KV.mail": not_allowed,
+    }.items():
+        fault = rejected_target(HOURLY, elsewhere(target))
+        found = fault.code, fault.description, fault.header, fault.value
+        assert found == (0, "schedule policy is invalid", X_TARGET.decode(), target)
+        assert fault.reason.startswith(reason)
+
+
+def test_an_operator_who_means_subjects_of_buckets_has_to_say_so() -> None:
+    def allowing(*allowed: str) -> StreamRules:
+        return replace(CRON_RULES, restrictions=Restrictions(elsewhere=allowed))
+
+    bucket = elsewhere("$KV.lamps.kitchen")
+    for silent in (">", "*.lamps.>"):
+        assert isinstance(read_targeted(HOURLY, bucket, rules=allowing(silent)), Rejection)
+        assert isinstance(read_targeted(HOURLY, elsewhere("a.lamps.kitchen"), rules=allowing(silent)), Definition)
+    assert isinstance(read_targeted(HOURLY, bucket, rules=allowing("$KV.lamps.>")), Definition)
+    assert "that the operator allows on this stream: none" in rejected_target(HOURLY, bucket, rules=allowing()).reason
+
+
+def test_a_schedule_has_one_target() -> None:
+    rules = replace(CRON_RULES, restrictions=Restrictions())
+    fault = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Target", "cron.due"), rules=rules)
+    assert (fault.code, fault.header) == (0, X_TARGET.decode())
+    assert fault.reason == "is beside X-Nats-Schedule-Target: a schedule has one target"
+    first = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-Target", "other"), rules=rules)
+    assert first.code == 10190, "what a server checks comes first"
+
+
+def test_beside_the_headers_of_adr_51_it_is_refused_as_a_server_refuses_it() -> None:
+    rules = replace(CRON_RULES, restrictions=Restrictions())
+    headers = ("Nats-Schedule", "@every 1h"), ("Nats-Schedule-X-Target", "jobs.run")
+    fault = rejected_target(*headers, rules=rules, dialect=ADR51)
+    assert (fault.code, fault.header) == (10190, "Nats-Schedule-Target")
+    assert "is missing or empty" in fault.reason
+    assert "read beside X-Nats-Schedule only, as X-Nats-Schedule-X-Target" in fault.reason
+    fault = rejected_target(*headers, ("Nats-Schedule-Target", "cron.due"), rules=rules, dialect=ADR51)
+    assert (fault.code, fault.header) == (0, "Nats-Schedule-X-Target")
+    assert "read beside X-Nats-Schedule only" in fault.reason
+
+
+def test_a_schedule_that_a_server_fires_may_have_it_beside_its_target() -> None:
+    rules = replace(CRON_RULES, restrictions=Restrictions(), has_policies=False)
+    headers = ("Nats-Schedule", "@every 1h"), ("Nats-Schedule-Target", "cron.due"), ("Nats-Schedule-X-Target", "jobs.x")
+    found = read_targeted(*headers, rules=rules, dialect=ADR51)
+    assert isinstance(found, Definition)
+    assert found.terms.target == "cron.due"
