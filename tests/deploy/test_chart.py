@@ -9,7 +9,7 @@ import yaml
 
 from nats_scheduler.version import VERSION
 from tests.deploy.chart import PAGE, SCHEMA, derived_schema, derived_table, example, page_with, rows, schema, values
-from tests.deploy.files import CHART, DEPLOY, image_variables
+from tests.deploy.files import CHART
 from tests.deploy.rendering import SETS, Values
 
 CHECK = jsonschema.Draft7Validator(schema())
@@ -86,18 +86,3 @@ def test_every_object_of_the_schema_refuses_what_it_does_not_name() -> None:
 def test_the_chart_is_of_this_version() -> None:
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text("utf-8"))
     assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
-
-
-def test_alerts_and_dashboard_are_those_of_monitoring_and_no_copies() -> None:
-    links = {path.name: path.resolve() for path in (CHART / "files").iterdir()}
-    assert links == {
-        "alerts.yaml": DEPLOY / "prometheus" / "alerts.yaml",
-        "dashboard.json": DEPLOY / "grafana" / "nats-scheduler.json",
-    }
-    assert all(path.is_symlink() for path in (CHART / "files").iterdir())
-
-
-def test_what_the_image_sets_does_not_win_over_the_values() -> None:
-    """Variables win over the settings file, so the chart has to give each one that the image sets."""
-    given = set(re.findall(r"- \{name: (NATS\w+)", (CHART / "templates" / "_pod.tpl").read_text("utf-8")))
-    assert set(image_variables()) <= given

@@ -5,6 +5,7 @@ A Dockerfile with pinned bases, a compose file, a systemd unit: each runs the si
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from http import HTTPStatus
@@ -24,27 +25,25 @@ from tests.deploy.files import (
     DEPLOY,
     DOCKERFILE,
     EVERY_ADDRESS,
-    GUIDE,
     ROOT,
-    SETTINGS,
     STREAMS,
-    UNIT,
     beside,
     compose,
-    environment_file,
     final_stage,
+    image_variables,
     instructions,
     nats_values,
-    our_commands,
-    our_variables,
     rests,
-    unit_settings,
 )
 from tests.deploy.running import answer_of
 from tests.harness.processes import ChildProcess, sidecar_command
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
+from tests.house.test_documents import shell_blocks
 
+SYSTEMD = DEPLOY / "systemd"
+UNIT = SYSTEMD / "nats-scheduler.service"
+GUIDE = ROOT / "docs" / "operating" / "deploy.md"
 KNOWN = {
     *("ARG", "FROM", "ENV", "WORKDIR", "COPY", "RUN", "LABEL", "USER", "EXPOSE", "STOPSIGNAL"),
     *("HEALTHCHECK", "ENTRYPOINT", "CMD"),
@@ -69,23 +68,37 @@ def understood(arguments: list[str]) -> None:
     command.make_context(command.name, words)
 
 
+def pairs_of(file: Path) -> list[tuple[str, str]]:
+    """Read the lines of a file of systemd that give a name a value, in order; a name may stand more than once."""
+    lines = [line.partition("=") for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return [(name, value) for name, separator, value in lines if separator]
+
+
 def test_the_commands_and_variables_of_the_files_are_those_of_the_program() -> None:
-    for arguments in our_commands().values():
+    unit, sidecar = dict(pairs_of(UNIT)), compose()["services"]["scheduler"]
+    given = [json.loads(rests("CMD")[-1]), sidecar["command"], beside()["args"], shlex.split(unit["ExecStart"])[1:]]
+    for line in "\n".join(shell_blocks(GUIDE)).replace("\\\n", " ").splitlines():
+        program, *arguments = shlex.split(line.removeprefix("sudo "), comments=True) or [""]
+        given += [arguments] if Path(program).name == "nats-scheduler" else []
+    for arguments in given:
         understood(arguments)
     for wrong in (["serve"], ["run", "--no-such-flag"], []):
         with pytest.raises(click.UsageError):
             understood(wrong)
     known = {FILE_VARIABLE, *(name for field in setting_fields().values() for name in field.variables)}
-    assert all(our_variables().values())
-    assert {place: names - known for place, names in our_variables().items() if names - known} == {}
+    in_pod = {one["name"] for one in beside()["env"]}
+    for names in (image_variables(), sidecar["environment"], in_pod, dict(pairs_of(SYSTEMD / "environment"))):
+        ours = {name for name in names if name.startswith("NATS")}
+        assert ours
+        assert ours <= known
 
 
 def test_the_settings_of_the_unit_are_taken_as_they_are(tmp_path: Path) -> None:
     installed = "/etc/nats-scheduler"
     shutil.copytree(STREAMS, tmp_path / "streams")
-    moved = SETTINGS.read_text("utf-8").replace(installed, str(tmp_path))
+    moved = (SYSTEMD / "settings.json").read_text("utf-8").replace(installed, str(tmp_path))
     (tmp_path / "settings.json").write_text(moved, encoding="utf-8")
-    environment = {name: value.replace(installed, str(tmp_path)) for name, value in environment_file().items()}
+    environment = {name: value.replace(installed, str(tmp_path)) for name, value in pairs_of(SYSTEMD / "environment")}
 
     settings = load_settings({"no_context": True}, environment, Path(environment[FILE_VARIABLE]))
 
@@ -247,10 +260,10 @@ def test_systemd_understands_every_line_and_finds_little_exposed(unit: Path) -> 
 
 
 def test_the_unit_starts_the_sidecar_again_drains_it_and_gives_it_no_rights() -> None:
-    settings = dict(unit_settings())
+    settings = dict(pairs_of(UNIT))
     assert (settings["Restart"], settings["StartLimitIntervalSec"]) == ("always", "0")
     assert settings["RestartPreventExitStatus"] == "2", "unless its settings are wrong"
     assert settings["KillSignal"] == "SIGTERM"
     assert int(settings["TimeoutStopSec"]) > 10
     wanted = {("DynamicUser", "yes"), ("NoNewPrivileges", "yes"), ("ProtectSystem", "strict")}
-    assert {*wanted, ("CapabilityBoundingSet", "")} <= set(unit_settings())
+    assert {*wanted, ("CapabilityBoundingSet", "")} <= set(pairs_of(UNIT))
