@@ -299,6 +299,14 @@ def test_a_schedule_that_its_holder_fires_is_not_noticed() -> None:
     assert desk.engine.ownership.last_fired[shard_of(SCHEDULE)] == START + 5 * SECOND
 
 
+def test_a_holder_that_fired_another_schedule_of_that_shard_for_that_time_is_not_suspected() -> None:
+    subjects = [subject for subject in map("s.{}".format, range(1_000)) if shard_of(subject) == SHARD][:2]
+    fired, waiting = (schedule("@every 5s", sequence, subject) for sequence, subject in enumerate(subjects, 1))
+    desk = desk_of_another_holder(fired, waiting)
+    desk.at(5).read(stored_fire(Desk(fired).in_flight(fired, 5), 3, desk.now))
+    assert desk.at(5 + NEGLECT).reads == []
+
+
 def test_where_fires_of_others_cannot_be_seen_nobody_is_judged_by_them() -> None:
     desk = desk_of_another_holder(reads_all=False)
     for seconds in (5, 9, 20):

@@ -155,7 +155,7 @@ class RandomLife:
 
 @pytest.mark.parametrize("guard", [True, False], ids=["2.11", "2.10"])
 @pytest.mark.parametrize("consumes", [False, True], ids=["kept", "consumed"])
-@pytest.mark.parametrize("count", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_exactly_the_fires_that_came_due_are_stored(count: int, consumes: bool, guard: bool) -> None:
     for seed in seeds(count):
         life = RandomLife(f"life {count} {seed}", consumes=consumes, guard=guard)

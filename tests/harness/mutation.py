@@ -217,7 +217,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 def _modules(name: str) -> list[Path]:
     """Return the modules that are meant by `engine` or `engine/course`."""
     one = PACKAGE / f"{name}.py"
-    return [one] if one.exists() else sorted((PACKAGE / name).glob("*.py"))
+    return [one] if one.exists() else sorted((PACKAGE / name).rglob("*.py"))
 
 
 def main() -> None:
