@@ -17,10 +17,11 @@ from tests.simulation.scenario import DRAWS, KINDS, drawn, with_snapshots
 from tests.simulation.world import World, judged
 
 SEEDS = seeds(160)
+USUAL = SEEDS[:25]
 TIERS = [
-    pytest.param(SEEDS[:3], id="fast"),
-    pytest.param(SEEDS[3:40], id="slow", marks=pytest.mark.slow),
-    pytest.param(SEEDS[40:], id="deep", marks=[pytest.mark.slow, pytest.mark.deep]),
+    pytest.param(USUAL[:3], id="fast"),
+    pytest.param(USUAL[3:], id="slow", marks=pytest.mark.slow),
+    pytest.param(SEEDS[len(USUAL) :], id="deep", marks=[pytest.mark.slow, pytest.mark.deep]),
 ]
 SEND_DELAY_NS = 40 * MILLISECOND
 """Less than the shortest look-ahead, and than what the judge allows a fire that is late."""
@@ -41,7 +42,7 @@ def delayed(original: Any, held: Held, fire_time: int) -> int:
 @pytest.mark.slow
 def test_no_promise_is_broken_if_fires_are_sent_after_their_fire_times() -> None:
     with planted(around(Held, "send_time_of", delayed)):
-        for seed in SEEDS[:8]:
+        for seed in USUAL[:8]:
             assert judged(drawn(seed)) == [], f"seed {seed}"
 
 
@@ -56,7 +57,7 @@ def test_a_planted_bug_is_found_in_its_seed_and_nothing_without_it(promise: str)
         if promise not in broken:
             not_found.append(name)
     assert not_found == [], "if the draws changed, look for other seeds"
-    without = {(bug.draw, bug.seed) for bug in bugs.values()}
+    without = {(bug.draw, bug.seed) for bug in bugs.values() if bug.seed not in USUAL}
     assert [str(found) for draw, seed in without for found in judged(draw(seed))] == []
 
 
