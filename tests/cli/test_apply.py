@@ -17,7 +17,6 @@ from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import with_header
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, FLAGGED, NEVER, Cli, at_a_terminal
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.servers import V2_12
@@ -190,7 +189,7 @@ async def test_an_apply_that_is_killed_is_finished_by_the_next_one(orders: Site,
         await empty(orders)
         file.write_text(file_of(orders, count))
         with sidecar("apply", str(file), "--yes", "--server", orders.url, folder=tmp_path) as process:
-            await eventually(begun, within_seconds=WAIT_SECONDS)
+            await eventually(begun)
             process.kill()
         if (stored_before := await number()) < count:  # else it was faster than this process
             break

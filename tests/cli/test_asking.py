@@ -84,7 +84,7 @@ class Scene(NamedTuple):
             seen[:] = [(with_asking, without, grown(before, between), grown(between, after))]
             return with_asking == without
 
-        await eventually(are_equal, within_seconds=WAIT_SECONDS, describe=lambda: f"{words}: {seen}")
+        await eventually(are_equal, describe=lambda: f"{words}: {seen}")
         return seen[0][1:]
 
 
@@ -124,7 +124,7 @@ async def scene(
             info = await account.api.stream("nats_scheduler_failures")
             return info is not None and info["state"]["messages"] > 0
 
-        await eventually(is_kept, within_seconds=WAIT_SECONDS, describe="the failure is kept")
+        await eventually(is_kept, describe="the failure is kept")
         yield Scene(cli, server.url, account)
 
 

@@ -17,10 +17,10 @@ from nats_scheduler.cli.completion import COMPLETE_VARIABLE, SHELLS
 from nats_scheduler.cli.main import COMMANDS
 from tests.cli.prompt import NEVER, Cli, Prompt
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.account import account_on
 from tests.harness.processes import clean_environment, sidecar_command
 from tests.harness.servers import V2_11
-from tests.harness.terminal import TERMINAL_SECONDS, start_on_terminal
+from tests.harness.terminal import start_on_terminal
 from tests.harness.waiting import eventually
 
 NOWHERE = "nats://127.0.0.1:1"
@@ -67,7 +67,7 @@ async def test_names_of_streams_and_subjects_of_schedules_are_completed(prompt: 
             # A machine that is busy may not read them within the deadline.
             return await asyncio.to_thread(completed, prompt.cli, asked) == offered
 
-        await eventually(are_offered, within_seconds=WAIT_SECONDS, describe=f"{offered} for {line}")
+        await eventually(are_offered, describe=f"{offered} for {line}")
 
 
 def test_each_shell_has_a_script_that_asks_this_program(cli: Cli) -> None:
@@ -146,7 +146,6 @@ async def zsh(folder: Path) -> AsyncIterator[Complete]:
         terminal.press(f"{ERASE}{line}\t{SHOW}")
         await eventually(
             lambda: len(SHOWN.findall(terminal.text)) > before,
-            within_seconds=TERMINAL_SECONDS,
             describe=lambda: f"the line is shown in {terminal.text!r}",
         )
         return [SHOWN.findall(terminal.text)[-1].strip()]
@@ -205,6 +204,6 @@ async def test_a_shell_completes_commands_and_names_of_streams(
                 found = await complete(f"{ask} {part}")  # a server that is slower than a second offers none
                 return [one.replace("\\", "") for one in found] == [f"{ask} {whole}"]
 
-            await eventually(is_completed, within_seconds=WAIT_SECONDS, describe=f"{name} is completed")
+            await eventually(is_completed, describe=f"{name} is completed")
         for name in STREAMS:
             await account.api.call(f"STREAM.DELETE.{name}")

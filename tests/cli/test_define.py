@@ -11,7 +11,7 @@ from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.changing_site import PORTABLE, Site
 from tests.cli.prompt import FAR, NEVER
-from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.account import CLOCK
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
@@ -88,7 +88,7 @@ async def test_what_the_server_gets_a_little_wrong_stays_with_it_if_no_sidecar_r
             planned = await site.done("add", *words, "--replace", "--dry-run")
             return (planned["dialect"], planned["notes"]) == ("portable" if is_rounded else spelling, [])
 
-        await eventually(exact, within_seconds=WAIT_SECONDS, describe="the command finds the sidecar")
+        await eventually(exact, describe="the command finds the sidecar")
 
 
 async def test_what_would_be_rejected_is_refused_with_the_code_of_the_server(orders: Site) -> None:

@@ -21,7 +21,6 @@ from nats_scheduler.cli.fire_watch import fire_line
 from nats_scheduler.message.fires import ScheduleKind, StoredFire
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.cli.prompt import Cli
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
@@ -113,7 +112,7 @@ async def test_ctrl_c_ends_everything_that_was_started(tmp_path: Path) -> None:
 async def test_ctrl_c_while_it_starts_ends_it_too(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with sidecar("dev", "--data", str(data), folder=tmp_path) as dev:
-        await eventually(lambda: (data / "nats-server.log").exists(), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: (data / "nats-server.log").exists())
         assert await dev.interrupt() == 0
     assert list(servers_on(data)) == []
 

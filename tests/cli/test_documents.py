@@ -13,7 +13,7 @@ from nats_scheduler.doctor.finding import MAX_LISTED
 from tests.cli.command_reference import described_objects, promised_keys
 from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, in_seconds, sidecar_on
+from tests.harness.account import in_seconds, sidecar_on
 from tests.harness.servers import V2_11, V2_12, V2_14
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
@@ -94,7 +94,7 @@ async def test_what_is_written_has_the_keys_that_are_promised(prompt: Prompt, tm
         found = await printed(prompt, "changes")
         return found if found["changes"] else None
 
-    check("changes", await eventually(kept, within_seconds=WAIT_SECONDS, describe="changes are kept"))
+    check("changes", await eventually(kept, describe="changes are kept"))
     for number in range(MAX_LISTED + 1):
         await prompt.account.publish(f"ORDERS.{number}", WRONG)
     check("doctor", await printed(prompt, "doctor"))
@@ -144,20 +144,20 @@ async def test_the_lists_have_the_keys_that_are_promised(prompt: Prompt) -> None
             found = await printed(prompt, "failures")
             return found if len(found.get("failures", ())) >= 2 else None
 
-        check("failures", await eventually(kept, within_seconds=WAIT_SECONDS, describe="two advisories are kept"))
+        check("failures", await eventually(kept, describe="two advisories are kept"))
 
         async def known() -> Document | None:
             found = await printed(prompt, "top --once")
             tables = ("streams", "soonest", "fires", "failures", "instances")
             return found if all(found[name] for name in tables) else None
 
-        check("top", await eventually(known, within_seconds=WAIT_SECONDS, describe="all tables of top have rows"))
+        check("top", await eventually(known, describe="all tables of top have rows"))
 
         async def held() -> Document | None:
             found = await printed(prompt, "instances")
             return found if found["instances"] and found["instances"][0]["holds"] else None
 
-        check("instances", await eventually(held, within_seconds=WAIT_SECONDS, describe="shards are held"))
+        check("instances", await eventually(held, describe="shards are held"))
 
 
 @pytest.mark.server

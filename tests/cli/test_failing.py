@@ -15,7 +15,7 @@ from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, in_seconds, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
 from tests.harness.waiting import eventually
@@ -39,9 +39,7 @@ async def listed_with(prompt: Prompt, failing: int) -> Document:
         documents[:] = [await prompt.document("ls")]
         return bool(documents[0]["failing"] == failing)
 
-    await eventually(
-        so_many, within_seconds=WAIT_SECONDS, describe=lambda: f"{failing} failing: {documents[0]['schedules']}"
-    )
+    await eventually(so_many, describe=lambda: f"{failing} failing: {documents[0]['schedules']}")
     return documents[0]
 
 
@@ -149,7 +147,7 @@ async def test_of_more_than_fit_a_sidecar_that_answers_names_all_and_else_the_nu
             entries = await shared(prompt.account)
             return any(stream["more"] > 0 for entry in entries.values() for stream in entry["streams"].values())
 
-        await eventually(shared_in_part, within_seconds=WAIT_SECONDS, describe="the bucket is full")
+        await eventually(shared_in_part, describe="the bucket is full")
         document = await listed_with(prompt, count)
         marked = [one for one in document["schedules"] if one["state"] == "failing"]
         assert document["failing_unlisted"] == count - len(marked)
@@ -216,7 +214,7 @@ async def test_what_a_stranger_writes_there_breaks_no_list(cli: Cli, start_serve
         async def alive() -> str | None:
             return next(iter((await prompt.document("ls"))["sidecars"]), None)
 
-        name = await eventually(alive, within_seconds=WAIT_SECONDS, describe="the sidecar is alive")
+        name = await eventually(alive, describe="the sidecar is alive")
         row = {"code": 403, "description": "\x1b[31m", "schedules": [[sequence, 1, 1], ["1", 1], [sequence, -1], 7]}
         for entry in (
             7,

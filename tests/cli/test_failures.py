@@ -13,7 +13,7 @@ from nats_scheduler.observe.texts import what_happened
 from tests.cli.changing_site import Site, site_on
 from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, sidecar_on
+from tests.harness.account import Account, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -33,7 +33,7 @@ async def kept(account: Account, count: int) -> None:
         info = await account.api.stream(STREAM)
         return info is not None and info["state"]["messages"] >= count
 
-    await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} advisories")
+    await eventually(enough, describe=f"{count} advisories")
 
 
 @pytest.mark.parametrize(("version", "x"), [(V2_10, ""), (V2_11, ""), (V2_15, "X-")])
@@ -116,7 +116,7 @@ async def changes(site: Site, *words: str, count: int) -> list[dict[str, Any]]:
         found = await changes_now(site, *words)
         return found if len(found) == count else None
 
-    return await eventually(shown, within_seconds=WAIT_SECONDS, describe=f"{count} changes of {words}")
+    return await eventually(shown, describe=f"{count} changes of {words}")
 
 
 async def test_each_change_is_kept_with_its_author_and_its_reason(keeping: Site) -> None:

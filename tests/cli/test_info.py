@@ -13,7 +13,7 @@ from nats_scheduler.message.timetable import delay_of
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.cli.prompt import NEVER, WRONG, Cli, Prompt, at_a_terminal, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_14
 from tests.harness.terminal import COLUMNS
 from tests.harness.waiting import eventually
@@ -168,7 +168,7 @@ async def test_who_fires_it_is_named(cli: Cli, start_server: StartServer) -> Non
                     is_mine = said.startswith(f"the sidecar {me}, which holds shard ")
                     return is_mine and said.endswith("1 serves the stream") and holder == me
 
-                await eventually(is_named, within_seconds=WAIT_SECONDS, describe=f"the holder of {stream}")
+                await eventually(is_named, describe=f"the holder of {stream}")
             assert await fired_by("ORDERS", "server") == (f"the server itself (version {V2_14})", None)
             request = json.dumps({"stream": "ORDERS", "subject": "ORDERS.portable"}).encode()
             answer = json.loads((await account.connection.request("nats_scheduler.v1.schedules.get", request)).body)

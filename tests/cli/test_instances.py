@@ -13,7 +13,7 @@ from nats_scheduler.schedule.instants import MINUTE
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.cli.prompt import NEVER, Prompt
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, sidecar_on
 from tests.harness.waiting import eventually
 
 KEY = f"$KV.nats_scheduler.{SETTINGS}"
@@ -42,7 +42,7 @@ async def test_each_is_listed_with_what_it_holds(prompt: Prompt) -> None:
             mine, theirs = shards_of(one, "ORDERS"), shards_of(other, "ORDERS")
             return sorted(mine + theirs) == [*range(SHARDS)] and 0 < len(mine) < SHARDS
 
-        await eventually(are_divided, within_seconds=WAIT_SECONDS, describe="the shards are divided")
+        await eventually(are_divided, describe="the shards are divided")
         held = [
             [{"stream": "ORDERS", "mode": "emulated", "shards": shards_of(each, "ORDERS")}] for each in (one, other)
         ]
@@ -51,7 +51,7 @@ async def test_each_is_listed_with_what_it_holds(prompt: Prompt) -> None:
             found = await listed(prompt)
             return found if {each["state"] for each in found.values()} == {"alive"} else None
 
-        found = await eventually(are_listed, within_seconds=WAIT_SECONDS, describe="both are alive")
+        found = await eventually(are_listed, describe="both are alive")
         assert sorted((each["holds"] for each in found.values()), key=str) == sorted(held, key=str)
         for each in found.values():
             assert each["serves"] == ["emulated.ORDERS"]
@@ -83,7 +83,7 @@ async def test_one_that_is_silent_or_gone_is_told_from_one_that_lives(prompt: Pr
         found = await listed(prompt)
         return found if found["abc"]["state"] == "silent" else None
 
-    found = await eventually(is_silent, within_seconds=WAIT_SECONDS, describe="who says nothing more is silent")
+    found = await eventually(is_silent, describe="who says nothing more is silent")
     assert (found["abc"]["since"], found["abc"]["serves"], found["abc"]["holds"]) == (None, None, [])
     unknown = dict.fromkeys(("since", "last_heartbeat", "age_nanoseconds", "serves"))
     holds = [{"stream": "JOBS", "mode": "native", "shards": [0, 7]}]
@@ -110,9 +110,7 @@ async def settings_published(account: Account, count: int) -> list[str]:
         found = sorted(json.loads(message.body or b"{}")) if message is not None else []
         return [*found, ""] if len(found) == count else None
 
-    found: list[str] = await eventually(
-        enough, within_seconds=WAIT_SECONDS, describe=f"{count} sidecars publish their settings"
-    )
+    found: list[str] = await eventually(enough, describe=f"{count} sidecars publish their settings")
     return found[:-1]
 
 
@@ -166,7 +164,7 @@ async def test_what_a_stranger_or_a_killed_sidecar_wrote_as_settings_is_told_or_
         async def was_replaced() -> bool:
             return await settings_published(account, 1) != ["killed"]
 
-        await eventually(was_replaced, within_seconds=WAIT_SECONDS, describe="those of a killed sidecar are gone")
+        await eventually(was_replaced, describe="those of a killed sidecar are gone")
 
 
 def test_no_secret_and_nothing_too_large_is_told() -> None:

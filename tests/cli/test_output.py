@@ -9,7 +9,7 @@ from nats_scheduler.observe.texts import printable, span_text, time_text
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, SECOND
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_14
 from tests.harness.waiting import eventually
 
@@ -26,7 +26,7 @@ async def test_no_cell_of_a_list_is_broken_inside_a_word(prompt: Prompt) -> None
             lists = [await prompt.document(line) for line in ("ls", "stream ls")]
             return all((one["sidecars"], one["problem"]) == (1, None) for found in lists for one in found["streams"])
 
-        await eventually(are_served, within_seconds=WAIT_SECONDS, describe="the sidecar is known to serve both")
+        await eventually(are_served, describe="the sidecar is known to serve both")
         out, zone = "ORDERS.reminders.payment.due", "America/Argentina/Buenos_Aires"
         await prompt.schedule("ORDERS.schedules.a7f3b2c1-55d0-4c0e-9a55", NEVER, out)
         await prompt.schedule("ORDERS.weekly", "0 30 9 * * mon-fri", out, Time_Zone=zone)

@@ -93,9 +93,9 @@ async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> N
     await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), WAIT_SECONDS)
     bar = ProgressBar(file, SystemClock().monotonic)
     shown = asyncio.create_task(show_start(bar, cast(Any, streams)))
-    await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue(), within_seconds=WAIT_SECONDS)
+    await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue())
     streams["A"].is_live = True
-    await eventually(lambda: progress_text("B", 50, 200) in file.getvalue(), within_seconds=WAIT_SECONDS)
+    await eventually(lambda: progress_text("B", 50, 200) in file.getvalue())
     streams["B"].is_live = True
     await asyncio.wait_for(shown, WAIT_SECONDS)
     assert file.getvalue().endswith(ERASE_LINE)

@@ -20,7 +20,7 @@ from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.screen import Screen
 from tests.harness.servers import V2_11
-from tests.harness.terminal import COLUMNS, ROWS, TERMINAL_SECONDS, Terminal, start_on_terminal
+from tests.harness.terminal import COLUMNS, ROWS, Terminal, start_on_terminal
 from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.server, pytest.mark.deep]
@@ -49,9 +49,7 @@ async def until(terminal: Terminal, pattern: str, columns: int = COLUMNS, rows: 
             return None
         return next((one for one in seen(terminal, columns, rows) if re.search(pattern, one)), None)
 
-    return await eventually(
-        line, within_seconds=TERMINAL_SECONDS, describe=lambda: f"{pattern} in {terminal.text[-3_000:]!r}"
-    )
+    return await eventually(line, describe=lambda: f"{pattern} in {terminal.text[-3_000:]!r}")
 
 
 async def until_drawn(terminal: Terminal, columns: int, rows: int) -> None:
@@ -60,7 +58,7 @@ async def until_drawn(terminal: Terminal, columns: int, rows: int) -> None:
     def last_line() -> bool:
         return seen(terminal, columns, rows)[-1:] == ["q quit   s order: trouble"]
 
-    await eventually(last_line, within_seconds=TERMINAL_SECONDS, describe=f"a screen of {columns} x {rows}")
+    await eventually(last_line, describe=f"a screen of {columns} x {rows}")
 
 
 def top(server: EmbeddedServer, folder: Path, *words: str, url: str = "") -> AbstractAsyncContextManager[Terminal]:
@@ -119,7 +117,7 @@ async def test_a_key_ends_it_and_the_terminal_is_as_before_also_while_it_is_stop
         terminal.press(f"\x1b[1;5Q\x1bOQ{key}")  # function keys are not letters
         assert await terminal.end() == 0
         assert terminal.modes() == before
-        await eventually(lambda: terminal.text.endswith(LEAVE), within_seconds=TERMINAL_SECONDS)
+        await eventually(lambda: terminal.text.endswith(LEAVE))
         assert terminal.text.startswith(ENTER)
         screen = Screen(COLUMNS, ROWS)
         screen.write(terminal.text)
@@ -178,7 +176,6 @@ async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
             fired = await until(terminal, r"^\d\d:\d\d:\d\d .* ORDERS\.s$")
             await eventually(
                 lambda: any(re.match(r"\d\d:\d\d:\d\d .* ORDERS\.s$", one) and one > fired for one in seen(terminal)),
-                within_seconds=TERMINAL_SECONDS,
                 describe="another fire is shown",
             )
             still.resume()

@@ -16,7 +16,7 @@ from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.cli.prompt import WRONG, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.account import sidecar_on
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_14
 from tests.harness.waiting import eventually
@@ -30,7 +30,7 @@ def events(text: str, kind: str) -> list[dict[str, Any]]:
 
 async def first_of(process: ChildProcess, kind: str) -> dict[str, Any]:
     """Wait for a line of JSON of one kind, and return the first one."""
-    await eventually(lambda: events(process.stdout, kind), within_seconds=WAIT_SECONDS, describe=f"{kind} is shown")
+    await eventually(lambda: events(process.stdout, kind), describe=f"{kind} is shown")
     return events(process.stdout, kind)[0]
 
 
@@ -96,7 +96,7 @@ async def test_what_several_sidecars_report_is_shown_once_and_counted(prompt: Pr
             for each in (process, for_people):
                 await each.wait_for_line("ORDERS")
             await account.publish("ORDERS.wrong", WRONG)
-            await eventually(lambda: published, within_seconds=WAIT_SECONDS)
+            await eventually(lambda: published)
             subject, body = published[0]
             account.connection.publish(subject.decode(), body)  # as another sidecar does
             await account.publish("ORDERS.last", WRONG)
@@ -150,7 +150,7 @@ async def test_fires_of_a_native_server_are_followed_from_now_on_where_that_is_p
             await process.wait_for_line("warning: the connection is lost")
             seen = len(events(process.stdout, "fire"))
             await server.restart()
-            await eventually(lambda: len(events(process.stdout, "fire")) > seen, within_seconds=WAIT_SECONDS)
+            await eventually(lambda: len(events(process.stdout, "fire")) > seen)
             assert await process.interrupt() == 0
     lost = [line for line in process.stderr.splitlines() if "the connection is lost" in line]
     assert len(lost) == 1

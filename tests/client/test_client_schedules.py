@@ -144,7 +144,7 @@ async def test_a_message_that_cancels_a_schedule_is_stored_and_ends_it(world: Wo
     (stored,) = await world.account.messages(world.stream, out)
     assert (stored.sequence, stored.body, done.schedule_sequence) == (done.sequence, b"early", created.sequence)
     assert done.is_immediate is (await schedules.serving()).served.is_native
-    await eventually(ended, within_seconds=WAIT_SECONDS, describe="the schedule is gone")
+    await eventually(ended, describe="the schedule is gone")
     with pytest.raises(NotFoundError):
         await schedules.publish_and_cancel(subject, out, b"again")
     assert len(await world.account.messages(world.stream, out)) == 1
@@ -418,14 +418,14 @@ async def test_the_spelling_follows_the_server_and_the_flag(tmp_path: Path, conn
                     return (await schedules.serving()).served.dialects[0].name == "portable"
                 return False
 
-            await eventually(is_dormant, within_seconds=WAIT_SECONDS, describe=f"the stream is {Mode.DORMANT}")
+            await eventually(is_dormant, describe=f"the stream is {Mode.DORMANT}")
 
             async def stored() -> Change | None:
                 with suppress(NoAnswerError):
                     return await schedules.upsert("S.dormant", hourly, target="S.out")
                 return None
 
-            await eventually(stored, within_seconds=WAIT_SECONDS, describe="a schedule is stored")
+            await eventually(stored, describe="a schedule is stored")
             assert (await schedules.get("S.dormant")).spelling == "portable"
 
             async with account_on(url) as account:

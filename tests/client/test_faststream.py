@@ -12,7 +12,7 @@ from nats_scheduler.engine.events import ScheduleRejected
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -74,7 +74,7 @@ async def test_a_time_without_a_zone_is_stored_and_rejected_by_the_sidecar(start
             await broker.publish(
                 "17", "ORDERS.s", schedule=Schedule(time=NO_ZONE, target="ORDERS.due"), stream="ORDERS"
             )
-        [event] = await eventually(lambda: running.of("ORDERS", ScheduleRejected), within_seconds=WAIT_SECONDS)
+        [event] = await eventually(lambda: running.of("ORDERS", ScheduleRejected))
         assert (event.schedule, event.rejection.code) == ("ORDERS.s", 10189)
 
 

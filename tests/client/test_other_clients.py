@@ -77,7 +77,7 @@ async def left_as_the_program_says(account: Account) -> None:
     assert consumer["config"]["durable_name"] == "due"
     assert consumer["config"]["filter_subject"] == "orders.due"
     assert consumer["ack_floor"]["consumer_seq"] > 0
-    await eventually(lambda: only_the_replacement(account), within_seconds=WAIT_SECONDS)
+    await eventually(lambda: only_the_replacement(account))
 
 
 async def only_the_replacement(account: Account) -> bool:

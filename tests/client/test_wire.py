@@ -21,7 +21,7 @@ from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.message.headers import HEADER_LINE
 from tests.client.conftest import Connect
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.account import account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
@@ -77,7 +77,7 @@ async def test_a_connection_that_is_not_used_any_more_is_not_kept(
         gc.collect()
         return gone() is None
 
-    await eventually(is_gone, within_seconds=30, describe="the connection is collected")
+    await eventually(is_gone, describe="the connection is collected")
 
 
 async def test_many_requests_at_once_get_their_own_answers(shared_server: SharedServer, connect: Connect) -> None:
@@ -142,7 +142,7 @@ async def test_no_answer_and_no_connection_are_errors(start_server: StartServer,
     with pytest.raises(NoAnswerError, match=r"silent: no answer within 0.05 s"):
         await wire.request("silent", within_seconds=0.05, accept=read_answer)
     await server.stop()
-    await eventually(lambda: connection.is_closed, within_seconds=30, describe="the connection is lost")
+    await eventually(lambda: connection.is_closed, describe="the connection is lost")
     with pytest.raises(NoAnswerError, match="no connection"):
         await wire.request("silent", within_seconds=30, accept=read_answer)
 
@@ -155,7 +155,7 @@ async def test_a_program_that_repeats_at_once_does_not_keep_its_connection_from_
     connection = await connect(server.url, max_reconnect_attempts=-1, reconnect_time_wait=0.01)
     wire = wire_of(connection)
     await server.stop()
-    await eventually(lambda: not connection.is_connected, within_seconds=WAIT_SECONDS, describe="it is disconnected")
+    await eventually(lambda: not connection.is_connected, describe="it is disconnected")
     loop, turns = asyncio.get_running_loop(), 0
 
     def turn() -> None:

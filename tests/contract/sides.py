@@ -139,7 +139,6 @@ class PortSide:
         """Wait for `count` inputs of a kind."""
         await eventually(
             lambda: len(self.received(kind)) >= count,
-            within_seconds=ANSWER_SECONDS,
             describe=lambda: f"{count} {kind.__name__}, among {self.inputs[-5:]}",
         )
         return self.received(kind)
@@ -159,7 +158,7 @@ class PortSide:
 
     async def reads(self, count: int) -> list[StoredMessage]:
         """Wait until the follower has delivered `count` messages."""
-        await eventually(lambda: len(self.read) >= count, within_seconds=ANSWER_SECONDS, describe="messages read")
+        await eventually(lambda: len(self.read) >= count, describe="messages read")
         return self.read
 
     @asynccontextmanager

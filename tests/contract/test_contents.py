@@ -59,7 +59,7 @@ async def test_together_or_one_by_one_and_however_long_it_may_wait_the_contents_
     async def none_is_left() -> bool:
         return await side.consumers() == 0
 
-    await eventually(none_is_left, within_seconds=30, describe="no consumer is left behind")
+    await eventually(none_is_left, describe="no consumer is left behind")
 
 
 async def test_what_is_gone_or_another_subject_is_no_message_and_the_others_are_told(side: PortSide) -> None:

@@ -105,7 +105,7 @@ class Course:
         return {outcome.sequence for outcome in outcomes if isinstance(outcome, Stored)}
 
     async def _until(self, condition: Callable[[], object]) -> None:
-        await eventually(condition, within_seconds=30, describe=lambda: f"{self.concluded()} concluded")
+        await eventually(condition, describe=lambda: f"{self.concluded()} concluded")
 
 
 def assert_all_is_known(course: Course) -> set[int]:
@@ -139,7 +139,7 @@ async def test_what_others_store_among_a_herd_is_read_and_the_herd_is_not(
         async def has_one_consumer() -> bool:
             return await side.consumers() == 1
 
-        await eventually(has_one_consumer, within_seconds=30)
+        await eventually(has_one_consumer)
         before = len(side.read)
         await course.store("after")
         await side.reads(before + 1)
@@ -155,7 +155,7 @@ async def test_where_others_store_as_much_everything_is_read(shared_server: Shar
             await asyncio.gather(*(course.store("theirs") for _ in range(50)))
         course.theirs.sort()
         await course.store("last")
-        await eventually(lambda: side.read and side.read[-1].sequence >= course.theirs[-1], within_seconds=30)
+        await eventually(lambda: side.read and side.read[-1].sequence >= course.theirs[-1])
         assert_all_is_known(course)
 
 
@@ -244,11 +244,7 @@ async def nodes(shared_server: SharedServer, stream_name: str) -> AsyncIterator[
 
 async def received_so_far(received: list[Input], *kinds: type[Input]) -> None:
     """Wait until the inputs begin with these kinds, in this order; a process that stands still may find more."""
-    await eventually(
-        lambda: tuple(map(type, received))[: len(kinds)] == kinds,
-        within_seconds=NOTICED_SECONDS,
-        describe=lambda: f"{kinds}: {received}",
-    )
+    await eventually(lambda: tuple(map(type, received))[: len(kinds)] == kinds, describe=lambda: f"{kinds}: {received}")
 
 
 async def test_a_consumer_that_only_answers_has_forgotten_what_it_was_asked_for(nodes: Nodes) -> None:
@@ -290,9 +286,7 @@ async def test_while_a_cluster_makes_no_consumer_messages_are_asked_for(
     nodes.dead_places, nodes.stored = 1_000_000, 2
     async with nodes.followed() as received:
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp)
-        await eventually(
-            lambda: len(nodes.placed) > 4, within_seconds=NOTICED_SECONDS, describe="consumers are asked for"
-        )
+        await eventually(lambda: len(nodes.placed) > 4, describe="consumers are asked for")
         nodes.stored = 3
         await received_so_far(received, MessagesRead, MessagesRead, CaughtUp, MessagesRead)
         read = [message for given in received if isinstance(given, MessagesRead) for message in given.messages]

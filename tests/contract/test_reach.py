@@ -42,7 +42,7 @@ def failed(request: PurgeSchedule, error: JetStreamError) -> Input:
 async def test_requests_whose_tasks_were_cancelled_or_that_came_after_are_answered_at_the_end() -> None:
     server = SilentServer()
     serving = asyncio.create_task(server.serve(10))
-    await eventually(lambda: server.asked == 3, within_seconds=30)
+    await eventually(lambda: server.asked == 3)
     serving.cancel()
     await asyncio.wait((serving,))
     server.requests.begin(PurgeSchedule("s", 10))

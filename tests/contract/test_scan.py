@@ -67,7 +67,7 @@ async def test_of_versions_that_come_at_once_the_first_and_the_last_are_told(ope
         await asyncio.gather(*(side.store("a", SCHEDULE, b"%d" % number) for number in range(3)))
         for _ in range(17):
             await side.store("b", SCHEDULE)
-        await eventually(lambda: {1, 3, 20} <= {message.sequence for message in side.read}, within_seconds=TOLD_SECONDS)
+        await eventually(lambda: {1, 3, 20} <= {message.sequence for message in side.read})
 
 
 async def test_where_a_stream_or_an_account_has_no_place_for_a_consumer_none_is_taken(
@@ -186,7 +186,7 @@ class FollowedQueue:
                 self.contact.end("the test is over")
 
     async def reached(self, condition: Callable[[], object]) -> None:
-        await eventually(condition, within_seconds=TOLD_SECONDS, describe=lambda: f"{self.inputs[-5:]}")
+        await eventually(condition, describe=lambda: f"{self.inputs[-5:]}")
 
     @property
     def caught_up(self) -> list[CaughtUp]:

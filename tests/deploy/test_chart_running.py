@@ -13,7 +13,7 @@ from tests.conftest import StartServer
 from tests.deploy.chart import example
 from tests.deploy.rendering import ORDERS, Objects, Values, pod_of, rendered
 from tests.deploy.running import SECRETS, Secrets, accounts, answer_of, probed, started, url_of
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds
+from tests.harness.account import account_on, in_seconds
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.jwts import Key, Operator
 from tests.harness.processes import ChildProcess
@@ -83,7 +83,7 @@ async def test_all_components_work_as_users_that_may_do_nothing_else(start_serve
         def shown(**headers: str) -> bool:
             return fired in answer_of(port, "/fires", **headers).text
 
-        await eventually(lambda: shown(**bearer), within_seconds=WAIT_SECONDS, describe="the fire on the page")
+        await eventually(lambda: shown(**bearer), describe="the fire on the page")
         assert not shown(), "without the token"
         assert await process.terminate() == 0
         assert await web.terminate() == 0

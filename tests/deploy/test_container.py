@@ -62,8 +62,6 @@ asyncio.run(main(*sys.argv[1:]))
 CHECK = ["python", "/opt/nats-scheduler/healthcheck.py"]
 FOLDER = "/etc/nats-scheduler/streams"
 EXECUTIONS = 3
-STATE_SECONDS = 60.0
-"""Longest wait for a state of a container."""
 RIGHTLESS: dict[str, Any] = {
     "read_only": True,
     "cap_drop": ["ALL"],
@@ -170,7 +168,7 @@ async def page_becomes(container: Any, path: str, status: int) -> None:
     async def answered() -> bool:
         return (await page(container, path))[0] == status
 
-    await eventually(answered, within_seconds=STATE_SECONDS, describe=lambda: story(container))
+    await eventually(answered, describe=lambda: story(container))
 
 
 async def logs(container: Any, event: str) -> dict[str, Any]:
@@ -180,7 +178,7 @@ async def logs(container: Any, event: str) -> dict[str, Any]:
         read = [json.loads(text) for text in container.logs().decode().splitlines() if text.startswith("{")]
         return next((one for one in read if one.get("event") == event), None)
 
-    return await eventually(line, within_seconds=STATE_SECONDS, describe=lambda: f"{event}\n{story(container)}")
+    return await eventually(line, describe=lambda: f"{event}\n{story(container)}")
 
 
 async def health_becomes(engine: ContainerEngine, container: Any, wanted: str) -> None:
@@ -190,7 +188,7 @@ async def health_becomes(engine: ContainerEngine, container: Any, wanted: str) -
         await asyncio.to_thread(engine.check_health, container)
         return await asyncio.to_thread(health_of, container) == wanted
 
-    await eventually(called, within_seconds=STATE_SECONDS, describe=lambda: f"{wanted}\n{story(container)}")
+    await eventually(called, describe=lambda: f"{wanted}\n{story(container)}")
 
 
 def health_of(container: Any) -> str:
@@ -360,7 +358,7 @@ async def test_compose_starts_server_and_sidecar_creates_the_streams_and_a_sched
             assert answer.returncode == 0, answer.stderr
             return answer.stdout == "Look\n"
 
-        await eventually(fired, within_seconds=STATE_SECONDS, describe=lambda: story(services["scheduler"]))
+        await eventually(fired, describe=lambda: story(services["scheduler"]))
         await run("stop", "scheduler")
         assert (await asyncio.to_thread(services["scheduler"].wait))["StatusCode"] == 0
         assert (await logs(services["scheduler"], "stopped"))["clean"] is True

@@ -20,7 +20,7 @@ from tests.deploy.chart import PAGE
 from tests.deploy.files import EVERY_ADDRESS, NATS_VALUES, STREAMS, beside, nats_values
 from tests.deploy.rendering import Objects, objects_of
 from tests.deploy.running import SECRETS, accounts, filled_in, probed, started, url_of, users, variables
-from tests.harness.account import WAIT_SECONDS, account_on, started_sidecar
+from tests.harness.account import account_on, started_sidecar
 from tests.harness.kubernetes import NATS_CHART, VERSIONS, helm, kubeconform, nats_chart
 from tests.harness.permissions import listed
 from tests.harness.servers import V2_11, server_binary
@@ -118,7 +118,7 @@ async def test_each_user_can_do_its_work_and_not_that_of_another(start_server: S
         await running.ready("ORDERS")
         schedule = {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "orders.due", "Nats-Schedule-Rollup": "sub"}
         await shop.publish("schedules.orders.1", schedule)
-        await eventually(lambda: len(running.of("ORDERS", FireStored)) >= 2, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: len(running.of("ORDERS", FireStored)) >= 2)
         await shop.api.create_consumer("ORDERS", "mine", {"filter_subject": "orders.due", "ack_policy": "explicit"})
         await shop.api.call("STREAM.PURGE.ORDERS", {"filter": "schedules.orders.1"})
         assert not running.told("permission_denied")

@@ -63,7 +63,7 @@ class ComparedSide:
         """
         if self.sidecar is not None:  # a machine that was paused ends its connection, and then it receives no flag
             serving = self.sidecar.sidecar.serving
-            await eventually(serving.is_set, within_seconds=WAIT_SECONDS, describe="the sidecar is connected")
+            await eventually(serving.is_set, describe="the sidecar is connected")
         answer: dict[str, Any] = await self.account.create(name, **{"allow_rollup_hdrs": True, **config})
         self.created.append(name)
         if self.sidecar is not None:

@@ -24,7 +24,7 @@ from nats_scheduler.schedule.patterns import parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import SharedServer, StartServer
 from tests.differential.sides import ComparedSide, fresh_name, on_each, sides_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import Burst
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -214,7 +214,7 @@ async def test_a_fire_that_cannot_be_stored_does_not_freeze_its_schedule(three: 
         if side.sidecar is None:
             await side.account.wait_for(name, f"{name}.o.free", 2)
         else:
-            await eventually(partial(side.sidecar.of, name, FireRefused), within_seconds=WAIT_SECONDS)
+            await eventually(partial(side.sidecar.of, name, FireRefused))
         await side.account.publish(f"{name}.q", body=b"small")
         told = len(await side.account.messages(name, f"{name}.o.free"))
         if side.sidecar is None:

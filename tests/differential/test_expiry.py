@@ -92,7 +92,7 @@ async def left_on(side: ComparedSide, stream: str) -> dict[str, int]:
         found = await counts(side, stream)
         return None if "out.canary" in found else found
 
-    return await eventually(gone, within_seconds=GONE_SECONDS, describe=f"the canary expires on {side.version}")
+    return await eventually(gone, describe=f"the canary expires on {side.version}")
 
 
 @pytest.mark.clause("ttl-generated", "ttl-schedule", "ttl-ordinary", "ttl-overflow")
@@ -130,7 +130,7 @@ async def outlive_old_age(side: ComparedSide, stream: str) -> list[str]:
         found = await counts(side, stream)
         return not found.keys() & {"out.none", "out.short"} and not any(rest.startswith("s.") for rest in found)
 
-    await eventually(aged, within_seconds=GONE_SECONDS, describe=f"messages age on {side.version}")
+    await eventually(aged, describe=f"messages age on {side.version}")
     return sorted(rest.removeprefix("out.") for rest in await counts(side, stream))
 
 

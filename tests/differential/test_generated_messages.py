@@ -257,7 +257,6 @@ async def scene_on(side: ComparedSide, base: str, cases: list[Case], due: int) -
         accepted = partial(side.sidecar.of, kind=ScheduleAccepted)
         await eventually(
             lambda: sum(len(accepted(scene.stream(kind))) for kind in STREAMS) >= len(cases),
-            within_seconds=WAIT_SECONDS,
             describe="the sidecar has read all",
         )
         scene.in_time = CLOCK.now() < due
@@ -366,7 +365,7 @@ async def test_a_fire_of_ours_needs_room_for_its_identity_and_guard(sides: list[
         stored = await side.account.wait_for(name, f"{name}.o", 2 if side.sidecar is None else 1)
         if side.sidecar is not None:
             refused = partial(side.sidecar.of, name, FireRefused)
-            [report, *_] = await eventually(refused, within_seconds=WAIT_SECONDS, describe="a refusal")
+            [report, *_] = await eventually(refused, describe="a refusal")
             return f"{len(stored)} stored, one refused with {report.code}"
         return f"{len(stored)} stored"
 

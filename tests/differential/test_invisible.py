@@ -12,7 +12,6 @@ import pytest
 
 from nats_scheduler.jetstream.errors import ApiError
 from tests.differential.sides import ComparedSide, fresh_name
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.flagged import FlaggedStream
 from tests.harness.waiting import eventually
 
@@ -103,7 +102,7 @@ async def test_users_of_a_served_stream_see_what_users_of_another_stream_see(sid
             assert (count - wanted_count, ours) == ((1, 1) if shape == "limits" else (0, 0)), f"{side.version}, {shape}"
             return True
 
-        await eventually(are_alike, within_seconds=WAIT_SECONDS, describe=f"{shape} looks alike on {side.version}")
+        await eventually(are_alike, describe=f"{shape} looks alike on {side.version}")
 
     emulated = [side for side in sides if not side.is_native]
     orders = (CONSUMERS, UNFILTERED_FIRST)

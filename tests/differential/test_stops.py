@@ -137,7 +137,7 @@ def land(body: bytes = b"generated", other: str = "other", sampled: str = "", **
             on_it = await stream.messages("s")
             return bool(on_it) and on_it[-1].body == body and not await stream.messages(other)
 
-        await eventually(is_last, within_seconds=GONE_SECONDS, describe="the generated message has landed")
+        await eventually(is_last, describe="the generated message has landed")
 
     return stop
 
@@ -154,7 +154,7 @@ def left(count: int) -> Stop:
         async def are_left() -> bool:
             return len(await stream.messages("s")) == count
 
-        await eventually(are_left, within_seconds=GONE_SECONDS, describe=f"{count} are left on s of {stream.name}")
+        await eventually(are_left, describe=f"{count} are left on s of {stream.name}")
 
     return stop
 

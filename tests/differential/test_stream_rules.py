@@ -23,7 +23,6 @@ from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import ComparedSide, fresh_name
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_to_send
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
@@ -261,9 +260,7 @@ async def by_request(one: Streams, name: str, changes: Config, kind: str) -> Out
         return ("refused", answer["error"]["err_code"], answer["error"]["description"])
     if one.side.is_native or (not was_served and (config[FLAG] is None or config[FLAG] is False)):
         return await one.outcome(name)
-    return await eventually(
-        lambda: _heard(one, name, kind, before), within_seconds=WAIT_SECONDS, describe=f"a word on {config}"
-    )
+    return await eventually(lambda: _heard(one, name, kind, before), describe=f"a word on {config}")
 
 
 async def _heard(one: Streams, name: str, kind: str, before: int) -> Outcome | None:

@@ -23,7 +23,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import AHEAD_SECONDS, ComparedSide, few_at_once, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
@@ -317,7 +317,7 @@ async def republished(stream: ToldStream) -> list[tuple[bytes, list[bytes], byte
     stream.account.connection.subscribe(f"copies.{stream.name}.>", sink)
     await stream.publish("s", {**stream.headers(stream.soon), "Kind": "order"}, b"body")
     await stream.told()
-    await eventually(lambda: len(seen) >= 2, within_seconds=WAIT_SECONDS, describe="both are republished")
+    await eventually(lambda: len(seen) >= 2, describe="both are republished")
     return seen
 
 
@@ -348,7 +348,7 @@ async def without_acknowledgements(stream: ToldStream) -> list[Kept]:
     async def purged() -> bool:
         return not await stream.messages("canary")
 
-    await eventually(purged, within_seconds=WAIT_SECONDS, describe="the canary is purged")
+    await eventually(purged, describe="the canary is purged")
     late = [one for one in await stream.messages("ticks") if one.stored_at > stopped]
     return [one for one in await kept(stream) if one.subject != "ticks"] + [Kept("late", "", b"")] * len(late)
 
@@ -553,7 +553,7 @@ async def test_what_something_landed_on_is_found_again_when_a_sidecar_starts(
                     async def are_removed(stream: FlaggedStream = stream) -> bool:
                         return await stream.messages("s") == []
 
-                    await eventually(are_removed, within_seconds=WAIT_SECONDS, describe="what had landed is removed")
+                    await eventually(are_removed, describe="what had landed is removed")
                     await stream.canary(0.1)
                     assert [message.body for message in await stream.messages("out")] == [b"own"]
                     await stream.call("STREAM.DELETE")
@@ -632,7 +632,7 @@ async def test_schedules_in_a_busy_stream_all_fire(shared_server: SharedServer) 
             async def are_purged() -> bool:
                 return len(await stream.messages("s.>")) == 2
 
-            await eventually(are_purged, within_seconds=WAIT_SECONDS, describe="what has fired is purged")
+            await eventually(are_purged, describe="what has fired is purged")
             found = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("out.>")]
             kept = [(one.subject.removeprefix(name), one.body) for one in await stream.messages("s.>")]
             return {"fired": sorted(found), "kept": kept}

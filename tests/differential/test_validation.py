@@ -38,7 +38,7 @@ from tests.differential.header_cases import (
     triples,
 )
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on
+from tests.harness.account import CLOCK, account_on
 from tests.harness.log_lines import capture_logs
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_15
@@ -187,7 +187,6 @@ async def read_up_to(side: ComparedSide, stream: str, sequence: int) -> None:
     assert running is not None
     await eventually(
         lambda: any(event.sequence == sequence for event in running.of(stream, ScheduleAccepted)),
-        within_seconds=WAIT_SECONDS,
         describe=f"the sidecar has read all of {stream}",
     )
 

@@ -16,7 +16,7 @@ from nats_scheduler.schedule.zones import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
 from tests.doctor.examined import FLAG, codes_on, findings_on, of
 from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FlaggedStream
 from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to, permissions_of, shared_account, url_of
@@ -241,7 +241,7 @@ async def test_a_stream_without_a_sidecar_is_reported(start_server: StartServer)
             async def is_served() -> bool:
                 return Code.NO_SIDECAR not in await codes_on(server)
 
-            await eventually(is_served, within_seconds=WAIT_SECONDS, describe="its heartbeat names the stream")
+            await eventually(is_served, describe="its heartbeat names the stream")
 
 
 async def test_refused_fires_and_a_sidecar_that_cannot_serve_are_reported(start_server: StartServer) -> None:
@@ -265,7 +265,7 @@ async def reported(url: str, code: Code) -> Sequence[Finding]:
     async def found() -> Sequence[Finding]:
         return of(await findings_on(url), code)
 
-    return await eventually(found, within_seconds=WAIT_SECONDS, describe=f"{code} is reported")
+    return await eventually(found, describe=f"{code} is reported")
 
 
 async def test_a_purge_that_is_allowed_by_name_stays_unclear_and_is_not_sent(start_server: StartServer) -> None:
@@ -307,7 +307,7 @@ async def test_subscribers_on_every_node_of_a_cluster_count(tmp_path: Path) -> N
         async def is_read() -> bool:
             return not {Code.TARGET_UNREAD, Code.NOT_EXAMINED} & await codes_on(cluster.urls[1])
 
-        await eventually(is_read, within_seconds=WAIT_SECONDS, describe="the subscriber on another node counts")
+        await eventually(is_read, describe="the subscriber on another node counts")
 
 
 @pytest.mark.server
@@ -340,7 +340,7 @@ async def test_a_target_that_no_stream_has_is_reported(start_server: StartServer
         async def findings() -> list[Finding]:
             return of(await findings_on(server), Code.TARGET_WITHOUT_STREAM)
 
-        await eventually(findings, within_seconds=WAIT_SECONDS, describe="the target without a stream is reported")
+        await eventually(findings, describe="the target without a stream is reported")
         (found,) = await findings()
         assert found.what == "no stream has the target jobs.run of CRON.more as one of its subjects"
         await account.create("JOBS", subjects=["jobs.>"])

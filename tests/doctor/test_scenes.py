@@ -22,7 +22,7 @@ from tests.doctor.scenes import (
     twice,
     unflagged,
 )
-from tests.harness.account import WAIT_SECONDS, Account, account_on
+from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
@@ -165,6 +165,6 @@ async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out
         async def is_copied() -> bool:
             return await account.messages(stream_name, target) == []
 
-        await eventually(is_copied, within_seconds=WAIT_SECONDS, describe="what is copied is removed")
+        await eventually(is_copied, describe="what is copied is removed")
         kept = [one.subject for one in await account.messages(stream_name, ">")]
         assert kept == [f"{stream_name}.{rest}" for rest in ("s", "a", "b")]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.flagged import Served
 from tests.harness.log_lines import capture_logs
 from tests.harness.waiting import eventually
@@ -30,7 +30,7 @@ async def served(emulated_server: EmbeddedServer, account: Account, stream_name:
         yield Served(account, stream_name, running, emulated_server.url, emulated_server.version)
         await account.api.call(f"STREAM.DELETE.{stream_name}")
         # What it has in flight is never answered then, which would not be a clean end.
-        await eventually(lambda: stream_name not in running.sidecar.served, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: stream_name not in running.sidecar.served)
 
 
 @pytest.fixture

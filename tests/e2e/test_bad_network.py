@@ -14,7 +14,7 @@ from nats_scheduler.engine.events import FireRefused, FireStored, FireUnknown
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.proxy import Proxy, proxy_to
@@ -188,7 +188,7 @@ async def test_a_server_killed_in_the_middle_of_a_herd_has_each_once_when_it_is_
     async with far(server) as here:
         here.network.to_client.loses = at_the(HERD // 2, is_acknowledgement, kill)
         await here.herd(seconds=2)
-        await eventually(lambda: server.pid is None, within_seconds=WAIT_SECONDS, describe="the server is dead")
+        await eventually(lambda: server.pid is None, describe="the server is dead")
         await server.restart()
         async with account_on(server.url) as account:
             await FlaggedStream(account, "S").each_fired_once(HERD)

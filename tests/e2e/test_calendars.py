@@ -11,7 +11,7 @@ from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.schedule.calendars import day_text
 from nats_scheduler.schedule.instants import DAY, SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, sidecar_on
 from tests.harness.flagged import Served, fire_time_of, served_on
 from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
@@ -48,7 +48,7 @@ async def state_of(running: Running, stream: str, subject: str, wanted: State) -
         listed = None if service is None else service.engine.view().schedule(subject, CLOCK.now())
         return listed is not None and listed.state is wanted
 
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{subject} is {wanted}")
+    await eventually(is_so, describe=f"{subject} is {wanted}")
 
 
 async def test_every_instance_follows_the_calendars_and_nothing_is_stored_twice(served: Served) -> None:
@@ -94,9 +94,7 @@ async def test_without_its_calendar_a_schedule_waits_and_says_so_until_the_calen
     assert await served.messages("out") == []
     await edit(served.account, "soon")
     await eventually(
-        lambda: "line 1" in served.of(CalendarMissing)[-1].reason,
-        within_seconds=WAIT_SECONDS,
-        describe="the calendar is known to be invalid",
+        lambda: "line 1" in served.of(CalendarMissing)[-1].reason, describe="the calendar is known to be invalid"
     )
     await edit(served.account, "")
     await served.wait_for("out", 2)
@@ -127,4 +125,4 @@ async def follows(running: Running, wanted: bool) -> None:
         service = running.sidecar.served.get("S")
         return service is not None and service.engine.calendars.are_followed is wanted
 
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"edits are received: {wanted}")
+    await eventually(is_so, describe=f"edits are received: {wanted}")

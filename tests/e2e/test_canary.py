@@ -16,7 +16,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FLAG, served_on
 from tests.harness.permissions import accounts, permissions_of, url_of, without
@@ -140,9 +140,7 @@ async def test_each_instance_tests_itself_and_the_last_one_removes_the_stream(
                         await running.shows("instances_alive", 3, 3)
                         await fires_again(running)
                     await eventually(
-                        lambda: len({subject.rpartition(".")[2] for subject in heard}) == 3,
-                        within_seconds=WAIT_SECONDS,
-                        describe="three canaries",
+                        lambda: len({subject.rpartition(".")[2] for subject in heard}) == 3, describe="three canaries"
                     )
                     three.kill()
                 for running in (one, two):
@@ -190,7 +188,7 @@ async def longest_alarm(cluster: Cluster, running: Running, which: str) -> float
         return (running.gauge("canary_fires_total") or 0) >= before + 4
 
     await node.kill()
-    await eventually(has_fired, within_seconds=WAIT_SECONDS, describe="the canary fires again")
+    await eventually(has_fired, describe="the canary fires again")
     await cluster.revive(node)
     assert GRACE_NS > RESUME_SECONDS * SECOND
     return max(alarms) - min(alarms) if alarms else 0.0

@@ -30,7 +30,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.client.worlds import FAR
 from tests.e2e.test_clusters import DURABLE, its_leader_dies, its_leader_steps_down, stream_leader
-from tests.harness.account import WAIT_SECONDS, account_on, sidecar_with
+from tests.harness.account import account_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import AS_ADOPTED
 from tests.harness.seeds import generator
@@ -181,7 +181,7 @@ async def state_of(schedules: Schedules, subject: str) -> tuple[int, State]:
             return None
         return found.sequence, State(found.is_paused, dict(found.headers).get(MARK, ""))
 
-    return await eventually(read, within_seconds=WAIT_SECONDS, describe=f"{subject} is read")
+    return await eventually(read, describe=f"{subject} is read")
 
 
 @asynccontextmanager
@@ -229,9 +229,7 @@ async def test_no_acknowledged_change_is_lost_while_leaders_move_and_a_node_dies
 
         async def progressed() -> None:
             count = len(record.acknowledged) + 20
-            await eventually(
-                lambda: len(record.acknowledged) >= count, within_seconds=WAIT_SECONDS, describe="changes go on"
-            )
+            await eventually(lambda: len(record.acknowledged) >= count, describe="changes go on")
 
         async with asyncio.TaskGroup() as tasks:
             for number, attempt in enumerate(attempts):

@@ -22,7 +22,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.harness.account import CLOCK, WAIT_SECONDS, Running, account_on, in_seconds, sidecar_on, sidecar_with
+from tests.harness.account import CLOCK, Running, account_on, in_seconds, sidecar_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, left_out, served_on
 from tests.harness.servers import V2_11
@@ -58,7 +58,7 @@ async def stream_leader(cluster: Cluster) -> EmbeddedServer:
         named = (info.get("cluster") or {}).get("leader")
         return next((node for node in cluster.nodes if node.name == named and node.pid is not None), None)
 
-    return await eventually(leader, within_seconds=WAIT_SECONDS, describe="a leader of the stream")
+    return await eventually(leader, describe="a leader of the stream")
 
 
 async def its_leader_steps_down(cluster: Cluster) -> None:
@@ -82,7 +82,6 @@ async def our_node_dies(running: Running, cluster: Cluster) -> None:
     await cluster.kill(node)
     await eventually(
         lambda: running.sidecar.connection is not None and running.sidecar.connection.server.name != name,
-        within_seconds=WAIT_SECONDS,
         describe="the sidecar is at another node",
     )
     await cluster.revive(node)
@@ -126,7 +125,7 @@ async def test_a_replicated_stream_fires_on_through_the_faults_of_its_cluster(tm
                 async def fired_since(since: int = healed_at) -> StoredMessage | None:
                     return next((one for one in await seen_from(cluster) if one.stored_at > since), None)
 
-                first = await eventually(fired_since, within_seconds=WAIT_SECONDS, describe="fires go on")
+                first = await eventually(fired_since, describe="fires go on")
                 print(f"{fault}: the next fire {(first.stored_at - healed_at) / SECOND:.2f} s after it had healed")
             async with account_on(cluster.nodes[2].url) as account:
                 once = await account.wait_for("S", "S.out", len(faults))
@@ -154,7 +153,7 @@ async def test_a_stream_whose_leader_was_away_is_served_when_it_is_back(
             def is_named() -> bool:
                 return any(line["event"] == "stream_read_failed" and line["stream"] == "S" for line in said)
 
-            await eventually(is_named, within_seconds=WAIT_SECONDS, describe="the stream does not answer")
+            await eventually(is_named, describe="the stream does not answer")
             await away.restart()
             await running.ready("S")
             async with account_on(other.url) as account:

@@ -19,7 +19,6 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND, round_to_second
 from tests.conftest import SharedServer, StartServer
 from tests.control.test_connection_store import store_of
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, served_on
 from tests.harness.processes import ChildProcess
@@ -44,7 +43,7 @@ async def own_fires(stream: FlaggedStream, count: int, after: int = 0, target: s
         found = [one for one in await stream.messages(target) if one.sequence > after and not is_requested(one)]
         return found if len(found) >= count else None
 
-    return await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} fires on {target}")
+    return await eventually(enough, describe=f"{count} fires on {target}")
 
 
 def faults(served: Served) -> list[object]:
@@ -55,7 +54,7 @@ def faults(served: Served) -> list[object]:
 async def is_read(served: Served, sequence: int) -> None:
     """Wait until the sidecar has read a sequence."""
     engine = served.sidecar.sidecar.served[served.name].engine
-    await eventually(lambda: engine.last_read >= sequence, within_seconds=WAIT_SECONDS, describe="it is read")
+    await eventually(lambda: engine.last_read >= sequence, describe="it is read")
 
 
 async def test_a_paused_schedule_does_not_fire_and_a_resumed_one_does(served: Served) -> None:
@@ -118,7 +117,7 @@ async def test_what_a_sidecar_skipped_is_filled_in_once(start_server: StartServe
         first = await own_fires(served, 1)
     # No sidecar runs: what comes due is collapsed into one make-up fire.
     missed_until = round_to_second(store.now()) + 4 * SECOND
-    await eventually(lambda: store.now() > missed_until, within_seconds=WAIT_SECONDS, describe="some fires come due")
+    await eventually(lambda: store.now() > missed_until, describe="some fires come due")
     async with served_on(server.url) as served:
         store = await store_of(served.account)
         await own_fires(served, 2, after=first[-1].sequence)
@@ -195,7 +194,7 @@ async def test_a_program_that_is_killed_leaves_a_valid_schedule(served: Served, 
     for attempt in range(2):
         command = [sys.executable, "-c", KILLED, served.url, name]
         with ChildProcess(command, tmp_path / str(attempt)) as child:
-            await eventually(child.out.read_text, within_seconds=WAIT_SECONDS, describe="it edits")
+            await eventually(child.out.read_text, describe="it edits")
             child.kill()
         found = await current(store, await store.served(name), subject)
         assert found.rejection is None

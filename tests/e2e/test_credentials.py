@@ -188,7 +188,5 @@ async def shut_out(running: Running) -> str:
     running.problems.clear()
     assert running.sidecar.connection is not None
     running.sidecar.connection.end("ended by the test")
-    told = await eventually(
-        lambda: running.told("connect_failed"), within_seconds=WAIT_SECONDS, describe=lambda: str(running.problems)
-    )
+    told = await eventually(lambda: running.told("connect_failed"), describe=lambda: str(running.problems))
     return str(told[-1]["reason"])

@@ -11,7 +11,7 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_on, started_sidecar
+from tests.harness.account import CLOCK, account_on, sidecar_on, started_sidecar
 from tests.harness.flagged import FLAG, at
 from tests.harness.permissions import Permission, accounts, limited_to, permissions_of, url_of, without
 from tests.harness.servers import EMULATED_VERSIONS, V2_11, reload_config
@@ -89,11 +89,7 @@ async def test_what_lacks_for_consumers_is_told_once_however_often_one_is_tried(
         for subject in lacking:
             await running.told_of("permission_denied", operation="publish", subject=subject)
         if kind == "CONSUMER.MSG.NEXT":  # a consumer is made, and nothing is received from it
-            await eventually(
-                lambda: len(running.told("heartbeats_not_received")) >= 2,
-                within_seconds=WAIT_SECONDS,
-                describe="it tries on",
-            )
+            await eventually(lambda: len(running.told("heartbeats_not_received")) >= 2, describe="it tries on")
         else:
             await running.told_of("contact_lost", stream="ORDERS")
         told = [fields["subject"] for fields in running.told("permission_denied")]

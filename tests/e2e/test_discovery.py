@@ -13,7 +13,7 @@ from nats_scheduler.jetstream.streams import METADATA_FLAG
 from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR, MINUTE
-from tests.harness.account import WAIT_SECONDS, Account, sidecar_on
+from tests.harness.account import Account, sidecar_on
 from tests.harness.flagged import FLAG
 from tests.harness.waiting import eventually
 from tests.harness.watched import Watched
@@ -223,7 +223,7 @@ async def test_a_stream_that_is_gone_takes_its_flag_along(watched: Watched) -> N
     async def is_noted() -> bool:
         return (await watched.entry() or {}).get("deleted") is True
 
-    await eventually(is_noted, within_seconds=WAIT_SECONDS, describe="it is noted that the stream was deleted")
+    await eventually(is_noted, describe="it is noted that the stream was deleted")
     await watched.create(allow_msg_schedules=False)
     await watched.does_not_fire()
 
@@ -240,7 +240,6 @@ async def test_targets_follow_the_subjects_of_the_stream(watched: Watched) -> No
     await watched.schedule_at("late", f"{other}.out")
     await eventually(
         lambda: any(event.schedule.endswith(".late") for event in watched.of(ScheduleRejected)),
-        within_seconds=WAIT_SECONDS,
         describe="the late one is rejected",
     )
     assert {event.rejection.code for event in watched.of(ScheduleRejected)} == {10190}
@@ -257,7 +256,7 @@ async def all_flagged(watched: Watched, names: list[str], **wanted: Any) -> None
         assert [{key: config.get(key) for key in wanted} for config in configs] == [wanted] * len(names)
         return all([await watched.entry(name) for name in names]) and set(names) <= set(watched.sidecar.sidecar.served)
 
-    await eventually(settled, within_seconds=WAIT_SECONDS, describe=f"every stream is flagged, with {wanted}")
+    await eventually(settled, describe=f"every stream is flagged, with {wanted}")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +323,7 @@ async def test_a_flag_that_cannot_be_read_still_counts_and_is_written_again(
         async def are_whole() -> bool:
             return [await created_of(name) for name in written] == before
 
-        await eventually(are_whole, within_seconds=WAIT_SECONDS, describe="the flags are written again")
+        await eventually(are_whole, describe="the flags are written again")
 
 
 async def test_an_entry_that_somebody_removed_is_written_again(watched: Watched) -> None:

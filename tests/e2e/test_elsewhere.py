@@ -16,7 +16,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.flagged import FLAG, FlaggedStream, at, served_on
 from tests.harness.fleet import BUCKET, parts_of
@@ -74,7 +74,7 @@ class Streams(FlaggedStream):
             later = [one for one in await self.fires() if one.stored_at > since]
             return len({header_value(one.block, b"X-Nats-Scheduler") for one in later}) >= count
 
-        await eventually(are_so_many, within_seconds=WAIT_SECONDS, describe=f"{count} schedules fire")
+        await eventually(are_so_many, describe=f"{count} schedules fire")
 
     async def expect_no_fire_twice(self) -> None:
         """Show that no identity is stored twice."""
@@ -169,7 +169,7 @@ def started(url: str, streams: Streams, folder: Path, name: str) -> ChildProcess
 async def windows_are_over() -> None:
     """Wait until no stream knows the identity of what is stored now."""
     since = CLOCK.now()
-    await eventually(lambda: CLOCK.now() > since + 2 * SHORT_WINDOW, within_seconds=WAIT_SECONDS)
+    await eventually(lambda: CLOCK.now() > since + 2 * SHORT_WINDOW)
 
 
 @pytest.mark.parametrize("version", EMULATED_VERSIONS)
@@ -207,7 +207,7 @@ async def test_two_sidecars_divide_the_work_and_one_takes_over(
                     record = await account.api.message(BUCKET, last_by_subj="$KV.nats_scheduler.lease.emulated.CRON")
                     return record is not None and len(parts_of(record)) == 2
 
-                await eventually(is_divided, within_seconds=WAIT_SECONDS, describe="both hold a part of the stream")
+                await eventually(is_divided, describe="both hold a part of the stream")
                 for _ in range(3):
                     await streams.fired_since(CLOCK.now())
                 first.kill()

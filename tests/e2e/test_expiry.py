@@ -9,7 +9,7 @@ from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FlaggedStream, Served, at, served_on
 from tests.harness.processes import sidecar
@@ -39,7 +39,7 @@ async def fire_all(stream: FlaggedStream, ttls: dict[str, str], prefix: str = ""
         state = (await stream.call("STREAM.INFO"))["state"]
         return await stream.stored_on("s.*") == 0 and state["last_seq"] >= before + 2 * len(ttls)
 
-    await eventually(are_generated, within_seconds=WAIT_SECONDS, describe="all schedules have fired")
+    await eventually(are_generated, describe="all schedules have fired")
 
 
 async def are_left(stream: FlaggedStream, *bodies: str) -> None:
@@ -48,7 +48,7 @@ async def are_left(stream: FlaggedStream, *bodies: str) -> None:
     async def is_so() -> bool:
         return sorted((one.body or b"").decode() for one in await stream.messages("out")) == sorted(bodies)
 
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{bodies} are left")
+    await eventually(is_so, describe=f"{bodies} are left")
 
 
 @pytest.mark.clause("ttl-generated")
@@ -80,7 +80,7 @@ async def test_killed_and_started_again_it_removes_what_expired_meanwhile(
         expired_at = found[-1].stored_at + 4 * SECOND
         await stream.publish("early", {**stream.headers(at(expired_at), "never"), "Nats-TTL": "1s"})
         await stream.publish("late", {**stream.headers(f"@at {in_seconds(0)}", "made-up"), "Nats-TTL": "2s"})
-        await eventually(lambda: CLOCK.now() > expired_at, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: CLOCK.now() > expired_at)
         async with sidecar_on(server.url):
             await are_left(stream, "a", "c", "e")
             await stream.left("made-up", [b"body"])
@@ -108,7 +108,6 @@ async def test_where_the_stream_denies_deletes_it_is_told_once_and_schedules_sti
         await served.publish("s", {**served.headers("@every 1s", more={"TTL": "1s"}), "Nats-TTL": "3s"})
         await eventually(
             lambda: served.sidecar.metrics.value("schedules_ended", stream=stream_name, reason="expired") == 1,
-            within_seconds=WAIT_SECONDS,
             describe="the schedule has expired",
         )
         fired = len(await served.messages("out"))

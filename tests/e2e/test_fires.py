@@ -19,7 +19,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, served_on
@@ -114,11 +114,11 @@ async def test_a_core_subscriber_of_the_target_receives_each_fire_and_a_repetiti
     served.account.connection.subscribe(served.subject("out"), lambda _to, _reply, _block, body: received.append(body))
     await served.schedule("s", f"@at {in_seconds(0.5)}", b"fired")
     [fired] = await served.wait_for("out")
-    await eventually(lambda: received == [b"fired"], within_seconds=WAIT_SECONDS, describe=lambda: str(received))
+    await eventually(lambda: received == [b"fired"], describe=lambda: str(received))
     identity = next(line for line in fired.block.split(b"\r\n") if line.startswith(b"Nats-Msg-Id: ")).decode()
     again = await served.account.publish(served.subject("out"), f"{identity}\r\n", b"again")
     assert again == fired.sequence, "the stream has it already"
-    await eventually(lambda: len(received) == 2, within_seconds=WAIT_SECONDS, describe=lambda: str(received))
+    await eventually(lambda: len(received) == 2, describe=lambda: str(received))
     assert len(await served.messages("out")) == 1
 
 
@@ -133,7 +133,7 @@ async def test_what_a_native_scheduler_stores_is_seen_by_no_core_subscriber(
         await stream.schedule("s", f"@at {in_seconds(0.5)}", b"fired")
         await stream.wait_for("out")
         await stream.publish("out", body=b"published")
-        await eventually(lambda: received, within_seconds=WAIT_SECONDS, describe="what is published is received")
+        await eventually(lambda: received, describe="what is published is received")
         assert received == [b"published"]
         await stream.call("STREAM.DELETE")
 
@@ -283,9 +283,7 @@ async def test_in_a_long_stream_what_fired_and_what_was_replaced_is_deleted_one_
             for pattern in ("@at 2100-01-01T00:00:00Z", at(due)) if number % 2 else (at(due),):
                 await one.schedule(f"s.{number}", pattern, target=f"out.{number}")
         await one.gone("s.*")
-        await eventually(
-            lambda: held(one.sidecar) == held(two) == 0, within_seconds=WAIT_SECONDS, describe="no schedule is held"
-        )
+        await eventually(lambda: held(one.sidecar) == held(two) == 0, describe="no schedule is held")
         fires = [message.subject for message in await one.messages("out.*")]
         assert sorted(fires) == sorted(one.subject(f"out.{number}") for number in range(count))
         assert len(await one.messages("plain")) == 1

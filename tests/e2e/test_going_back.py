@@ -8,7 +8,7 @@ import pytest
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, served_on
 from tests.harness.nats_cli import NatsCli
@@ -42,7 +42,7 @@ async def home_of_a_new_stream(cluster: Cluster) -> EmbeddedServer:
                 return None
             return (info.get("cluster") or {}).get("leader")
 
-        name = await eventually(leader, within_seconds=WAIT_SECONDS, describe="the stream has a node")
+        name = await eventually(leader, describe="the stream has a node")
     return next(node for node in cluster.nodes if node.name == name)
 
 
@@ -79,7 +79,7 @@ async def test_a_stream_in_memory_whose_node_restarts_is_served_anew(tmp_path: P
             async def has_gone_back() -> bool:
                 return await last_sequence(served.account) < BEFORE
 
-            await eventually(has_gone_back, within_seconds=WAIT_SECONDS, describe="the stream is empty")
+            await eventually(has_gone_back, describe="the stream is empty")
             await expect_fires(served)
             told = await served.sidecar.told_of("stream_rolled_back", stream="S")
     assert "was read before" in told["reason"]

@@ -22,7 +22,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.contract.sides import PortSide, server_side
 from tests.e2e.test_clusters import REPLICATED, stream_leader
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, sidecar_with
+from tests.harness.account import CLOCK, account_on, sidecar_with
 from tests.harness.cluster import Cluster, running_cluster
 from tests.harness.flagged import FlaggedStream, at
 from tests.harness.leads import in_time
@@ -63,7 +63,7 @@ async def pause(nodes: Sequence[EmbeddedServer]) -> None:
         threads = [task for node in nodes for task in Path(f"/proc/{node.pid}/task").iterdir()]
         return all(") T " in (task / "stat").read_text() for task in threads)
 
-    await eventually(stand_still, within_seconds=WAIT_SECONDS, describe="nodes that stand still")
+    await eventually(stand_still, describe="nodes that stand still")
 
 
 @each_version

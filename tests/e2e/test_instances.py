@@ -21,7 +21,7 @@ from nats_scheduler.runtime import discovery as last_requests
 from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FlaggedStream, left_out
 from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
@@ -87,7 +87,7 @@ async def all_settled(account: Account, *streams: str) -> None:
             value = json.loads((found.body if found else b"") or b"{}")
             return len({shard for entry in value.get("entries", ()) for shard in entry["shards"]}) == SHARDS
 
-        await eventually(is_settled, within_seconds=WAIT_SECONDS, describe=f"checkpoints of all shards of {name}")
+        await eventually(is_settled, describe=f"checkpoints of all shards of {name}")
 
 
 async def test_three_go_on_when_the_bucket_is_deleted_and_write_into_the_next_what_it_has_to_hold(
@@ -125,7 +125,7 @@ async def is_as_asked(account: Account, name: str) -> None:
     async def is_so() -> bool:
         return bool((await account.api.stream(name))["config"]["max_msgs"] == 3_000)
 
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{name} is as a user asked for")
+    await eventually(is_so, describe=f"{name} is as a user asked for")
 
 
 async def test_two_adopt_a_stream_and_no_update_of_a_user_is_undone(start_server: StartServer) -> None:
@@ -254,7 +254,7 @@ async def test_heartbeats_of_an_instance_that_does_not_exist_stop_no_fires_for_l
                 account.connection.publish(f"$KV.nats_scheduler.lease.emulated.{STREAM}", record)
                 return len(await fleet.fires_since(CLOCK.now() - 2 * SECOND)) == SCHEDULES
 
-            await eventually(all_fire_although_the_record_denies_it, within_seconds=WAIT_SECONDS)
+            await eventually(all_fire_although_the_record_denies_it)
         await fleet.expect_no_fire_twice()
 
 

@@ -12,7 +12,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_with
+from tests.harness.account import Account, account_on, in_seconds, sidecar_with
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, Served
 from tests.harness.lagging import PREFIX, LaggingLeader, lagging_leader
 from tests.harness.servers import V2_11
@@ -50,7 +50,7 @@ async def test_schedules_fire_once_although_the_leader_knew_them_later_than_the_
         leader.applied = await stream.publish("something")
         for number in range(schedules):
             await stream.schedule(f"at.{number}", f"@at {in_seconds(-1)}", b"%d" % number)
-        await eventually(lambda: leader.not_found >= 20, within_seconds=WAIT_SECONDS, describe="the leader is asked")
+        await eventually(lambda: leader.not_found >= 20, describe="the leader is asked")
         leader.applied = None
         fires = await stream.wait_for("out", schedules)
         await stream.gone("at.*")
@@ -85,11 +85,7 @@ async def test_a_stream_that_a_node_did_not_know_for_a_moment_is_served_again_at
             leader.knows_the_stream = False
             update = json.dumps(config).encode()
             stream.account.connection.publish(f"{PREFIX}.STREAM.UPDATE.{stream.name}", update)
-            await eventually(
-                lambda: stream.name not in served.sidecar.sidecar.served,
-                within_seconds=WAIT_SECONDS,
-                describe="it is taken for gone",
-            )
+            await eventually(lambda: stream.name not in served.sidecar.sidecar.served, describe="it is taken for gone")
             leader.knows_the_stream = True
             assert len(await served.reported(StreamReady, 2)) == 2
 
@@ -101,9 +97,7 @@ async def test_a_stream_is_not_ready_before_what_its_leader_has_is_read(
     async with led(await shared_server(V2_11), stream_name) as (stream, leader):
         leader.ahead = 1
         async with served_by(stream.account, stream.name) as served:
-            await eventually(
-                lambda: leader.told_of_more >= 2, within_seconds=WAIT_SECONDS, describe="the leader is asked"
-            )
+            await eventually(lambda: leader.told_of_more >= 2, describe="the leader is asked")
             assert served.of(StreamReady) == []
             leader.ahead = 0
             await served.sidecar.ready(stream.name)

@@ -106,7 +106,7 @@ async def test_overdue_fires_of_a_repeating_schedule_are_made_up_once(start_serv
         await account.create("S", **STORED)
         await stream.schedule("s", "@every 1s")
         stored_at = (await stream.messages("s"))[0].stored_at
-        await eventually(lambda: CLOCK.now() > stored_at + 4 * SECOND, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: CLOCK.now() > stored_at + 4 * SECOND)
         started_at = CLOCK.now()
         async with sidecar_on(server.url):
             fired = await stream.wait_for("out", 3)

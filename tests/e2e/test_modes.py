@@ -15,7 +15,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.runtime.modes import Mode
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FLAG
 from tests.harness.processes import sidecar
@@ -45,7 +45,7 @@ class Beside(Watched):
             lines = [line for line in self.said if (line["event"], line.get("stream")) == ("stream_served", self.name)]
             return lines[-1] if lines and lines[-1]["mode"] is mode else None
 
-        line: dict[str, Any] = await eventually(told, within_seconds=WAIT_SECONDS, describe=f"mode {mode}")
+        line: dict[str, Any] = await eventually(told, describe=f"mode {mode}")
         assert self.sidecar.sidecar.served[self.name].mode is mode
         return line
 

@@ -12,7 +12,7 @@ from nats_scheduler.engine.events import Ending, ScheduleAccepted, ScheduleRejec
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, Served, fire_time_of
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import sidecar
@@ -135,7 +135,6 @@ async def test_pub_fires_as_it_is_typed(terminal: Terminal) -> None:
     await terminal.pub("alias", "--schedule-cron=@hourly")
     await eventually(
         lambda: [one for one in terminal.of(ScheduleAccepted) if one.schedule == terminal.subject("alias")],
-        within_seconds=WAIT_SECONDS,
         describe="the alias is taken",
     )
     await terminal.nats("pub", "-J", "-H", "Unit: C", terminal.subject("sensor"), "20.5")

@@ -118,7 +118,7 @@ class Life:
             kept = [message.subject for stream in STREAMS for message in await self.account.messages(stream, ">")]
             return gone.isdisjoint(kept)
 
-        await eventually(are_gone, within_seconds=WAIT_SECONDS, describe="what is done or expired is removed")
+        await eventually(are_gone, describe="what is done or expired is removed")
 
     async def expect_answers(self) -> None:
         """Ask about what is stored, also where the server itself fires it and the sidecar reads it for that."""
@@ -134,7 +134,6 @@ class Life:
         running = self.running
         await eventually(
             lambda: running.sidecar.serving.is_set() or running.told("permission_denied"),
-            within_seconds=WAIT_SECONDS,
             describe="it serves, or says why not",
         )
         await self.create_streams()
@@ -208,7 +207,7 @@ async def lacks(url: str, number: int, mode: str, permission: Permission) -> str
             if permission.needed_in(mode) == OPTIONAL:
                 await life.expect_everything()
             if permission.subject not in AT_THE_END:
-                await eventually(lambda: life.is_denied(permission), within_seconds=WAIT_SECONDS)
+                await eventually(lambda: life.is_denied(permission))
     except AssertionError as error:
         return f"without {permission}: {error}, told {life.running.problems}"
     return "" if life.is_denied(permission) else f"{permission} was not asked for"

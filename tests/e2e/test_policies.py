@@ -20,7 +20,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, fire_time_of
 from tests.harness.permissions import PASSWORD, url_of
@@ -103,7 +103,7 @@ async def test_each_fire_of_an_outage_is_made_up_in_order(
         for rest in policies:
             await stream.wait_for(f"{rest}.out")
     stopped_at = CLOCK.now()
-    await eventually(lambda: CLOCK.now() > stopped_at + OUTAGE_NS, within_seconds=WAIT_SECONDS)
+    await eventually(lambda: CLOCK.now() > stopped_at + OUTAGE_NS)
     started_at = CLOCK.now()
 
     async def times_of(rest: str) -> list[int]:
@@ -114,7 +114,7 @@ async def test_each_fire_of_an_outage_is_made_up_in_order(
 
     async with sidecar_on(emulated_server.url) as second:
         await second.ready(stream_name)
-        await eventually(all_have_fired, within_seconds=WAIT_SECONDS, describe="fires of after the outage")
+        await eventually(all_have_fired, describe="fires of after the outage")
         missed = await second.reported(stream_name, FiresMissed, 2)
     times = {rest: await times_of(rest) for rest in policies}
     assert times["all"] == list(range(times["all"][0], times["all"][-1] + SECOND, SECOND))
@@ -163,9 +163,7 @@ async def test_the_next_fire_is_sent_once_the_one_before_is_acknowledged(
         return [one for one in worker.taken if worker.schedule_of(one) == stream.subject(rest)]
 
     async def takes(rest: str, count: int) -> list[int]:
-        await eventually(
-            lambda: len(taken_of(rest)) >= count, within_seconds=WAIT_SECONDS, describe=f"{count} fires of {rest}"
-        )
+        await eventually(lambda: len(taken_of(rest)) >= count, describe=f"{count} fires of {rest}")
         return taken_of(rest)
 
     async with sidecar_on(emulated_server.url) as running:
@@ -191,7 +189,7 @@ async def test_the_next_fire_is_sent_once_the_one_before_is_acknowledged(
             listed = view.schedule(stream.subject("s.queue"), CLOCK.now())
             return listed is not None and listed.state is State.UNFINISHED
 
-        await eventually(waits, within_seconds=WAIT_SECONDS, describe="it waits for its fire before")
+        await eventually(waits, describe="it waits for its fire before")
         await takes("s.other", 1)
     before = CLOCK.now()
     async with sidecar_on(emulated_server.url) as running:

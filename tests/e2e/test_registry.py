@@ -17,7 +17,7 @@ from nats_scheduler.message.foreign_json import read_object
 from nats_scheduler.runtime import fleet as leftovers
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FlaggedStream, Served, at, served_on
 from tests.harness.fleet import BUCKET
@@ -65,7 +65,7 @@ async def fires_only_once_it_is_deleted(stream: FlaggedStream, heard: HeardAdvis
     assert "format 2" in said["reason"]
     due = CLOCK.now() + SECOND
     await stream.schedule("s.late", at(due), target="late")
-    await eventually(lambda: CLOCK.now() > due, within_seconds=WAIT_SECONDS, describe="the schedule is due")
+    await eventually(lambda: CLOCK.now() > due, describe="the schedule is due")
     assert await value(stream.account, key) == NEWER
     await stream.account.publish(f"{PREFIX}{key}", DELETED, b"")
     deleted_at = (await stream.account.messages(BUCKET, f"{PREFIX}{key}"))[-1].stored_at
@@ -117,9 +117,7 @@ async def test_a_flag_that_cannot_be_read_is_kept_and_its_stream_is_not_served(s
             assert "stream.S has a format 2" in said["reason"]
             told = len(running.told("stream_adopt_failed"))
             await stream.account.create("S")
-            await eventually(
-                lambda: len(running.told("stream_adopt_failed")) > told, within_seconds=WAIT_SECONDS, describe="again"
-            )
+            await eventually(lambda: len(running.told("stream_adopt_failed")) > told, describe="again")
             assert await value(stream.account, "stream.S") == NEWER
             assert "S" not in running.sidecar.served
 
@@ -137,7 +135,7 @@ async def test_all_that_a_sidecar_writes_into_the_bucket_has_a_format(start_serv
             found = {key: await value(served.account, key) or b"" for key in names}
             return found if {key.partition(".")[0] for key in names} >= kinds else None
 
-        written = await eventually(all_written, within_seconds=WAIT_SECONDS, describe=f"values of the kinds {kinds}")
+        written = await eventually(all_written, describe=f"values of the kinds {kinds}")
     for key, body in written.items():
         document = read_object(body)
         assert document, (key, body)
@@ -154,7 +152,7 @@ async def has_only(account: Account, under: str, wanted: Iterable[str]) -> None:
     async def is_so() -> bool:
         return await keys(account, under) == expected
 
-    await eventually(is_so, within_seconds=WAIT_SECONDS, describe=f"{expected} and nothing else under {under}")
+    await eventually(is_so, describe=f"{expected} and nothing else under {under}")
 
 
 async def instances_of(served: Served) -> list[str]:
@@ -218,7 +216,7 @@ async def test_one_sidecar_is_counted_once_whatever_lies_in_the_bucket(
         for number in range(3):  # as after three crashes, each while nobody else ran
             await account.publish(f"{INSTANCE}dead{number}", body=b'{"serves": null, "since": "soon"}')
         stored_at = (await account.messages(BUCKET, f"{INSTANCE}dead2"))[0].stored_at
-    await eventually(lambda: CLOCK.now() > stored_at + 5 * SECOND, within_seconds=WAIT_SECONDS)
+    await eventually(lambda: CLOCK.now() > stored_at + 5 * SECOND)
     said.clear()
     async with sidecar_on(server.url) as running:
         await running.shows("instances_alive", 1)

@@ -12,7 +12,7 @@ import pytest
 from nats_scheduler.engine.events import Ending, ScheduleEndsEarly, ScheduleLost
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
-from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import account_on, sidecar_on
 from tests.harness.flagged import Served, at
 from tests.harness.leads import in_time
 from tests.harness.waiting import eventually
@@ -113,9 +113,7 @@ async def test_a_schedule_removed_just_before_its_time_does_not_fire(served: Ser
         async def remove_prepared(due: int, remove: Removal = remove) -> str:
             rest, target = rest_of(remove), f"out.{due}.{remove.__name__}"
             sequence = await served.schedule(rest, at(due), target=target)
-            await eventually(
-                lambda: is_built_or_fired(rest, target), within_seconds=WAIT_SECONDS, describe="the fire is built"
-            )
+            await eventually(lambda: is_built_or_fired(rest, target), describe="the fire is built")
             await remove(served, rest, sequence)
             return target
 
@@ -135,7 +133,7 @@ async def test_a_replacement_fires_in_place_of_what_it_replaced_and_the_old_vers
     async def rolled_up() -> bool:
         return all(message.sequence == newer for message in await served.messages(f"s.{due}"))
 
-    await eventually(rolled_up, within_seconds=WAIT_SECONDS, describe="the older version is removed")
+    await eventually(rolled_up, describe="the older version is removed")
     assert [message.body for message in await served.wait_for(f"out.{due}")] == [b"new"]
 
 
@@ -180,11 +178,7 @@ async def test_a_schedule_that_max_age_ends_is_told_before_and_after(
         service = served.sidecar.sidecar.served[stream_name]
         config = (await served.account.api.stream(stream_name))["config"]
         await served.call("STREAM.UPDATE", {**config, "max_age": AGE, "duplicate_window": SECOND})
-        await eventually(
-            lambda: service.state.config["max_age"] == AGE,
-            within_seconds=WAIT_SECONDS,
-            describe="the sidecar knows the new limit",
-        )
+        await eventually(lambda: service.state.config["max_age"] == AGE, describe="the sidecar knows the new limit")
         for name in ("s", "purged"):
             await served.schedule(name, NEVER)
         early = [event.schedule for event in await served.reported(ScheduleEndsEarly, 2)]

@@ -17,7 +17,7 @@ from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.control.test_connection_store import store_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import AS_ADOPTED, FlaggedStream, at, served_on
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11
@@ -41,7 +41,7 @@ async def is_rolled_up(stream: FlaggedStream, rest: str) -> str:
     async def is_one() -> bool:
         return len(await stream.messages(rest)) == 1
 
-    await eventually(is_one, within_seconds=WAIT_SECONDS, describe=f"{rest} is rolled up")
+    await eventually(is_one, describe=f"{rest} is rolled up")
     return (await stream.messages(rest))[0].block.decode()
 
 

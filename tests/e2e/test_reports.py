@@ -8,7 +8,7 @@ from nats_scheduler.engine.events import FireRefused, FiresMissed, ScheduleRejec
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, served_on
 from tests.harness.leads import in_time
@@ -64,7 +64,7 @@ async def test_each_kind_of_mistake_has_the_code_of_the_server(served: Served) -
     for name, (headers, _code) in mistakes.items():
         await served.publish(name, {"Nats-Schedule-Target": served.subject("out"), **headers})
     expected = {(served.subject(name), code) for name, (_headers, code) in mistakes.items()}
-    await eventually(lambda: told(served) == expected, within_seconds=WAIT_SECONDS, describe=lambda: str(told(served)))
+    await eventually(lambda: told(served) == expected, describe=lambda: str(told(served)))
 
 
 REFUSED_SECONDS = 13.0
@@ -93,7 +93,7 @@ async def test_fires_resume_within_three_seconds_after_the_stream_takes_them_aga
         return [event for event in served.of(FireRefused) if event.fire.sequence >= first]
 
     first = (await served.messages("s.*"))[0].sequence
-    await eventually(lambda: len(refusals()) == 22, within_seconds=WAIT_SECONDS, describe="all are refused")
+    await eventually(lambda: len(refusals()) == 22, describe="all are refused")
     refused = refusals()
     assert {event.code for event in refused} == {10054}
     assert served.sidecar.gauge("schedules_failing", stream=served.name) == 22
@@ -104,7 +104,7 @@ async def test_fires_resume_within_three_seconds_after_the_stream_takes_them_aga
     advisory = [body for kind, body in heard.bodies if kind == "fires_dropped"][-1]
     assert (advisory["seq"], advisory["schedule"], advisory["code"]) == (dropped, served.subject("dropped"), 10054)
     heals_at = CLOCK.now() + int(REFUSED_SECONDS * SECOND)
-    await eventually(lambda: CLOCK.now() > heals_at, within_seconds=WAIT_SECONDS)
+    await eventually(lambda: CLOCK.now() > heals_at)
     assert [event.schedule for event in served.of(FiresMissed) if event.schedule != served.subject("beat")] == []
     since = CLOCK.now()
     await served.account.api.update_stream(config)
@@ -113,7 +113,6 @@ async def test_fires_resume_within_three_seconds_after_the_stream_takes_them_aga
     await served.wait_for("repeated")
     await eventually(
         lambda: any(event.schedule == served.subject("repeats") for event in served.of(FiresMissed)),
-        within_seconds=WAIT_SECONDS,
         describe="missed fires are made up",
     )
     slowness = max(beat.stored_at - fire_time_of(beat) for beat in await served.messages("beats"))
@@ -176,7 +175,7 @@ async def test_what_an_outage_a_limit_or_a_stream_of_others_does_is_advised_and_
         every = await stream.schedule("every", "@every 1s", target="ticks")
         await stream.schedule("at", f"@at {in_seconds(1.0)}")
         await account.publish("$KV.nats_scheduler.checkpoint.AGED.emulated", body=b"no JSON")
-        await eventually(lambda: CLOCK.now() > started + 4 * SECOND, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: CLOCK.now() > started + 4 * SECOND)
         async with served_on(server.url, late_after=2 * SECOND) as served:
             missed, late = await heard.first("fires_missed"), await heard.first("fire_late")
             assert (missed["schedule"], missed["seq"]) == ("S.every", every)

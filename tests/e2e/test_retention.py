@@ -10,7 +10,7 @@ import pytest
 from nats_scheduler.engine.events import Ending, FireStored, ScheduleAccepted
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import WAIT_SECONDS, Account, in_seconds, sidecar_on
+from tests.harness.account import Account, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import AS_ADOPTED, Delivered, FlaggedStream, Served, at, fire_time_of
 from tests.harness.leads import in_time
@@ -52,7 +52,6 @@ async def accepted(stream: Served, *names: str) -> None:
     wanted = {stream.subject(rest) for rest in names}
     await eventually(
         lambda: wanted <= {event.schedule for event in stream.of(ScheduleAccepted)},
-        within_seconds=WAIT_SECONDS,
         describe=f"the schedules on {names} are held",
     )
 
@@ -226,7 +225,7 @@ async def test_what_nobody_is_interested_in_is_not_kept(
         def every() -> list[FireStored]:
             return [one for one in interest.of(FireStored) if one.fire.schedule == interest.subject("s.every")]
 
-        await eventually(lambda: len(every()) >= 2, within_seconds=WAIT_SECONDS, describe="the interval fires on")
+        await eventually(lambda: len(every()) >= 2, describe="the interval fires on")
         await interest.canary(0.3)
         kept = {rest: len(await interest.messages(rest)) for rest in ("out", "s.at", "s.every", "kept")}
         assert kept == {"out": 0, "s.at": 0, "s.every": 1, "kept": 0}

@@ -22,7 +22,7 @@ from nats_scheduler.schedule import zones
 from nats_scheduler.schedule.instants import HOUR, SECOND
 from nats_scheduler.schedule.zones import package_folder
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FLAG, FlaggedStream, served_on
 from tests.harness.permissions import accounts, limited_to, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
@@ -95,7 +95,6 @@ async def test_a_start_with_a_snapshot_holds_the_same_and_fires_once(start_serve
         await served.wait_for("soon.out")
         await eventually(
             lambda: len(listed(served.sidecar)) == FAR - 1,
-            within_seconds=WAIT_SECONDS,
             describe="what was purged while no sidecar ran is listed no more",
         )
         after = listed(served.sidecar)
@@ -245,7 +244,7 @@ async def test_a_snapshot_of_a_stream_that_was_created_again_is_not_used(start_s
     server = await start_server(V2_11)
     async with served_on(server.url, config=STORED, keep_snapshots=False) as served:
         await store_far(served.account, number=30)
-        await eventually(lambda: len(listed(served.sidecar)) == 30, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: len(listed(served.sidecar)) == 30)
         assert await served.account.api.stream("KV_nats_scheduler_snapshots") is None
         await served.call("STREAM.DELETE")
     await with_snapshots(server.url, "S")
@@ -269,7 +268,6 @@ async def test_of_two_instances_one_keeps_the_snapshot_and_both_begin_with_it(st
         await other.ready("S")
         await eventually(
             lambda: one.sidecar.told("snapshot_written") + other.told("snapshot_written"),
-            within_seconds=WAIT_SECONDS,
             describe="one of them wrote a snapshot",
         )
     async with sidecar_on(server.url) as first, sidecar_on(server.url) as second:

@@ -12,7 +12,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.runtime.unserved import command_for
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on, started_sidecar
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on, started_sidecar
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, server_binary
 from tests.harness.waiting import eventually
@@ -58,12 +58,12 @@ async def test_what_is_served_or_gone_is_not_reported_any_more(
         for name in ("FLAGGED", "DELETED", "PURGED", "REPLACED"):
             await with_schedule(account, name)
         async with sidecar_on(server.url) as running:
-            await eventually(lambda: len(running.sidecar.notes()) == 4, within_seconds=WAIT_SECONDS)
+            await eventually(lambda: len(running.sidecar.notes()) == 4)
             await account.api.call("STREAM.UPDATE.FLAGGED", await flagged(account, "FLAGGED"))
             await account.api.call("STREAM.DELETE.DELETED")
             await account.api.call("STREAM.PURGE.PURGED")
             await account.publish("REPLACED.s")
-            await eventually(lambda: running.sidecar.notes() == [], within_seconds=WAIT_SECONDS)
+            await eventually(lambda: running.sidecar.notes() == [])
             await account.wait_for("FLAGGED", "FLAGGED.out")
             assert running.metrics.registry.get_sample_value("nats_scheduler_streams_unserved") == 0
 
@@ -108,7 +108,7 @@ async def test_server_sidecar_and_application_may_start_at_once(tmp_path: Path) 
         return False
 
     async def application(url: str) -> None:
-        await eventually(lambda: stored(url), within_seconds=WAIT_SECONDS, describe="its schedule fires")
+        await eventually(lambda: stored(url), describe="its schedule fires")
 
     for number in range(STARTS):
         server = EmbeddedServer(server_binary(V2_11), tmp_path / str(number), port=free_port())

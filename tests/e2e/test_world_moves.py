@@ -15,7 +15,7 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.instants import HOUR, MINUTE, SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FlaggedStream, Served, at, fire_time_of, left_out, served_on
 from tests.harness.nats_cli import NatsCli
 from tests.harness.permissions import accounts, url_of
@@ -187,7 +187,6 @@ async def test_an_upgrade_ends_emulation_loudly_and_a_downgrade_resumes_it(
             # How often it was ready says nothing: a busy machine loses its contact, and is ready again.
             [line] = await eventually(
                 lambda: [line for line in said if line.get("mode") is Mode.DORMANT],
-                within_seconds=WAIT_SECONDS,
                 describe="the emulation of the stream ended",
             )
             assert (line["event"], line["log_level"]) == ("stream_served", "warning")
@@ -198,9 +197,7 @@ async def test_an_upgrade_ends_emulation_loudly_and_a_downgrade_resumes_it(
         async with account_on(url) as account:
             stream = FlaggedStream(account, "S")
             await eventually(
-                lambda: running.sidecar.served["S"].mode is Mode.EMULATED,
-                within_seconds=WAIT_SECONDS,
-                describe="the stream is emulated again",
+                lambda: running.sidecar.served["S"].mode is Mode.EMULATED, describe="the stream is emulated again"
             )
             before = len(await stream.messages("ticks"))
             await stream.wait_for("ticks", before + 3)

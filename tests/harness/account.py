@@ -75,7 +75,7 @@ class Account:
                     raise
                 return None
 
-        return await eventually(created, within_seconds=WAIT_SECONDS, describe=f"the stream {name} can be created")
+        return await eventually(created, describe=f"the stream {name} can be created")
 
     async def publish(self, subject: str, headers: Mapping[str, str] | str = "", body: bytes = b"body") -> int:
         """Store a message and return its sequence; raises AssertionError where the server refuses it."""
@@ -122,9 +122,7 @@ class Account:
                 return None  # a server that reads its configuration anew answers nobody for a moment
             return found if len(found) >= count else None
 
-        return await eventually(
-            enough, within_seconds=WAIT_SECONDS, describe=f"{count} messages on {subject} in {stream}"
-        )
+        return await eventually(enough, describe=f"{count} messages on {subject} in {stream}")
 
 
 async def replied(connection: Connection, subject: str, body: bytes, block: bytes = b"") -> Reply:
@@ -136,7 +134,7 @@ async def replied(connection: Connection, subject: str, body: bytes, block: byte
         except NoJetStreamError:  # nothing subscribes to it
             return None
 
-    return await eventually(sent, within_seconds=WAIT_SECONDS, describe=f"somebody answers {subject}")
+    return await eventually(sent, describe=f"somebody answers {subject}")
 
 
 @asynccontextmanager
@@ -191,7 +189,6 @@ class Running:
         """Wait until at least `count` events of one kind were reported about one stream, and return them."""
         await eventually(
             lambda: len(self.of(stream, kind)) >= count,
-            within_seconds=WAIT_SECONDS,
             describe=lambda: f"{count} {kind.__name__} of {stream} among {self.events[-5:]}",
         )
         return self.of(stream, kind)
@@ -204,7 +201,6 @@ class Running:
         """Wait until a problem was reported with these fields, and return all of its fields."""
         return await eventually(
             lambda: next((told for told in self.told(action) if wanted.items() <= told.items()), None),
-            within_seconds=WAIT_SECONDS,
             describe=lambda: f"{action} {wanted} among {self.problems}",
         )
 
@@ -220,11 +216,7 @@ class Running:
             seen[0] = self.gauge(name, **labels)
             return seen[0] is not None and least <= seen[0] and (most is None or seen[0] <= most)
 
-        await eventually(
-            is_shown,
-            within_seconds=WAIT_SECONDS,
-            describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},",
-        )
+        await eventually(is_shown, describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},")
         return seen[0] or 0.0
 
     async def ready(self, stream: str, times: int = 1, within_seconds: float = WAIT_SECONDS) -> None:
@@ -239,7 +231,6 @@ class Running:
         """Wait until it is not ready for a reason that contains this."""
         await eventually(
             lambda: any(sentence in reason for reason in self.sidecar.not_ready()),
-            within_seconds=WAIT_SECONDS,
             describe=lambda: f"{sentence!r} among {self.sidecar.not_ready()}",
         )
 
@@ -247,7 +238,6 @@ class Running:
         """Wait until all schedules fire: a stream is ready before the shards of it are taken over."""
         await eventually(
             lambda: not self.sidecar.not_ready(),
-            within_seconds=WAIT_SECONDS,
             describe=lambda: f"the sidecar is ready, and not {self.sidecar.not_ready()},",
         )
 

@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, advisory_subject
 from nats_scheduler.observe.advisories import KINDS, advisories_schema
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.waiting import eventually
 
 SCHEMA = Draft202012Validator(advisories_schema())
@@ -36,7 +35,6 @@ class HeardAdvisories:
         """Wait for the first advisory of a kind; raises AssertionError where any was not as the schema says."""
         found = await eventually(
             lambda: next((body for heard, body in self.bodies if heard == kind), None),
-            within_seconds=WAIT_SECONDS,
             describe=lambda: f"the advisory {kind} among {self.bodies}",
         )
         assert self.faults == []

@@ -51,11 +51,7 @@ class Burst:
     async def answered(self, count: int) -> None:
         """Wait for all answers, and end the burst."""
         kept = self.answers if self._then is None else self.followed
-        await eventually(
-            lambda: len(kept) == count,
-            within_seconds=ANSWER_SECONDS,
-            describe=lambda: f"{count} answers, {len(kept)} so far",
-        )
+        await eventually(lambda: len(kept) == count, describe=lambda: f"{count} answers, {len(kept)} so far")
         for number in self._numbers:
             self._connection.unsubscribe(number)
 

@@ -64,11 +64,7 @@ class Cluster:
 
     async def meta_leader(self) -> EmbeddedServer:
         """Wait until all running nodes name one running leader and keep up with it, and return it."""
-        return await eventually(
-            self._agreed_leader,
-            within_seconds=ELECTION_SECONDS,
-            describe="one meta leader that all running nodes name and follow",
-        )
+        return await eventually(self._agreed_leader, describe="one meta leader that all running nodes name and follow")
 
     async def kill(self, node: EmbeddedServer) -> None:
         """End one node with SIGKILL and wait until the others have a meta leader."""

@@ -108,7 +108,7 @@ class FlaggedStream:
                 return False
             return True
 
-        await eventually(stored, within_seconds=ELECTION_SECONDS, describe=f"{rest} is stored")
+        await eventually(stored, describe=f"{rest} is stored")
 
     def headers(self, pattern: str, target: str = "out", more: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the headers of a schedule."""
@@ -148,9 +148,7 @@ class FlaggedStream:
             found = [message.body or b"" for message in await self.messages(rest)]
             return found == bodies
 
-        await eventually(
-            are_left, within_seconds=WAIT_SECONDS, describe=lambda: f"{bodies} on {rest} of {self.name}, not {found}"
-        )
+        await eventually(are_left, describe=lambda: f"{bodies} on {rest} of {self.name}, not {found}")
 
     async def stored_on(self, rest: str) -> int:
         """Return how many messages are stored on the subjects of a filter."""
@@ -191,9 +189,7 @@ class FlaggedStream:
         number = connection.subscribe(inbox, sink)
         request = b'{"batch": %d}' % count
         connection.write(frame(f"$JS.API.CONSUMER.MSG.NEXT.{self.name}.{durable}", inbox, b"", request))
-        await eventually(
-            lambda: len(taken) >= count, within_seconds=WAIT_SECONDS, describe=lambda: f"{count} taken: {taken}"
-        )
+        await eventually(lambda: len(taken) >= count, describe=lambda: f"{count} taken: {taken}")
         connection.unsubscribe(number)
         return taken
 
@@ -226,7 +222,6 @@ class Served(FlaggedStream):
         """Wait until the schedule on a subject has ended and return why."""
         endings: list[Ending] = await eventually(
             lambda: [event.ending for event in self.of(ScheduleEnded) if event.schedule == self.subject(rest)],
-            within_seconds=WAIT_SECONDS,
             describe=f"the schedule on {rest} ends",
         )
         return endings[-1]

@@ -71,7 +71,7 @@ class Fleet:
             said = "\n".join(f"{one.exit_code}: {one.stderr[-2_000:]}" for one in self.processes)
             return f"{count} instances hold {STREAM}: {parts}\n{said}\n"
 
-        await eventually(is_divided, within_seconds=PATIENCE_SECONDS, describe=state)
+        await eventually(is_divided, describe=state)
 
     async def parts(self) -> dict[str, int]:
         """Return how many shards each instance holds."""
@@ -110,7 +110,7 @@ class Fleet:
         async def complete() -> bool:
             return len(await self.fires_since(begin)) == SCHEDULES
 
-        await eventually(complete, within_seconds=PATIENCE_SECONDS, describe="every schedule fires again")
+        await eventually(complete, describe="every schedule fires again")
 
     async def longest_silence(self, since: int) -> float:
         """Return how long (seconds) a schedule stored nothing since an instant, at most."""

@@ -44,11 +44,7 @@ class Terminal:
 
     async def wait_for(self, wanted: str) -> None:
         """Wait until a text is printed."""
-        await eventually(
-            lambda: wanted in self.text,
-            within_seconds=TERMINAL_SECONDS,
-            describe=lambda: f"{wanted!r} in {self.text!r}",
-        )
+        await eventually(lambda: wanted in self.text, describe=lambda: f"{wanted!r} in {self.text!r}")
 
     def press_ctrl_c(self) -> None:
         """Send what the key sends."""

@@ -5,7 +5,6 @@ from typing import Any
 
 from nats_scheduler.jetstream.registry import Registry
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.flagged import Served
 from tests.harness.waiting import eventually
 
@@ -52,7 +51,7 @@ class Watched(Served):
             config = await self.config()
             return {key: config.get(key) for key in wanted} == wanted
 
-        await eventually(is_shown, within_seconds=WAIT_SECONDS, describe=f"a stream with {wanted}")
+        await eventually(is_shown, describe=f"a stream with {wanted}")
 
     async def remembered(self) -> dict[str, Any]:
         """Wait until the registry says that the stream carries the flag, and return what it says."""
@@ -60,7 +59,7 @@ class Watched(Served):
         async def known() -> dict[str, Any] | None:
             return await self.entry()
 
-        return await eventually(known, within_seconds=WAIT_SECONDS, describe=f"{self.name} is remembered")
+        return await eventually(known, describe=f"{self.name} is remembered")
 
     async def entry(self, name: str | None = None) -> dict[str, Any] | None:
         """Return what the registry says of the stream, or of another one."""
@@ -93,4 +92,4 @@ class Watched(Served):
         def logged() -> dict[str, Any] | None:
             return next((line for line in self.said if wanted.items() <= line.items()), None)
 
-        return await eventually(logged, within_seconds=WAIT_SECONDS, describe=f"a line like {wanted}")
+        return await eventually(logged, describe=f"a line like {wanted}")

@@ -12,9 +12,6 @@ from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
 from tests.harness.waiting import eventually
 
-TAKEN_WITHIN_SECONDS = 30.0
-"""Longest wait for a message that is stored."""
-
 PULL_EXPIRES_NS = 300_000_000_000
 
 
@@ -51,9 +48,7 @@ class Worker:
     async def takes(self, count: int) -> list[int]:
         """Wait until it has received `count` messages; returns their sequences."""
         await eventually(
-            lambda: len(self._replies) >= count,
-            within_seconds=TAKEN_WITHIN_SECONDS,
-            describe=lambda: f"{count} messages, not only {self.taken}",
+            lambda: len(self._replies) >= count, describe=lambda: f"{count} messages, not only {self.taken}"
         )
         return self.taken
 

@@ -14,7 +14,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.flagged import FlaggedStream, Served, served_on
 from tests.harness.log_lines import capture_logs
 from tests.harness.seeds import draws, generator
@@ -44,7 +44,7 @@ async def pour(connection: Connection, sent: Sequence[Sent]) -> dict[int, bytes]
         batch = frames[start : start + AT_ONCE]
         connection.write(b"".join(batch))
         count = start + len(batch)
-        await eventually(lambda count=count: len(answers) >= count, within_seconds=WAIT_SECONDS)  # type: ignore[misc]
+        await eventually(lambda count=count: len(answers) >= count)  # type: ignore[misc]
     connection.unsubscribe(number)
     return answers
 
@@ -96,9 +96,7 @@ async def test_whatever_is_poured_into_a_stream_the_others_fire_on_their_grid(se
                 event.sequence for kind in (ScheduleAccepted, ScheduleRejected) for event in served.of(kind)
             }
 
-        await eventually(
-            lambda: not missing(), within_seconds=WAIT_SECONDS, describe=lambda: f"{missing()} neither way"
-        )
+        await eventually(lambda: not missing(), describe=lambda: f"{missing()} neither way")
         await song.goes_on()
     assert len(judged) > MESSAGES // 2
     codes = {event.rejection.code for event in served.of(ScheduleRejected)}
@@ -150,9 +148,7 @@ async def test_what_a_server_would_hang_up_over_is_refused_and_the_others_fire(s
             def refused() -> set[tuple[str, int]]:
                 return {(event.fire.schedule, event.code) for event in served.of(FireRefused)}
 
-            await eventually(
-                lambda: refused() == expected, within_seconds=WAIT_SECONDS, describe=lambda: f"{refused()}"
-            )
+            await eventually(lambda: refused() == expected, describe=lambda: f"{refused()}")
             await song.goes_on()
 
 

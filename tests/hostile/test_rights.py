@@ -20,7 +20,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_with
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_with
 from tests.harness.permissions import PASSWORD, url_of
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import ALL_VERSIONS, NATIVE_VERSIONS, V2_11, V2_12
@@ -232,7 +232,7 @@ async def test_whatever_is_stored_makes_the_server_do_nothing_more(start_server:
         async def settled() -> bool:
             return await waiting(scene) == []
 
-        await eventually(settled, within_seconds=WAIT_SECONDS, describe="all that can fire has fired")
+        await eventually(settled, describe="all that can fire has fired")
         assert len(await fires_of(scene)) > BLOCKS // 3
         assert scene.running.of("ORDERS", FireUnknown) == [], "a fire was not answered"
         await scene.expect_nothing_else()

@@ -82,7 +82,7 @@ async def test_what_another_sidecar_asks_for_is_told_from_what_a_user_does(
             other = await Dialer(ConnectionSettings(servers=(server.url,)), inbox).dial()
             await JetStreamApi(other).create_stream({"name": stream_name, "subjects": [stream_name]})
             await other.close()
-        await eventually(lambda: len(seen) == 2, within_seconds=30)
+        await eventually(lambda: len(seen) == 2)
         watch.end()
     requests = [request for request in seen if isinstance(request, ConfigRequested)]
     assert [(request.stream, request.by_sidecar) for request in requests] == [(stream_name, False), (stream_name, True)]

@@ -127,7 +127,7 @@ async def test_what_is_not_acknowledged_in_time_is_unknown_and_a_late_word_is_pa
     course = Course(ack_timeout=0.1)
     first = course.publish(3)
     course.wire.acknowledge(2, at_once=True)
-    await eventually(lambda: len(course.received) == 3, within_seconds=10)
+    await eventually(lambda: len(course.received) == 3)
     unknown = Unknown("no acknowledgement within 0.1 s")
     assert course.received[1:] == [PublishConcluded(first[0], unknown), PublishConcluded(first[2], unknown)]
     second = course.publish(2)
@@ -140,7 +140,7 @@ async def test_what_does_not_fit_into_the_window_follows_when_there_is_room_agai
     course = Course(window=2, ack_timeout=0.1)
     fires = course.publish(5)
     assert (len(course.wire.written), course.publisher.in_flight) == (1, 2)
-    await eventually(lambda: len(course.received) == 4, within_seconds=10)
+    await eventually(lambda: len(course.received) == 4)
     assert [received.fire for received in course.received if isinstance(received, PublishConcluded)] == fires[:4]
     course.publisher.end("enough")
     last = PublishConcluded(fires[4], Unknown("enough"))

@@ -456,7 +456,7 @@ async def test_what_was_read_before_comes_first() -> None:
     notes = Notes()
     async with reading(notes, b"before ") as (server, _task):
         server.writer.write(b"and after")
-        await eventually(lambda: notes.all_taken == b"before and after", within_seconds=SHORT_SECONDS)
+        await eventually(lambda: notes.all_taken == b"before and after")
 
 
 async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
@@ -464,10 +464,10 @@ async def test_what_comes_behind_a_control_line_waits_for_it() -> None:
     notes.go_on.clear()
     async with reading(notes) as (server, _task):
         server.writer.write(LINE)
-        await eventually(lambda: notes.has_control_line, within_seconds=SHORT_SECONDS)
+        await eventually(lambda: notes.has_control_line)
         server.writer.write(b"behind it")
         notes.go_on.set()
-        await eventually(lambda: notes.finished + notes.taken == [LINE, b"behind it"], within_seconds=SHORT_SECONDS)
+        await eventually(lambda: notes.finished + notes.taken == [LINE, b"behind it"])
 
 
 async def test_the_end_of_the_connection_comes_after_the_control_line_before_it() -> None:
@@ -475,7 +475,7 @@ async def test_the_end_of_the_connection_comes_after_the_control_line_before_it(
     notes.go_on.clear()
     async with reading(notes) as (server, task):
         server.writer.write(LINE)
-        await eventually(lambda: notes.has_control_line, within_seconds=SHORT_SECONDS)
+        await eventually(lambda: notes.has_control_line)
         server.writer.close()
         notes.go_on.set()
         with pytest.raises(UnexpectedEOF):

@@ -38,7 +38,6 @@ def fault(kind: str, begin: float, end: float, instance: str | None = "i0", **mo
 
 
 LAST = (("Nats-Scheduler", "s.1"), ("Nats-Schedule-Next", "purge"))
-LAST_OF_ANOTHER = (("Nats-Scheduler", "s.2"), LAST[1])
 OUTCOME_UNKNOWN = {"completed_at": None, "sequence": None}
 ANONYMOUS = {
     due: replace(known, schedule_sequence=None, fire_time=None)

@@ -43,8 +43,6 @@ OTHERS = ("t.4", "t.5", "t.6", "t.7", "t.8", "t.9", "t.10", "t.11", "t.steady.>"
 DURABLE = "jetstream { sync_interval: always }\n"
 STORE = Path("jetstream", "$G", "streams", STREAM, "msgs")
 """Where a server keeps the messages of the stream."""
-SERVES_SECONDS = 60.0
-"""Longest wait for the streams to have leaders that answer."""
 PROBE_SECONDS = 0.5
 STEP_DOWN_SECONDS = 2.0
 ACK_WAIT = 2 * SECOND
@@ -144,7 +142,7 @@ class Ground:
 
     async def serves(self) -> None:
         """Wait until all streams, buckets and consumers have leaders on nodes that run, and a message is stored."""
-        await eventually(self._answers, within_seconds=SERVES_SECONDS, describe="the streams have leaders that answer")
+        await eventually(self._answers, describe="the streams have leaders that answer")
 
     async def _answers(self) -> bool:
         try:
@@ -180,9 +178,7 @@ async def ground_for(scenario: Scenario, folder: Path) -> AsyncIterator[Ground]:
     config = DURABLE if scenario.durable else ""
     async with running_cluster(scenario.version, folder / "cluster", config=config, advertise=False) as cluster:
         ground = Ground(cluster.nodes, cluster, scenario)
-        await eventually(
-            lambda: _created(ground), within_seconds=SERVES_SECONDS, describe="the streams of the cluster are created"
-        )
+        await eventually(lambda: _created(ground), describe="the streams of the cluster are created")
         try:
             yield ground
         finally:

@@ -78,11 +78,7 @@ async def shows(url: str, name: str, least: float, most: float | None = None, **
         is_in = value is not None and least <= value and (most is None or value <= most)
         return found if is_in else None
 
-    return await eventually(
-        is_shown,
-        within_seconds=WITHIN_SECONDS,
-        describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},",
-    )
+    return await eventually(is_shown, describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},")
 
 
 async def answers(url: str, status: int, sentence: str = "") -> str:
@@ -92,4 +88,4 @@ async def answers(url: str, status: int, sentence: str = "") -> str:
         found, text = await page(f"{url}/readyz")
         return text if found == status and sentence in text else None
 
-    return await eventually(is_so, within_seconds=WITHIN_SECONDS, describe=f"/readyz is {status}, with {sentence!r}")
+    return await eventually(is_so, describe=f"/readyz is {status}, with {sentence!r}")

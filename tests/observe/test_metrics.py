@@ -199,7 +199,7 @@ async def test_the_connection_is_shown_as_it_comes_and_goes(start_server: StartS
                 named = {name: {"stream": "S"} if name == "stream_ready" else {} for name in wanted}
                 return {name: shown(running.metrics, name, **labels) for name, labels in named.items()}
 
-            await eventually(lambda: found() == wanted, within_seconds=WITHIN_SECONDS, describe=lambda: f"{found()}")
+            await eventually(lambda: found() == wanted, describe=lambda: f"{found()}")
 
         async with account_on(server.url) as account:
             await account.create("S")

@@ -362,7 +362,7 @@ async def turns_until(watched: Writer, count: int, *writers: Writer) -> None:
     """Let writers have their turns until one of them has had so many."""
     one = Pace()
     leaving = [one.join(cast(Any, writer)) for writer in writers]
-    await eventually(lambda: watched.turns >= count, within_seconds=30.0)
+    await eventually(lambda: watched.turns >= count)
     for leave in leaving:
         leave()
 

@@ -94,7 +94,7 @@ async def caught_up(clock: ManualClock, wakes: Wakes | None = None) -> StreamDri
     """Return a driver that has read everything."""
     one = driver(NotingEngine(), clock, wakes)
     one.receive(CaughtUp())
-    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: one.engine.is_live)
     return one
 
 
@@ -145,11 +145,11 @@ async def test_what_becomes_under_way_after_a_tick_without_anything_is_looked_at
     one.receive(CaughtUp())
     beside.is_restless = True
     wakes.attach(beside)
-    await eventually(lambda: beside.asked >= 2, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: beside.asked >= 2)
     one.receive(MessagesRead([version(2)]))
-    await eventually(lambda: stream.purges, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: stream.purges)
     before = len(engine.taken)
-    await eventually(lambda: len(engine.taken) >= before + 2, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(engine.taken) >= before + 2)
     wakes.detach(beside)
     one.stop()
 
@@ -173,7 +173,7 @@ async def test_a_drain_of_an_engine_that_broke_is_over_at_once_and_not_clean() -
     one = StreamDriver(NotingEngine(), ManualClock(), break_down)
     one.attach(SilentStream())
     one.receive(CaughtUp())
-    await eventually(one.failed.done, within_seconds=SHORT_SECONDS)
+    await eventually(one.failed.done)
     async with asyncio.timeout(SHORT_SECONDS):
         assert not await one.drain(LONG_SECONDS)
 
@@ -182,25 +182,25 @@ async def test_a_process_that_stood_still_ends_its_contact_and_fires_nothing_unt
     clock = ManualClock()
     one = await caught_up(clock)
     clock.advance(CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+    await eventually(one.outdated.done)
     assert "stood still" in one.outdated.result()
     assert not one.has_contact
-    await eventually(lambda: not one.engine.is_live, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: not one.engine.is_live)
     one.receive(CaughtUp())
     one.receive(MessagesRead([version(7)]))
-    await eventually(lambda: one.engine.last_read == 7, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: one.engine.last_read == 7)
     assert not one.engine.is_live, "what an ended contact still says opens nothing"
     one.attach(SilentStream())
     assert not one.outdated.done()
     one.receive(CaughtUp())
-    await eventually(lambda: one.engine.is_live, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: one.engine.is_live)
 
 
 async def test_a_machine_whose_monotonic_clock_stood_still_with_it_is_noticed_by_the_wall_clock() -> None:
     clock = ManualClock()
     one = await caught_up(clock)
     clock.set(START + CONTACT_STANDSTILL_LIMIT_NS + SECOND)
-    await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+    await eventually(one.outdated.done)
 
 
 async def test_a_process_that_stood_still_before_or_in_its_first_step_is_noticed() -> None:
@@ -214,7 +214,7 @@ async def test_a_process_that_stood_still_before_or_in_its_first_step_is_noticed
         if not in_the_middle:
             stand_still()
         one.receive(CaughtUp())
-        await eventually(one.outdated.done, within_seconds=SHORT_SECONDS)
+        await eventually(one.outdated.done)
         assert in_the_middle or not one.engine.is_live
 
 
@@ -271,7 +271,7 @@ async def test_contents_that_come_together_are_taken_in_parts_in_the_order_in_wh
     given = [content for part in parts for content in part]
     for content in given:
         one.receive(content)
-    await eventually(lambda: sum(map(len, engine.taken)) == len(given), within_seconds=SHORT_SECONDS)
+    await eventually(lambda: sum(map(len, engine.taken)) == len(given))
     assert engine.taken == parts
     one.stop()
 
@@ -287,7 +287,7 @@ async def test_no_content_waits_behind_the_loss_of_its_contact_and_those_of_the_
     one.attach(SilentStream())
     for content in (later := contents(MAX_CONTENTS_PER_STEP + 1, first=1_000)):
         one.receive(content)
-    await eventually(lambda: later[-1] in engine.taken[-1], within_seconds=SHORT_SECONDS)
+    await eventually(lambda: later[-1] in engine.taken[-1])
     assert [part for part in engine.taken[1:] if part] == [later[:-1], later[-1:]]
     one.stop()
 

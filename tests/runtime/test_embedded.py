@@ -126,7 +126,7 @@ async def test_a_killed_owner_takes_its_server_with_it(tmp_path: Path) -> None:
     with ChildProcess(command, tmp_path, name="owner") as owner:
         port = int((await owner.wait_for_line(r"^port \d+")).split()[1])
         owner.kill()
-        await eventually(lambda: nobody_listens(port), within_seconds=30.0, describe="the server's end")
+        await eventually(lambda: nobody_listens(port), describe="the server's end")
 
 
 def test_the_installed_server_is_found_beside_this_python_and_a_path_is_taken_as_it_is() -> None:

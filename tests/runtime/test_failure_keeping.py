@@ -11,7 +11,7 @@ import pytest
 from nats_scheduler.runtime import failure_keeping
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
 from tests.harness.permissions import accounts, permissions_of, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -60,7 +60,7 @@ async def kept(account: Account, subject: str = "nats_scheduler.advisory.>", cou
         found = [json.loads(message.body or b"") for message in await account.messages(STREAM, subject)]
         return found if len(found) >= count else None
 
-    return await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} advisories on {subject}")
+    return await eventually(enough, describe=f"{count} advisories on {subject}")
 
 
 async def fires(account: Account) -> None:
@@ -73,7 +73,6 @@ async def counts_lost(running: Running, count: int) -> None:
     """Wait until `count` advisories are counted as not kept, and expect that they were reported once."""
     await eventually(
         lambda: running.metrics.value("failures_not_kept") == count,
-        within_seconds=WAIT_SECONDS,
         describe=lambda: f"{count} are not kept: {running.metrics.value('failures_not_kept')}",
     )
     assert len(running.told("failures_not_kept")) == 1
@@ -111,7 +110,7 @@ async def test_after_a_restart_and_with_two_sidecars_it_is_kept_once(start_serve
         async with sidecar_on(server.url) as one, sidecar_on(server.url) as two:
             await one.ready("S")
             await two.ready("S")
-            await eventually(lambda: len(heard) >= 2, within_seconds=WAIT_SECONDS)
+            await eventually(lambda: len(heard) >= 2)
             for number in range(20):
                 await reject(account, f"S.more.{number}")
             found = await kept(account, count=21)
@@ -132,12 +131,12 @@ async def test_the_last_few_of_each_schedule_are_kept_in_a_stream_that_is_create
         async def last_two() -> bool:
             return [one["seq"] for one in await kept(account)] == sequences[-2:]
 
-        await eventually(last_two, within_seconds=WAIT_SECONDS)
+        await eventually(last_two)
         config = (await account.api.stream(STREAM))["config"]
         assert (config["max_age"], config["max_bytes"], config["max_msgs_per_subject"]) == (HOUR // 2, 100_000, 2)
         assert config["duplicate_window"] == HOUR // 2
         await account.api.call(f"STREAM.DELETE.{STREAM}")
-        await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: account.api.stream(STREAM))
 
 
 async def test_without_it_nothing_is_created_and_advisories_are_published(start_server: StartServer) -> None:
@@ -145,7 +144,7 @@ async def test_without_it_nothing_is_created_and_advisories_are_published(start_
     async with account_on(server.url) as account, serving(account, server.url, keep_failures=False):
         heard = heard_by(account)
         await reject(account, "S.wrong")
-        await eventually(lambda: heard, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: heard)
         assert await account.api.stream(STREAM) is None
 
 
@@ -224,5 +223,5 @@ async def test_in_a_cluster_it_has_three_replicas(tmp_path: Path) -> None:
         account_on(cluster.urls[0]) as account,
         sidecar_on(cluster.urls[0]),
     ):
-        info = await eventually(lambda: account.api.stream(STREAM), within_seconds=WAIT_SECONDS)
+        info = await eventually(lambda: account.api.stream(STREAM))
         assert info["config"]["num_replicas"] == 3

@@ -77,7 +77,7 @@ class Streams:
         contact = Fires()
         self._running[name] = asyncio.create_task(one.serve(contact, nothing, nothing))
         self.services[name], self._contacts[name] = one, contact
-        await eventually(lambda: one.has_contact, within_seconds=LONG_SECONDS)
+        await eventually(lambda: one.has_contact)
         await self.step(name)
 
     async def step(self, name: str, given: Any = None) -> None:

@@ -84,7 +84,7 @@ class Sampled:
             minutes = self.activity.minutes(self.clock.now(), MINUTES_KEPT)
             return {(one.start - NOON) // MINUTE: one.fires for one in minutes if one.fires} == expected
 
-        await eventually(found, within_seconds=30, describe=f"fires {expected}")
+        await eventually(found, describe=f"fires {expected}")
 
 
 @pytest.fixture

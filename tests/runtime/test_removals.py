@@ -6,7 +6,7 @@ from nats_scheduler.engine.views.view import ALL
 from nats_scheduler.runtime import discovery, removals
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
@@ -30,9 +30,7 @@ async def listed_are(running: Running, expected: set[str]) -> None:
         rejected = {one.subject for one in view.rejected_page(ALL, 1_000, "").finish().messages}
         return rejected | {one.subject for one in view.page(0, limit=None).finish().schedules} == expected
 
-    await eventually(
-        held, within_seconds=WAIT_SECONDS, describe=f"what is listed is what is stored: {sorted(expected)}"
-    )
+    await eventually(held, describe=f"what is listed is what is stored: {sorted(expected)}")
 
 
 async def some_are_removed(account: Account, running: Running) -> None:

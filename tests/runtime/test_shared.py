@@ -144,7 +144,7 @@ async def entries(registry: Registry, count: int) -> None:
         value = await registry.get(FAILING)
         return value is not None and len(value) == count
 
-    await eventually(so_many, within_seconds=30, describe=f"{count} entries")
+    await eventually(so_many, describe=f"{count} entries")
 
 
 async def test_the_next_connection_goes_on_where_the_one_before_was_lost(registry: Registry) -> None:

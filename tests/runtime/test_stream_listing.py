@@ -232,5 +232,5 @@ async def test_the_next_fire_is_the_one_that_the_server_will_store_and_its_fires
         is_stored = fires[-1].stored_at >= (one.next_fire or 0)
         return [following_fire(fire.block, ADR51) for fire in fires] if is_stored else []
 
-    found = await eventually(announced, within_seconds=WAIT_SECONDS, describe="it fires again")
+    found = await eventually(announced, describe="it fires again")
     assert one.next_fire in found

@@ -129,7 +129,7 @@ async def service(bucket: Any, **config: Any) -> StreamService:
 async def served(one: StreamService, contact: Any, bucket: Any) -> AsyncIterator[None]:
     """Serve a stream through a contact."""
     serving = asyncio.create_task(one.serve(contact, bucket, bucket))
-    await eventually(lambda: one.has_contact, within_seconds=LONG_SECONDS)
+    await eventually(lambda: one.has_contact)
     try:
         yield
     finally:
@@ -154,7 +154,7 @@ async def test_who_hands_over_goes_on_for_the_moment_that_the_next_one_needs() -
             number += 1
             return not await fires.begins(number)
 
-        await eventually(has_stopped, within_seconds=LONG_SECONDS, describe="it fires no more for lost shards")
+        await eventually(has_stopped, describe="it fires no more for lost shards")
 
 
 async def test_a_contact_that_is_lost_is_given_up_without_waiting_for_answers() -> None:
@@ -174,8 +174,6 @@ async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monke
     checkpoints = Checkpoints()
     one = await service(checkpoints, retention="workqueue")
     async with served(one, Answering(), checkpoints):
-        await eventually(
-            lambda: len(checkpoints.written) >= 2, within_seconds=LONG_SECONDS, describe="two fires are reported"
-        )
+        await eventually(lambda: len(checkpoints.written) >= 2, describe="two fires are reported")
     first, second = (value["entries"][0]["through"] for value in checkpoints.written[:2])
     assert second - first >= SECOND // 2, "each reports another fire"

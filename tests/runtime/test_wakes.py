@@ -74,15 +74,15 @@ async def test_only_with_whom_something_is_under_way_is_asked_and_stepped_at_eac
     for sleeper in (calm, restless):
         wakes.attach(sleeper)
         wakes.wake(sleeper, SystemClock().now() + DAY)
-    await eventually(lambda: restless.asked >= 3, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: restless.asked >= 3)
     assert (calm.asked, calm.steps) == (1, [])
     calm.is_restless = True
     wakes.is_restless(calm)
-    await eventually(lambda: len(calm.steps) >= 2, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(calm.steps) >= 2)
     wakes.detach(calm)
     wakes.attach(calm)
     before = len(calm.steps)
-    await eventually(lambda: len(calm.steps) > before, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(calm.steps) > before)
 
 
 async def test_each_is_stepped_at_the_instant_that_it_named_last() -> None:
@@ -95,7 +95,7 @@ async def test_each_is_stepped_at_the_instant_that_it_named_last() -> None:
     wakes.wake(third, START + 5 * MILLISECOND)
     wakes.wake(third, START + DAY)
     clock.advance(SECOND)
-    await eventually(lambda: len(steps) >= 2, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(steps) >= 2)
     assert steps == ["first", "second"]
 
 
@@ -106,7 +106,7 @@ async def test_whose_time_has_come_goes_before_to_whom_something_happened() -> N
         wakes.soon(Sleeper("other", steps))
     for _ in range(MAX_DUE_PER_TURN):
         wakes.wake(Sleeper("due", steps), START)
-    await eventually(lambda: len(steps) == MAX_DUE_PER_TURN + 3, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(steps) == MAX_DUE_PER_TURN + 3)
     assert steps == ["due"] * MAX_DUE_PER_TURN + ["other"] * 3
 
 
@@ -123,7 +123,7 @@ async def test_who_shares_a_wake_is_stepped_later_and_together() -> None:
 
     for number in range(3):
         wakes.wake(Timed(f"{number}", steps), SystemClock().now() + number * MILLISECOND)
-    await eventually(lambda: len(steps) == 3, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(steps) == 3)
     assert steps == ["0", "1", "2"]
     assert stepped_at[0] >= wakes.moderation.not_before
 
@@ -142,7 +142,7 @@ async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
     now = SystemClock().now()
     for _ in range(3 * MAX_DUE_PER_TURN):
         wakes.wake(Sender("due", steps), now)
-    await eventually(lambda: len(steps) == 3 * MAX_DUE_PER_TURN, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: len(steps) == 3 * MAX_DUE_PER_TURN)
 
 
 async def test_what_arrived_in_a_rest_is_taken_although_its_timer_was_replaced() -> None:
@@ -156,7 +156,7 @@ async def test_what_arrived_in_a_rest_is_taken_although_its_timer_was_replaced()
     wakes.attach(sleeper)
     wakes.soon(sleeper)
     assert waiting == [None]
-    await eventually(lambda: sleeper.steps, within_seconds=SHORT_SECONDS)
+    await eventually(lambda: sleeper.steps)
 
 
 async def test_what_was_replaced_is_not_kept() -> None:
@@ -176,7 +176,7 @@ async def test_a_standstill_ends_the_contact_of_everybody_once_and_a_clock_that_
     wakes.check_standstill()
     assert [len(sleeper.reasons) for sleeper in sleepers] == [1] * 10
     clock.set(START - DAY)
-    await eventually(lambda: all(sleeper.steps for sleeper in sleepers), within_seconds=SHORT_SECONDS)
+    await eventually(lambda: all(sleeper.steps for sleeper in sleepers))
 
 
 @pytest.mark.slow

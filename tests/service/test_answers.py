@@ -38,7 +38,7 @@ class Sidecar:
 
     async def asked(self, number: int = 1) -> None:
         """Wait until `number` requests were sent."""
-        await eventually(lambda: len(self.waiting) >= number, within_seconds=WAIT_SECONDS)
+        await eventually(lambda: len(self.waiting) >= number)
 
     def give(self, outcome: Any) -> None:
         """Give this answer or error to the oldest request."""

@@ -67,7 +67,7 @@ async def test_a_sidecar_answers_what_reading_the_stream_gives(
             answer = await ask(account.connection, "misnamed.list", {"stream": "O"})
             return not isinstance(answer, Refusal) and len(answer["misnamed"]) == 1
 
-        await eventually(held, within_seconds=WAIT_SECONDS, describe="the last message is read")
+        await eventually(held, describe="the last message is read")
         async with open_session(settings) as session:
             state = (await session.served_stream("O")).state
             stored = StoredSource(session)
@@ -198,7 +198,7 @@ async def test_after_a_request_without_an_answer_nothing_is_asked(
     async with stand_in(url) as sidecar:
         sidecar.answer = None
         assert await sidecar.answers() == []
-        await eventually(lambda: sidecar.asked, within_seconds=WAIT_SECONDS, describe="the first request arrives")
+        await eventually(lambda: sidecar.asked, describe="the first request arrives")
         await sidecar.account.api.info()  # what else was sent would have arrived
         assert len(sidecar.asked) == 1
     async with stand_in(url) as sidecar, account_on(url, inbox_prefix="INBOX") as account:

@@ -12,7 +12,7 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, started_sidecar
+from tests.harness.account import Account, account_on, started_sidecar
 from tests.harness.permissions import DOCUMENT, MODES, Permission, accounts, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -56,7 +56,7 @@ async def serving(url: str, number: int, mode: str) -> AsyncIterator[tuple[Accou
         account_on(url_of(url, f"admin-{number}")) as account,
         started_sidecar(limited, allow_control=True, portable_streams=portable) as running,
     ):
-        await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+        await eventually(running.sidecar.serving.is_set, describe="it serves")
         await account.create("ORDERS", subjects=["orders.>"], allow_msg_schedules=mode != "portable")
         await running.ready("ORDERS")
         await running.healthy()
@@ -93,7 +93,7 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
     refused = []
     async with serving(url, number, "native") as (account, _running):
         await account.publish("orders.s", dict(far("orders.out")))
-        await eventually(lambda: something_is_missing(account.connection), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: something_is_missing(account.connection))
         for endpoint, body in requests("native").items():
             named = {**body, "subject": "orders.new"} if endpoint == "add" else body
             answer = await request(account.connection, endpoint, named)
@@ -111,7 +111,7 @@ async def refused_without(url: str, number: int, subject: str) -> list[str]:
 async def test_the_list_is_sufficient_to_change_schedules(start_server: StartServer, mode: str) -> None:
     server = await start_server(VERSIONS[mode], config=accounts([granted(mode)]))
     async with serving(server.url, 0, mode) as (account, running):
-        await eventually(lambda: something_is_missing(account.connection), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: something_is_missing(account.connection))
         for endpoint, body in requests(mode).items():
             answer = await request(account.connection, endpoint, body)
             assert isinstance(answer, dict), (endpoint, answer)
@@ -155,7 +155,7 @@ async def test_permissions_tell_reading_from_changing_and_what_is_changed(start_
         account_on(url_of(server.url, "sidecar-2")) as changer,
         account_on(url_of(server.url, "sidecar-3")) as pauser,
     ):
-        await eventually(lambda: something_is_missing(changer.connection), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: something_is_missing(changer.connection))
         for endpoint, body in requests("2.11").items():
             with pytest.raises(NotPermittedError):
                 await request(reader.connection, endpoint, body)

@@ -13,7 +13,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service import schedules as failing_module
 from nats_scheduler.service.micro import is_inbox
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, far_hour, in_seconds, sidecar_on
+from tests.harness.account import account_on, far_hour, in_seconds, sidecar_on
 from tests.harness.nats_cli import NatsCli
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -33,7 +33,7 @@ async def held(asked: Asked, count: int) -> None:
         streams = answer["streams"] if isinstance(answer, dict) else []
         return any(one["schedules"] and one["schedules"]["total"] == count and one["holders"] for one in streams)
 
-    await eventually(are_held, within_seconds=WAIT_SECONDS, describe=f"{count} schedules are held")
+    await eventually(are_held, describe=f"{count} schedules are held")
 
 
 @pytest.fixture(params=[V2_10, V2_11, V2_15])
@@ -122,7 +122,7 @@ async def test_paused_schedules_are_listed_and_counted_as_such(asked: Asked) -> 
         (stream,) = (await asked.answer("streams.list"))["streams"]
         return bool(stream["schedules"]["states"].get("paused") == 1)
 
-    await eventually(is_counted, within_seconds=WAIT_SECONDS, describe="it is counted")
+    await eventually(is_counted, describe="it is counted")
     (listed,) = await asked.listed("O", state="paused")
     found = await asked.answer("schedules.get", stream="O", subject="O.paused")
     assert found["schedule"] == listed
@@ -202,9 +202,7 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
     config = (await asked.account.api.stream("O"))["config"]
     await asked.account.api.update_stream({**config, "max_msg_size": 400})
     await asked.schedule("O.large", f"@at {in_seconds(0.1)}", body=b"x" * 300)
-    (listed,) = await eventually(
-        lambda: asked.listed("O", state="failing"), within_seconds=WAIT_SECONDS, describe="the schedule fails"
-    )
+    (listed,) = await eventually(lambda: asked.listed("O", state="failing"), describe="the schedule fails")
     assert (listed["subject"], listed["failing"]["err_code"]) == ("O.large", 10054)
     assert (await asked.answer("schedules.get", stream="O", subject="O.large"))["flight"]["attempts"] >= 1
 
@@ -212,7 +210,7 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
         stream = (await asked.answer("streams.list"))["streams"][0]
         return (stream["failing"], stream["schedules"]["states"].get("failing")) == (1, 1)
 
-    await eventually(is_counted, within_seconds=WAIT_SECONDS, describe="it is counted, if some moments later")
+    await eventually(is_counted, describe="it is counted, if some moments later")
     mine = await asked.answer(f"failing.list.{asked.running.sidecar.instance}", stream="O")
     assert (mine["streams"]["O"]["total"], mine["complete"]) == (1, True)
     await asked.schedule("O.larger", f"@at {in_seconds(0.1)}", body=b"x" * 301)
@@ -220,7 +218,7 @@ async def test_schedules_whose_fires_are_refused_are_listed_as_failing(
     async def both_fail() -> bool:
         return bool((await asked.answer("failing.list", stream="O"))["streams"]["O"]["total"] == 2)
 
-    await eventually(both_fail, within_seconds=WAIT_SECONDS, describe="both fail")
+    await eventually(both_fail, describe="both fail")
     monkeypatch.setattr(failing_module, "MAX_NAMED", 1)
     some = await asked.answer("failing.list", stream="O")
     (reason,) = some["streams"]["O"]["reasons"]
@@ -306,7 +304,7 @@ async def test_a_sidecar_takes_no_acknowledgement_from_the_service(asked: Asked)
     seen: list[bytes] = []
     asked.account.connection.subscribe("O.out", lambda _subject, reply, *_rest: seen.append(reply))
     await asked.schedule("O.fires", f"@at {in_seconds(0.1)}")
-    await eventually(lambda: seen, within_seconds=WAIT_SECONDS, describe="a fire is seen")
+    await eventually(lambda: seen, describe="a fire is seen")
     assert seen[0], "it has a reply subject"
     assert not is_inbox(seen[0])
 

@@ -23,7 +23,6 @@ from tests.doctor.examined import FLAG, findings_on
 from tests.doctor.scenes import SCENES, schedule
 from tests.harness.account import (
     CLOCK,
-    WAIT_SECONDS,
     Account,
     Running,
     account_on,
@@ -71,7 +70,7 @@ async def has_read(account: Account, stream: str) -> None:
         state = (await account.api.stream(stream))["state"]
         return isinstance(page, dict) and (page["read_through"] >= state["last_seq"] or not state["messages"])
 
-    await eventually(is_read, within_seconds=WAIT_SECONDS, describe=f"all of {stream} is read")
+    await eventually(is_read, describe=f"all of {stream} is read")
 
 
 async def examined_anew(account: Account, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -102,7 +101,7 @@ class Examiner:
         return (await self.examinations.latest(self._examine)).at
 
     async def has_begun(self) -> None:
-        await eventually(lambda: self.made, within_seconds=WAIT_SECONDS, describe="the examination has begun")
+        await eventually(lambda: self.made, describe="the examination has begun")
 
     async def _examine(self) -> Examination:
         self.made += 1
@@ -223,7 +222,7 @@ async def test_a_sidecar_finds_what_the_command_finds_about_a_stream(
                     known = [one.engine.calendars for one in running.sidecar.served.values()]
                     return all(one.are_read or not one.are_named for one in known)
 
-                await eventually(calendars_are_known, within_seconds=WAIT_SECONDS, describe="the calendars are read")
+                await eventually(calendars_are_known, describe="the calendars are read")
                 found = await examined_anew(account, monkeypatch)
         listed = {(one["code"], one["stream"]) for one in found["findings"]}
         for stream, (code, is_wrong) in streams.items():
@@ -245,7 +244,7 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
             answer = await answered(account.connection, "findings.list")
             return answer if refusals(answer) == {"fires_refused", "permission_missing"} else None
 
-        answer = await eventually(found, within_seconds=WAIT_SECONDS, describe="the refusal is found")
+        answer = await eventually(found, describe="the refusal is found")
         (missing,) = [one for one in answer["findings"] if one["code"] == "permission_missing"]
         assert missing["what"] == "this user may not publish to O.out"
         assert answer["counts"]["error"] == 2
@@ -272,7 +271,7 @@ async def test_each_sidecar_finds_the_refused_fires_of_the_other(
                 unlisted = [more["number"] for more in answer["unlisted"] if more["code"] == "fires_refused"]
                 return (len(listed), unlisted) == (10, [20])
 
-            await eventually(finds_all, within_seconds=WAIT_SECONDS, describe="all 30 schedules are counted")
+            await eventually(finds_all, describe="all 30 schedules are counted")
 
 
 @pytest.mark.parametrize(("mode", "version"), [("2.10", V2_10), ("2.11", V2_11), ("native", V2_15)])

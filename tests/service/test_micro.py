@@ -51,7 +51,7 @@ class Trial:
     async def two_wait(self) -> list[asyncio.Task[Reply]]:
         """Send two requests that wait, and have them begun."""
         tasks = [asyncio.create_task(self.ask("wait", b"%d" % number)) for number in range(2)]
-        await eventually(lambda: self.begun == 2, within_seconds=WAIT_SECONDS, describe="they wait")
+        await eventually(lambda: self.begun == 2, describe="they wait")
         return tasks
 
     async def end(self) -> None:

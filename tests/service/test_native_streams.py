@@ -14,7 +14,7 @@ from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.service import server_schedules
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS, V2_11, V2_12, V2_15
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
@@ -31,11 +31,7 @@ async def native(request: pytest.FixtureRequest, start_server: StartServer) -> A
 async def holds(native: Asked, stream: str, *subjects: str) -> None:
     """Wait until the sidecar itself holds these schedules."""
     held = native.running.sidecar.served[stream].engine.held
-    await eventually(
-        lambda: all(held.peek(one) is not None for one in subjects),
-        within_seconds=WAIT_SECONDS,
-        describe=f"{subjects} are held",
-    )
+    await eventually(lambda: all(held.peek(one) is not None for one in subjects), describe=f"{subjects} are held")
 
 
 async def stored(native: Asked, stream: str, mode: Mode = Mode.NATIVE) -> list[dict[str, Any]]:
@@ -69,7 +65,7 @@ async def test_both_kinds_are_listed_as_ls_lists_them(native: Asked) -> None:
     async def all_is_read() -> bool:
         return bool((await native.answer("schedules.list", stream="O"))["read_through"] == last)
 
-    await eventually(all_is_read, within_seconds=WAIT_SECONDS, describe="O is read to its end")
+    await eventually(all_is_read, describe="O is read to its end")
     assert await native.subjects("O", filter="O.server.*", limit=1) == ["O.server.2"]
     (stream,) = (await native.answer("streams.list"))["streams"]
     assert (stream["mode"], stream["schedules"]["total"], stream["unread"]) == ("native", len(expected), None)

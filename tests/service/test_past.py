@@ -33,7 +33,7 @@ async def failures_listed(account: Account, count: int, **request: Any) -> list[
         answer = await ask(account.connection, "failures.list", request)
         return answer["failures"] if isinstance(answer, dict) and len(answer["failures"]) >= count else None
 
-    return await eventually(enough, within_seconds=WAIT_SECONDS, describe=f"{count} failures")
+    return await eventually(enough, describe=f"{count} failures")
 
 
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
@@ -87,7 +87,7 @@ async def test_an_answer_is_not_longer_than_the_server_takes(start_server: Start
     async with account_on(server.url) as account, sidecar_on(server.url, failures_per_schedule=100) as running:
         await account.create("S")
         await running.ready("S")
-        await eventually(lambda: account.api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: account.api.stream("nats_scheduler_failures"))
         for number in range(60):
             body = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": f"{number}" * 100}
             await account.connection.request(

@@ -168,7 +168,7 @@ async def test_what_repeats_is_answered_with_the_fire_that_the_server_announced(
         """Return whether both say the same, unless it fired in between."""
         return await asking.asked() == await asking.read()
 
-    await eventually(agree, within_seconds=WAIT_SECONDS, describe="both say when it fires next")
+    await eventually(agree, describe="both say when it fires next")
     assert before[0].next_fire != (await asking.asked())[0].next_fire
 
 

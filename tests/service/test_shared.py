@@ -12,7 +12,7 @@ from nats_scheduler.jetstream.errors import NoJetStreamError
 from nats_scheduler.runtime.stream_service import HANDOVER_OVERLAP_SECONDS
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, started_sidecar
+from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
 from tests.harness.permissions import PASSWORD, permissions_of, shared_account, url_of
 from tests.harness.waiting import eventually
 from tests.service.asking import Refusal, answered, ask
@@ -42,7 +42,7 @@ class Pair:
             answer = await self.answer(endpoint, **request)
             return answer if answer["instance"] == instance else None
 
-        return await eventually(asked, within_seconds=WAIT_SECONDS, describe=f"{instance} answers {endpoint}")
+        return await eventually(asked, describe=f"{instance} answers {endpoint}")
 
     async def is_divided(self) -> bool:
         """Return whether both sidecars know that both hold shards, and hold all schedules."""
@@ -71,13 +71,13 @@ async def pair_on(start_server: StartServer, *, first_is_asked: bool = True) -> 
         started_sidecar(second) as other,
     ):
         for running in (one, other):
-            await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="both serve")
+            await eventually(running.sidecar.serving.is_set, describe="both serve")
         await account.create("ORDERS", subjects=["orders.>"])
         for number in range(SCHEDULES):
             headers = {"Nats-Schedule": f"@at {in_seconds(3600 + number)}", "Nats-Schedule-Target": "orders.out"}
             await account.publish(f"orders.s.{number}", headers)
         pair = Pair(account, (one, other))
-        await eventually(pair.is_divided, within_seconds=WAIT_SECONDS, describe="both hold shards of ORDERS")
+        await eventually(pair.is_divided, describe="both hold shards of ORDERS")
         yield pair
 
 
@@ -104,7 +104,7 @@ async def test_both_answer_and_what_only_the_holder_knows_is_asked_of_it(start_s
             page = await pair.by(pair.ids[1], "schedules.list", stream="ORDERS", state="failing")
             return [one["subject"] for one in page["schedules"]]
 
-        assert await eventually(failing, within_seconds=WAIT_SECONDS, describe="it fails") == [subject]
+        assert await eventually(failing, describe="it fails") == [subject]
         known = await pair.answer("schedules.get", stream="ORDERS", subject=subject)
         assert (known["instance"], known["schedule"]["state"]) == (pair.ids[0], "failing")
 
@@ -118,7 +118,7 @@ async def test_allowed_responses_are_enough_to_answer(start_server: StartServer)
         started_sidecar(ConnectionSettings(servers=(url,))) as running,
         account_on(url_of(server.url, "admin-0")) as account,
     ):
-        await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+        await eventually(running.sidecar.serving.is_set, describe="it serves")
         assert (await answered(account.connection, "health.get"))["instance"] == running.sidecar.instance
         assert running.told("permission_denied") == []
 
@@ -129,16 +129,16 @@ async def test_the_service_comes_back_with_the_next_connection_unless_it_is_swit
     connection = ConnectionSettings(servers=((await start_server()).url,))
     async with account_on(connection.servers[0]) as account:
         async with started_sidecar(connection, service=False) as running:
-            await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+            await eventually(running.sidecar.serving.is_set, describe="it serves")
             with pytest.raises(NoJetStreamError):  # nothing subscribes to that subject
                 await account.connection.request("nats_scheduler.v1.health.get")
         async with started_sidecar(connection) as running:
-            await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves")
+            await eventually(running.sidecar.serving.is_set, describe="it serves")
             before = await answered(account.connection, "health.get")
             assert running.sidecar.connection is not None
             running.sidecar.connection.write(b"PUB " + b"x" * 5000 + b" 0\r\n\r\n")  # the server hangs up over it
             await running.told_of("connection_lost")
-            await eventually(running.sidecar.serving.is_set, within_seconds=WAIT_SECONDS, describe="it serves again")
+            await eventually(running.sidecar.serving.is_set, describe="it serves again")
             await running.healthy()
             after = await answered(account.connection, "health.get")
             assert (after["instance"], after["ready"]) == (before["instance"], True)
@@ -163,7 +163,7 @@ async def fire(pair: Pair) -> None:
         stored = sum(fires_in(minutes) for minutes, _recent in parts)
         return stored == len({number for _minutes, recent in parts for number in in_order(recent)}) == FIRES
 
-    await eventually(are_counted, within_seconds=WAIT_SECONDS, describe=f"{FIRES} fires are counted")
+    await eventually(are_counted, describe=f"{FIRES} fires are counted")
 
 
 async def alone(pair: Pair, instance: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -210,19 +210,19 @@ async def test_the_minutes_and_the_last_fires_of_both_are_added_up_as_long_as_bo
                 assert in_order(few["fires"]) == in_order(recent["fires"][:3])
             return True
 
-        await eventually(add_up, within_seconds=WAIT_SECONDS, describe="what both did is added up")
+        await eventually(add_up, describe="what both did is added up")
         leaving, stays = pair.sidecars[0].sidecar, pair.ids[1]
         ours, _recent = await alone(pair, stays)
         leaving.stop()
         # A request that reaches it while it ends has no answer.
-        await eventually(lambda: leaving.connection is None, within_seconds=WAIT_SECONDS, describe="it has ended")
+        await eventually(lambda: leaving.connection is None, describe="it has ended")
 
         async def has_left() -> bool:
             answer = await answered(pair.account.connection, "activity.list")
             is_alone = answer["instance"] == stays and not answer["unanswered"]
             return is_alone and fires_in(answer["minutes"]) == fires_in(ours)
 
-        await eventually(has_left, within_seconds=WAIT_SECONDS, describe="the one that stays answers alone")
+        await eventually(has_left, describe="the one that stays answers alone")
 
 
 async def test_who_does_not_answer_is_named(start_server: StartServer) -> None:

@@ -34,7 +34,7 @@ async def answer_with(watched: Asked, endpoint: str, count: int, **request: Any)
         fires = len(answer["fires"]) if "fires" in answer else sum(one["fires"] for one in answer["minutes"])
         return answer if fires == count else None
 
-    return await eventually(found, within_seconds=WAIT_SECONDS, describe=f"{count} fires in {endpoint} {request}")
+    return await eventually(found, describe=f"{count} fires in {endpoint} {request}")
 
 
 async def test_the_fires_of_the_last_hour_newest_first_also_of_a_stream_that_is_gone(watched: Asked) -> None:
@@ -63,9 +63,7 @@ async def test_the_fires_of_the_last_hour_newest_first_also_of_a_stream_that_is_
     assert await watched.refusal("activity.list", stream="C") == Refusal(404, expected)
 
     await watched.account.api.call("STREAM.DELETE.B")
-    await eventually(
-        lambda: "B" not in watched.running.sidecar.served, within_seconds=WAIT_SECONDS, describe="B is gone"
-    )
+    await eventually(lambda: "B" not in watched.running.sidecar.served, describe="B is gone")
     await answer_with(watched, "activity.list", 1, stream="B")
     await answer_with(watched, "activity.list", 3)
     assert [one["stream"] for one in (await watched.answer("fires.recent"))["fires"]] == ["A", "B", "A"]
@@ -101,7 +99,7 @@ async def test_the_subjects_of_the_document_are_enough_to_watch(start_server: St
         account_on(url_of(server.url, "sidecar-1")) as watcher,
     ):
         await Asked(admin, running).create("A")
-        await eventually(lambda: admin.api.stream("nats_scheduler_failures"), within_seconds=WAIT_SECONDS)
+        await eventually(lambda: admin.api.stream("nats_scheduler_failures"))
         for endpoint in ENDPOINTS:
             assert (await answered(watcher.connection, endpoint))["instance"] == running.sidecar.instance
         with pytest.raises(NotPermittedError):

@@ -51,7 +51,7 @@ async def is_served(stream: str, account: Account) -> None:
         lease = await account.api.message(BUCKET, last_by_subj=f"{KEYS}.lease.emulated.{stream}")
         return lease is not None and any(stream.encode() in (one.body or b"") for one in heartbeats)
 
-    await eventually(is_known, within_seconds=SERVED_SECONDS, describe=f"a sidecar serves {stream}")
+    await eventually(is_known, describe=f"a sidecar serves {stream}")
 
 
 @asynccontextmanager

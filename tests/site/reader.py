@@ -46,8 +46,6 @@ from tests.site.machine import Machine, machine_for
 from tests.site.scenes import part_of, scene_of
 
 COMMAND_SECONDS = 120.0
-PRINTED_SECONDS = 90.0
-"""The longest time in which a command that runs on prints what the page shows."""
 SERVERS = re.compile(r"nats://(?:n1:4222,nats://n2:4222|n1:4222|old:4222|new:4222|127\.0\.0\.1:4222)")
 """The servers of the pages."""
 PROGRAMS = re.compile(r"(?:^|[|(]\s*|&& )(nats|jq|curl|openssl|promtool)\s", re.M)
@@ -129,7 +127,7 @@ class Reader:
             return True
 
         if started or reads:
-            await eventually(is_as_shown, within_seconds=PRINTED_SECONDS, describe=f"{block.where}: what it shows")
+            await eventually(is_as_shown, describe=f"{block.where}: what it shows")
         else:
             await is_as_shown()
         for stream in ADDED.findall("".join(printed)):
@@ -168,7 +166,7 @@ class Reader:
         async def printed() -> str:
             return await self._run(command, block) or " "
 
-        return await eventually(printed, within_seconds=PRINTED_SECONDS, describe=block.where)
+        return await eventually(printed, describe=block.where)
 
     async def _start(self, command: str, sign: str) -> ChildProcess:
         """Start a command that runs until it is ended, and wait until it is ready."""

@@ -114,7 +114,7 @@ async def _screen_of_top(url: str, folder: Path) -> list[str]:
         return any("SENSORS" in line for line in screen) and any("p99" in line for line in screen)
 
     try:
-        await eventually(is_shown, within_seconds=45, describe=lambda: "\n".join(screen))
+        await eventually(is_shown, describe=lambda: "\n".join(screen))
         terminal.press("q")
         await terminal.end()
     finally:

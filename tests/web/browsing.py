@@ -14,7 +14,7 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.web.app import application
 from nats_scheduler.web.guard import Sessions
 from nats_scheduler.web.link import Link
-from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.account import CLOCK
 from tests.harness.waiting import eventually
 
 TOKEN = "-".join(["nobody", "guesses", "this"])
@@ -43,12 +43,12 @@ class Browsing:
             last = await self.get(path)
             return all(text in last for text in texts)
 
-        await eventually(shown, within_seconds=WAIT_SECONDS, describe=lambda: f"{texts} on {path}: {last}")
+        await eventually(shown, describe=lambda: f"{texts} on {path}: {last}")
         return last
 
     async def connected(self) -> None:
         """Wait until the page has a connection."""
-        await eventually(lambda: self.link.server, within_seconds=WAIT_SECONDS, describe="the page is connected")
+        await eventually(lambda: self.link.server, describe="the page is connected")
 
 
 @asynccontextmanager

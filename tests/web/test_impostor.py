@@ -19,7 +19,7 @@ from nats_scheduler.observe.documents import Count, Time
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service import answers
-from tests.harness.account import WAIT_SECONDS, account_on
+from tests.harness.account import account_on
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
 from tests.web.browsing import Browsing, browsing
@@ -127,9 +127,7 @@ async def test_each_page_is_made_whatever_is_answered(impostor: Impostor, kind: 
             assert "<script>alert" not in text
             assert "\u202e" not in text
         if kind in ("no JSON", "a list", "another object", "deep", "endless numbers"):
-            await eventually(partial(says_so, page), within_seconds=WAIT_SECONDS, describe="it says so")
+            await eventually(partial(says_so, page), describe="it says so")
         later = {"schedules.next", "explain"} if kind in PLAUSIBLE else set()
         asked = {one.endpoint for one in QUESTIONS} - {"schedules.next", "explain"} | later
-        await eventually(
-            lambda: impostor.asked >= asked, within_seconds=WAIT_SECONDS, describe=lambda: f"{asked - impostor.asked}"
-        )
+        await eventually(lambda: impostor.asked >= asked, describe=lambda: f"{asked - impostor.asked}")
