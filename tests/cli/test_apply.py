@@ -1,6 +1,9 @@
 """`export`, `diff` and `apply` on real servers: what is exported is applied byte for byte, and nothing twice.
 
 Any bytes are in `files/test_round_trip.py`, and what is in a file or a diff in `client/test_files_of_schedules.py`.
+
+It tests `cli/schemas.py` too.
+It tests `files/planning.py` too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`nats-scheduler explain`: the words of a pattern, its next fires, and what a change of the clock does to them."""
+"""`nats-scheduler explain`: the words of a pattern, its next fires, and what a change of the clock does to them.
+
+It tests `cli/fire_table.py` too.
+"""
 
 from __future__ import annotations
 

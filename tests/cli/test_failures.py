@@ -1,4 +1,7 @@
-"""`nats-scheduler failures` and `changes`: what went wrong and who changed what, as it is kept, newest first."""
+"""`nats-scheduler failures` and `changes`: what went wrong and who changed what, as it is kept, newest first.
+
+It tests `cli/kept_advisories.py` too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The running sidecars as commands report them: who is alive, what each holds, and the settings that it uses."""
+"""The running sidecars as commands report them: who is alive, what each holds, and the settings that it uses.
+
+It tests `runtime/fleet.py` too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nats-scheduler ls`: what is stored, when it fires next, and what is wrong with the rest."""
+"""`nats-scheduler ls`: what is stored, when it fires next, and what is wrong with the rest.
+
+It tests `cli/listing.py` too.
+"""
 
 from __future__ import annotations
 

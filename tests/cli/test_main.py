@@ -1,4 +1,7 @@
-"""The list of commands: the same as the commands, and cheap to print; a command imports only what it needs."""
+"""The list of commands: the same as the commands, and cheap to print; a command imports only what it needs.
+
+It tests `cli/options.py` too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nats-scheduler next`: the fires of a pattern or of a schedule that is stored, or the refusal of the server."""
+"""`nats-scheduler next`: the fires of a pattern or of a schedule that is stored, or the refusal of the server.
+
+It tests `cli/next_of_schedule.py` too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`nats-scheduler top` on a real terminal, beside real sidecars and servers: live, to the end, and in a pipe."""
+"""`nats-scheduler top` on a real terminal, beside real sidecars and servers: live, to the end, and in a pipe.
+
+It tests `cli/top_asking.py` too.
+"""
 
 from __future__ import annotations
 

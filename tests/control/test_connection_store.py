@@ -1,4 +1,7 @@
-"""The store on a connection keeps the contract of all stores, and reports what servers answer and what they forbid."""
+"""The store on a connection keeps the contract of all stores, and reports what servers answer and what they forbid.
+
+It tests `control/requests.py` too.
+"""
 
 import asyncio
 import json

@@ -1,4 +1,8 @@
-"""The findings about servers, permissions, clocks, zones and sidecars: where each is reported, and where it is not."""
+"""The findings about servers, permissions, clocks, zones and sidecars: where each is reported, and where it is not.
+
+It tests `doctor/gather.py` too.
+It tests `doctor/server.py` too.
+"""
 
 import re
 import shutil

@@ -1,4 +1,7 @@
-"""Each finding about a stream, on a server on which it is reported, and on one that differs in one thing."""
+"""Each finding about a stream, on a server on which it is reported, and on one that differs in one thing.
+
+It tests `doctor/schedules.py` too.
+"""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

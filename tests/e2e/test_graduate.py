@@ -1,4 +1,7 @@
-"""Graduation: what a sidecar served on an older server goes on in the scheduler of a newer one, on the same store."""
+"""Graduation: what a sidecar served on an older server goes on in the scheduler of a newer one, on the same store.
+
+It tests `runtime/graduation.py` too.
+"""
 
 import asyncio
 import json

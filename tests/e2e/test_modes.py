@@ -1,4 +1,7 @@
-"""The firing party of each header: the server on its flagged streams, the sidecar everywhere else, and never both."""
+"""The firing party of each header: the server on its flagged streams, the sidecar everywhere else, and never both.
+
+It tests `runtime/serving.py` too.
+"""
 
 import json
 from collections.abc import AsyncIterator

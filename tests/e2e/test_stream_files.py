@@ -1,4 +1,7 @@
-"""The files of `streams_folder`: each is applied, and one that cannot be keeps no other from being served."""
+"""The files of `streams_folder`: each is applied, and one that cannot be keeps no other from being served.
+
+It tests `runtime/file_streams.py` too.
+"""
 
 import json
 from collections.abc import Iterable

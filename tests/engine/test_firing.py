@@ -1,4 +1,7 @@
-"""The times and messages of fires, seen from outside: publish, let time pass, read the stream."""
+"""The times and messages of fires, seen from outside: publish, let time pass, read the stream.
+
+It tests `engine/firing/sending.py` too.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""*Latest* and *Gone*: what was replaced, overwritten, removed or cancelled never fires again."""
+"""*Latest* and *Gone*: what was replaced, overwritten, removed or cancelled never fires again.
+
+It tests `engine/reading/intake.py` too.
+"""
 
 import pytest
 

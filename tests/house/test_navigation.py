@@ -1,4 +1,4 @@
-"""The test of each module is found by its name or in a table; the pages for contributors name what works.
+"""The test of each module is found by its name; the pages for contributors name what works.
 
 The source distribution holds all that its tests import. The fast tier starts no server: the guard that refuses it
 (`tests/harness/tiers.py`) is shown to be on in a test of it.
@@ -23,35 +23,26 @@ OF_THE_SITE = {"mkdocs"}
 """The programs that build the site: the page installs them from the lock file, and the tests do without them."""
 
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-ROW = re.compile(r"^\| `([\w/]+\.py)` \| (.+) \|$", re.M)
 
 
-def listed() -> dict[str, list[str]]:
-    """Return the table of the modules whose test has another name."""
-    return {module: re.findall(r"`([\w/]+\.py)`", tests) for module, tests in ROW.findall(PAGE.read_text("utf-8"))}
-
-
-def test_the_test_of_each_module_is_found_by_name_or_in_the_table() -> None:
-    named = {path.stem for path in modules(TESTS)}
-    unnamed = {
-        path.relative_to(PACKAGE).as_posix()
-        for path in modules(PACKAGE)
-        if path.name != "__init__.py" and f"test_{path.stem}" not in named
+def test_the_test_of_each_module_is_found_by_its_name() -> None:
+    tests = [path for path in modules(TESTS) if path.stem.startswith("test_")]
+    names, texts = {path.stem for path in tests}, [source(path) for path in tests]
+    unnamed = [path.relative_to(PACKAGE) for path in modules(PACKAGE) if f"test_{path.stem}" not in names]
+    searches = {
+        module.as_posix(): re.compile(rf"\b{'[./]'.join(module.with_suffix('').parts)}\b")
+        for module in unnamed
+        if module.name != "__init__.py"
     }
-    assert sorted(unnamed - set(listed())) == [], "a module needs a test of its name, or a row in tests/README.md"
-    assert sorted(set(listed()) - unnamed) == [], "these rows are not needed any more"
+    lost = [module for module, search in searches.items() if not any(map(search.search, texts))]
+    assert lost == [], "a test file that tests one of these names it in its docstring"
 
 
-def test_the_table_names_test_files() -> None:
-    lost = [test for tests in listed().values() for test in tests if not (TESTS / test).is_file()]
-    assert lost == []
-    assert all(listed().values())
-
-
-def test_the_page_has_a_row_for_each_folder() -> None:
+def test_the_page_has_the_folders_that_are_no_rooms() -> None:
     text = PAGE.read_text("utf-8").partition("## Folders")[2]
     folders = {path.name for path in TESTS.iterdir() if (path / "__init__.py").is_file()}
-    assert folders - set(re.findall(r"`tests/(\w+)/`", text)) == set()
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir()}
+    assert folders - rooms - set(re.findall(r"`tests/(\w+)/`", text)) == set()
 
 
 def test_each_command_of_the_contributors_page_exists() -> None:

@@ -1,4 +1,7 @@
-"""Each fire is concluded once, also if its acknowledgement comes late, twice, or together with many others."""
+"""Each fire is concluded once, also if its acknowledgement comes late, twice, or together with many others.
+
+It tests `jetstream/acknowledgements.py` too.
+"""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Loading: the first source has priority, nothing is ignored, every problem is reported, no secret is shown."""
+"""Loading: the first source has priority, nothing is ignored, every problem is reported, no secret is shown.
+
+It tests `settings/problems.py` too.
+"""
 
 from __future__ import annotations
 

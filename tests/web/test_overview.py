@@ -1,4 +1,7 @@
-"""The overview: one look says whether all is well, and what is not."""
+"""The overview: one look says whether all is well, and what is not.
+
+It tests `web/link.py` too.
+"""
 
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
