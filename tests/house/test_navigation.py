@@ -27,14 +27,17 @@ CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 def test_the_test_of_each_module_is_found_by_its_name() -> None:
     tests = [path for path in modules(TESTS) if path.stem.startswith("test_")]
-    names, texts = {path.stem for path in tests}, [source(path) for path in tests]
-    unnamed = [path.relative_to(PACKAGE) for path in modules(PACKAGE) if f"test_{path.stem}" not in names]
-    searches = {
-        module.as_posix(): re.compile(rf"\b{'[./]'.join(module.with_suffix('').parts)}\b")
-        for module in unnamed
-        if module.name != "__init__.py"
-    }
-    lost = [module for module, search in searches.items() if not any(map(search.search, texts))]
+    names, named = {path.stem for path in tests}, set[str]()
+    for test in tests:
+        for path in set(re.findall(r"\w+(?:[./]\w+)+", source(test))):
+            parts = re.split(r"[./]", path.removesuffix(".py"))
+            named.update(".".join(parts[first:]) for first in range(len(parts)))
+    of_the_package = [path.relative_to(PACKAGE).with_suffix("") for path in modules(PACKAGE)]
+    lost = [
+        module.as_posix()
+        for module in of_the_package
+        if module.name != "__init__" and f"test_{module.name}" not in names and ".".join(module.parts) not in named
+    ]
     assert lost == [], "a test file that tests one of these names it in its docstring"
 
 
