@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime
-from itertools import pairwise
+from itertools import combinations, pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -306,3 +306,15 @@ def test_equal_grids_have_equal_fires() -> None:
     assert every.grid(NOW) != read("@every 10m").grid(NOW)
     assert cron.grid(NOW) == read("0 */5 * * * *", "Europe/Berlin").grid(NOW + SECOND)
     assert cron.grid(NOW) != read("0 */5 * * * *").grid(NOW)
+
+
+def test_counts_and_last_fires_are_right_to_the_second_of_a_clock_change() -> None:
+    """In Berlin, where 02:00 becomes 03:00 at one change and 03:00 becomes 02:00 at the other."""
+    each = read("* * * * * *", "Europe/Berlin")
+    for change in map(at, ("2026-03-29T01:00:00Z", "2026-10-25T01:00:00Z")):
+        seconds = [change + number * SECOND for number in range(-3, 4)]
+        for after, until in combinations(seconds, 2):
+            assert each.count(after, until, change) == (until - after) // SECOND
+            assert each.latest_fire(after, until, change) == until
+    hourly = read("0 0 * * * *", "Europe/Berlin")
+    assert hourly.latest_fire(change - 2 * HOUR, change - SECOND, change) == change - HOUR

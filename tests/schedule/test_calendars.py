@@ -16,7 +16,9 @@ from nats_scheduler.schedule.calendars import (
     is_calendar_name,
     read_calendar,
     read_days,
+    with_days,
     without,
+    without_days,
 )
 from nats_scheduler.schedule.invalid import FaultError
 from nats_scheduler.schedule.patterns import Pattern
@@ -40,6 +42,13 @@ def test_a_calendar_is_lines_of_days_and_ranges_with_comments() -> None:
     assert read_calendar("none", b"# nothing yet\n") == Calendar("none", ())
     longest = b"2026-12-25,2027-01-01..2027-01-06\n" * (MAX_CALENDAR_PARTS // 2)
     assert isinstance(read_calendar("long", longest), Calendar)
+
+
+def test_days_are_added_once_and_removed_from_ranges() -> None:
+    text = with_days(TEXT.decode(), [read_days("2026-12-27..2027-01-03"), read_days("2027-02-01")])
+    assert text == f"{TEXT.decode()}2027-01-02..2027-01-03\n2027-02-01\n"
+    left = without_days(text, [read_days("2026-12-25"), read_days("2026-12-30..2027-01-02")])
+    assert left == "# Bavaria\n2026-12-26..2026-12-29\n\n2027-01-06\n2027-01-03\n2027-02-01\n"
 
 
 def test_what_is_no_calendar_says_why() -> None:

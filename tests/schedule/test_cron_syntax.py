@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from croniter import CroniterBadDateError, CroniterError, croniter
 
-from nats_scheduler.schedule.cron_syntax import MAX_FIELD_CHARS, Syntax
+from nats_scheduler.schedule.cron_syntax import MAX_FIELD_CHARS, Syntax, has_numbered_weekdays
 from nats_scheduler.schedule.instants import DAY, SECOND, SECONDS_PER_DAY, days_from_civil
 from nats_scheduler.schedule.patterns import ALIASES, Cron, InvalidPattern, parse_pattern
 from nats_scheduler.schedule.zones import load_zone
@@ -319,6 +319,11 @@ def test_what_croniter_reads_and_nobody_means_is_rejected() -> None:
     assert len({tuple(croniter_fires("r r * * *", 1)) for _ in range(20)}) > 1, "it draws lots"
     for text in (*evidence, "0 0 6 1 5#2", "r r * * *"):
         assert refused(text, None, CRONTAB)
+
+
+def test_numbers_of_weekdays_are_told_from_names() -> None:
+    numbered = {"0 0 9 ? * 2": True, "0 0 9 * * 2-6": True, "0 0 9 ? * MON": False, "0 0 9 * * ?": False, "0 9": False}
+    assert {text: has_numbered_weekdays(text) for text in numbered} == numbered
 
 
 MUTATED = "0159*?-/,#LWlwHR xjanmonSUN "

@@ -31,6 +31,7 @@ MISTAKES = [
     ("@Daily", "lower case", "@daily"),
     ("daily", "alias", "@daily"),
     ('"@every 5m"', "quotation marks", "@every 5m"),
+    ("'@at 2026-01-01T00:00:00Z'", "quotation marks", "@at 2026-01-01T00:00:00Z"),
     (" 0 0 9 * * 7 ", "Sunday is 0", "0 0 9 * * 0"),
 ]
 
