@@ -8,8 +8,11 @@ from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect
 from nats_scheduler.message.fires import (
     MAX_CLOCK_DIFFERENCE_NS,
     TOO_EARLY,
+    FireReader,
     PastFire,
     PastFires,
+    ScheduleKind,
+    StoredFire,
     StoredSchedule,
     fault_of,
     fault_of_following,
@@ -164,6 +167,72 @@ def test_the_sequences_of_another_stream_say_nothing() -> None:
         for is_elsewhere in (True, False):
             past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
             assert [one.sequence for one in past.read(named)] == ([3] if is_elsewhere else [])
+
+
+# -- fires in the order of their stream -----------------------------------------------------------------------------
+
+
+def watched(config: dict[str, bool], *messages: StoredMessage) -> list[StoredFire | None]:
+    """Read messages in the order of their stream."""
+    reader = FireReader({"name": "S", "subjects": ["S.>"], **config})
+    return [reader.read(message) for message in messages]
+
+
+def defining(sequence: int, pattern: str, *more: tuple[str, str], x: str = "") -> StoredMessage:
+    """Return a schedule for `S.out` that was stored 5 s before the start."""
+    block = block_of((f"{x}Nats-Schedule", pattern), (f"{x}Nats-Schedule-Target", "S.out"), *more)
+    return StoredMessage("S.s", sequence, at(-5), block, None)
+
+
+def test_a_watched_fire_says_which_schedule_it_is_of_and_when_that_was_stored() -> None:
+    source = ("Nats-Schedule-Source", "S.from")
+    for pattern, more, kind in (
+        ("@every 10s", (), "interval"),
+        ("*/10 * * * * *", (), "cron"),
+        (f"@at {format_rfc3339(at(10))}", (), "delayed"),
+        ("@every 10s", (source,), "sampling"),
+        (f"@at {format_rfc3339(at(10))}", (source,), "sampling"),
+        ("@every 10s", (("Nats-Schedule-X-Limit", "7"),), "interval"),
+    ):
+        _none, fire = watched({}, defining(1, pattern, *more), ours(5, 10, None))
+        assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind(kind), at(10), at(10) + LATE, at(-5)), pattern
+        assert (fire.send_time, fire.lateness) == (at(10), LATE)
+    (fire,) = watched({}, ours(5, 10, None))
+    assert fire == StoredFire("S", "S.s", "S.out", ScheduleKind.UNKNOWN, at(10), at(10) + LATE, at(10))
+
+
+def test_a_watched_schedule_is_known_until_it_ends_or_another_message_takes_its_place() -> None:
+    reader = FireReader({"name": "S", "subjects": ["S.>"]})
+    once, ordinary = defining(1, f"@at {format_rfc3339(at(10))}"), StoredMessage("S.s", 7, at(1), b"", None)
+    for first, then, is_known in (
+        (once, ours(5, 10, None), False),
+        (defining(1, "@every 10s"), ours(5, 10, 20), True),
+        (defining(1, "@every 10s"), ordinary, False),
+        (defining(1, "@every 10s"), ordinary._replace(subject="S.t"), True),
+        (defining(1, "@every 10s"), defining(6, "@every 20s"), True),
+    ):
+        assert (reader.read(first), reader.holds("S.s")) == (None, True)
+        reader.read(then)
+        assert reader.holds("S.s") is is_known, then
+        assert not reader.holds("S.t")
+    assert reader.last_read == 7, "the highest, in any order"
+
+
+def test_a_watched_fire_of_a_server_is_due_at_the_first_fire_time_or_when_the_one_before_says() -> None:
+    native, every = {"allow_msg_schedules": True}, defining(1, "@every 10s")
+    off_target, early = servers(3, 10, 20)._replace(subject="S.other"), servers(3, 10, 20)._replace(stored_at=at(5) - 1)
+    other = StoredMessage("S.out", 4, at(20), block_of(("Nats-Scheduler", "S.t")), None)
+    passed = watched(native, servers(1, 1, 2), every, off_target, early, other)
+    assert passed == [None] * 5
+    _none, first, second, last, after = watched(
+        native, every, servers(2, 5, 16), servers(3, 16, 29), servers(4, 29, None), servers(5, 40, 50)
+    )
+    assert after is None, "its schedule has ended"
+    found = [(one.due, one.stored_at, one.since, one.kind) for one in (first, second, last) if one]
+    assert found == [(at(due), at(due) + LATE, at(-5), "interval") for due in (5, 16, 29)]
+    assert watched(native, every, servers(2, 5, 15)._replace(stored_at=at(5)))[1] is not None, "not a moment early"
+    assert watched({}, every, servers(2, 5, 15)) == [None, None], "no server fires on this stream"
+    assert watched(native, defining(1, "@every 10s", x="X-"), ours(2, 5, None, x="X-"))[1] is not None
 
 
 # -- a message that claims to be a fire counts only if the schedule can have generated it, at that time ------------
