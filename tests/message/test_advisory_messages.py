@@ -1,9 +1,16 @@
 """The subject of an advisory names the schedule wherever a subject can, and its message id is that of its content."""
 
 import json
+import re
 
-from nats_scheduler.message.advisory_messages import MAX_ADVISORY_SUBJECT_BYTES, advisory_message, advisory_subject
+from nats_scheduler.message.advisory_messages import (
+    MAX_ADVISORY_SUBJECT_BYTES,
+    advisory_message,
+    advisory_subject,
+    rejection_fields,
+)
 from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID
 
 GENERAL = "nats_scheduler.advisory.fire_late.S"
 
@@ -11,7 +18,12 @@ GENERAL = "nats_scheduler.advisory.fire_late.S"
 def test_the_subject_ends_with_that_of_the_schedule() -> None:
     message = advisory_message("fire_late", "S", {"schedule": "S.größe.s", "subject": "S.out"})
     assert message.subject == f"{GENERAL}.S.größe.s"
-    assert json.loads(message.body)["schedule"] == "S.größe.s"
+    assert json.loads(message.body) == {
+        "type": "io.nats_scheduler.advisory.v1.fire_late",
+        "stream": "S",
+        "schedule": "S.größe.s",
+        "subject": "S.out",
+    }
     assert advisory_message("header_misnamed", "S", {"subject": "S.m"}).subject.endswith(".header_misnamed.S.S.m")
     assert advisory_message("cannot_serve", "S", {"reason": "x"}).subject.endswith(".cannot_serve.S")
 
@@ -30,3 +42,14 @@ def test_the_same_content_has_the_same_message_id() -> None:
     one, again, other = (advisory_message("fire_late", "S", {"seq": seq}) for seq in (1, 1, 2))
     ids = [header_value(message.block, MSG_ID) for message in (one, again, other)]
     assert ids[0] == ids[1] != ids[2]
+    assert re.fullmatch(rb"fire_late:[0-9a-f]{32}", ids[0] or b"")
+
+
+def test_a_rejection_is_told_field_by_field_and_a_long_value_is_cut() -> None:
+    assert rejection_fields(TTL_INVALID.rejection("H", "v" * (MAX_KEPT_CHARS + 1), "is wrong")) == {
+        "code": 10191,
+        "description": "message schedules invalid per-message TTL",
+        "header": "H",
+        "value": "v" * MAX_KEPT_CHARS,
+        "reason": "is wrong",
+    }

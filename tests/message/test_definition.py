@@ -1,12 +1,12 @@
 """Schedules are read and rejected in the server's order, with the server's codes and in one sentence."""
 
-from nats_scheduler.message.definition import Definition, Terms, read_definition
+from nats_scheduler.message.definition import Definition, Terms, pattern_headers, read_definition, read_pattern
 from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.reading import Reading, read_message
 from nats_scheduler.message.rejection import MAX_KEPT_CHARS, TTL_INVALID, Rejection
 from nats_scheduler.message.stream_rules import UNRESTRICTED, Restrictions, StreamRules
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
-from nats_scheduler.schedule.patterns import parse_pattern
+from nats_scheduler.schedule.patterns import Cron, Syntax, parse_pattern
 from tests.harness.blocks import block_of
 from tests.message.blocks import portable
 from tests.message.recorded import AT, REJECTIONS, Headers, Stream, schedule
@@ -76,6 +76,36 @@ def test_a_pattern_that_does_not_fire_within_the_horizon_is_refused() -> None:
         "Nats-Schedule of '0 0 0 29 2 *' is not a valid pattern: it does not fire within the next five years "
         "(server code 10189)"
     )
+
+
+def test_a_pattern_in_no_message_yet_is_read_as_that_of_a_message() -> None:
+    daily = "0 0 5 * * *"
+    assert read_pattern(f" {daily} ", None, STORED_AT) == parse_pattern(daily)
+    assert read_pattern(daily, "Europe/Berlin", STORED_AT) == parse_pattern(daily, "Europe/Berlin")
+    assert read_pattern("0 5 * * L5", None, STORED_AT, "crontab") == parse_pattern("0 5 * * L5", None, Syntax.CRONTAB)
+    assert read_pattern("", None, STORED_AT) is None
+    for text, zone, syntax, code, header, value in (
+        ("soon", None, None, 10189, "Nats-Schedule", "soon"),
+        ("soon", None, "crontab", 10189, "X-Nats-Schedule", "soon"),
+        (daily, "Mars", None, 10223, "Nats-Schedule-Time-Zone", "Mars"),
+        (daily, None, "cron", 0, "X-Nats-Schedule-X-Syntax", "cron"),
+        ("@every\n1h", "UTC", None, 10189, "Nats-Schedule", "@every\n1h"),
+        ("0 5 *\r* *", "UTC", "crontab", 10189, "X-Nats-Schedule", "0 5 *\r* *"),
+        (daily, "U\nC", None, 10223, "Nats-Schedule-Time-Zone", "U\nC"),
+        (daily, "U\nC", "quartz", 10223, "X-Nats-Schedule-Time-Zone", "U\nC"),
+    ):
+        refused = read_pattern(text, zone, STORED_AT, syntax)
+        assert isinstance(refused, Rejection), (text, zone)
+        assert (refused.code, refused.header, refused.value) == (code, header, value)
+        assert "a header is one line" in refused.reason or not {"\r", "\n"} & set(value)
+    assert isinstance(read_pattern("0 0 0 29 2 *", None, STORED_AT), Cron)
+    assert isinstance(read_pattern("0 0 0 29 2 *", None, 3_981_744_000_000_000_000), Rejection)
+    assert pattern_headers("a\udcff", None, None, ADR51) == [(b"Nats-Schedule", b"a\xff")]
+    assert pattern_headers("a", "b", "c", PORTABLE) == [
+        (b"X-Nats-Schedule", b"a"),
+        (b"X-Nats-Schedule-Time-Zone", b"b"),
+        (b"X-Nats-Schedule-X-Syntax", b"c"),
+    ]
 
 
 NO_SCHEDULES = "is on stream 'ORDERS', which has no schedules: set allow_msg_schedules (server code 10188)"

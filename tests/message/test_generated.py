@@ -154,6 +154,8 @@ def test_a_header_is_hidden_from_the_server_only_where_the_native_scheduler_hide
 
 def test_a_schedule_that_ends_in_a_bare_line_feed_keeps_the_rollup() -> None:
     block = b"NATS/1.0\r\nNats-Schedule: @daily\r\nNats-Schedule-Target: t.o\r\nB: c\nNats-Schedule-Foo: last\r\n\r\n"
+    rolling = block.replace(b"B: c", b"Nats-Rollup: SUB\r\nB: c")
+    assert as_stored_natively(rolling) == rolling, "a server appends no second one"
     stripped = b"NATS/1.0\r\nB: c\n"
     assert generated_block(as_stored_natively(block), *scheduled(), "t.s", None) == (
         stripped + b"Nats-Rollup: sub\r\n" + PURGED

@@ -211,3 +211,4 @@ def test_a_schedule_called_like_a_header_fires_unless_no_order_uncovers_what_is_
         assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is not None
     schedule = b"Nats-Msg-Id." + GUARD_SUBJECT
     assert with_effective_headers(block_of(("Nats-Scheduler", schedule)), ours_for(schedule)) is None
+    assert with_effective_headers(b"Nats-Msg-Id: 1\r\n\r\n", ours_for(b"orders.s")) is None, "the first line hides it"

@@ -18,6 +18,10 @@ from nats_scheduler.message.policies import (
     X_TARGET,
     Kept,
     Missed,
+    Policies,
+    PolicyText,
+    policy_words,
+    syntax_of,
 )
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.rejection import Rejection
@@ -27,7 +31,7 @@ from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
 from nats_scheduler.schedule.calendars import Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
-from nats_scheduler.schedule.patterns import Cron
+from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.harness.blocks import block_of
 
@@ -148,6 +152,38 @@ def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it() -> None:
         assert accepted(EVERY, *policies.items()).terms.policies.are_kept is are_kept, policies
 
 
+def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() -> None:
+    for policies, words in (
+        ({}, ""),
+        ({"X-Missed": "once", "X-Overlap": "allow", "X-Limit": "3", "X-Report": "true"}, ""),
+        ({"X-Jitter": "90s"}, ", each sent up to 1m30s later, before the next"),
+        ({"X-Missed": "skip", "X-Grace": "1m"}, "; what is more than 1m0s late is skipped"),
+        ({"X-Missed": "all"}, "; each missed fire is made up"),
+        ({"X-Missed": "all 1"}, ""),
+        ({"X-Missed": "all 2"}, "; of missed fires the latest 2 are made up"),
+        ({"X-Overlap": "skip"}, "; a fire is skipped while the one before is unfinished"),
+        (
+            {"X-Overlap": "queue", "X-Timeout": "2h", "X-Missed": "all"},
+            "; each missed fire is made up; a fire waits while the one before is unfinished, for 2h0m0s at most",
+        ),
+    ):
+        assert policy_words(accepted(EVERY, *policies.items()).terms.policies) == words
+
+
+def test_policies_of_a_schedule_that_a_server_fires_are_shown_as_written_and_have_no_effect() -> None:
+    rules = replace(RULES, has_policies=False)
+    given = [("X-Limit", "1"), ("X-Note", "a"), ("X-Owner", "b"), ("X-Syntax", "quartz"), ("X-Zebra", "?")]
+    for dialect, syntax in ((ADR51, None), (PORTABLE, Syntax.QUARTZ)):
+        found = read(DAILY, *given, dialect=dialect, rules=rules)
+        assert isinstance(found, Definition)
+        assert found.terms.policies == Policies(tuple(map(PolicyText._make, given)), note="a", owner="b", syntax=syntax)
+        plain = read(DAILY, dialect=dialect, rules=rules)
+        assert isinstance(plain, Definition)
+        assert plain.terms.policies is NO_POLICIES
+    assert syntax_of({"X-Syntax": "crontab"}) is Syntax.CRONTAB
+    assert syntax_of({"X-Syntax": "cron"}) is None
+
+
 WRONG = [
     (EVERY, "X-Start", "tomorrow", "is not a time: expected a time such as"),
     (EVERY, "X-End", "2026-13-01T00:00:00Z", "is not a time: "),
@@ -197,6 +233,7 @@ WRONG = [
     (EVERY, "X-Consumer", "*", "is no name of a consumer"),
     (EVERY, "X-Consumer", "a\udcff", "is not UTF-8"),
     (EVERY, "X-Consumer", "a/b", "is no name of a consumer"),
+    (EVERY, "X-Consumer", "c" * 255, "has no effect without X-Overlap"),
     (EVERY, "X-Consumer", "c" * 256, "has 256 characters: expected at most 255"),
     (EVERY, "X-Consumer", "billing", "has no effect without X-Overlap"),
     (EVERY, "X-Timeout", "later", "is not a duration: expected a duration such as"),
@@ -278,6 +315,7 @@ def test_a_syntax_or_a_pattern_in_it_that_cannot_be_read_rejects_the_schedule() 
         (DAILY, "Quartz", "is no syntax"),
         (DAILY, "", "is no syntax"),
         (EVERY, "crontab", "is for patterns of fields: '@every' means the same without it"),
+        (f"{EVERY} ", "crontab", "is for patterns of fields: '@every' means the same without it"),
         (AT, "quartz", "is for patterns of fields: '@at' means the same without it"),
     ):
         fault = read(pattern, ("X-Syntax", syntax), dialect=PORTABLE)

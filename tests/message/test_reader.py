@@ -1,6 +1,8 @@
 """A reader with a cache gives the readings of `read_message`, message by message, and most of them without it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 from hypothesis import given, settings
@@ -19,7 +21,7 @@ from nats_scheduler.message.reader import (
     FarKind,
     MessageReader,
 )
-from nats_scheduler.message.reading import Reading, misnamed_headers, read_message
+from nats_scheduler.message.reading import Reading, misnamed_headers, read_message, read_published
 from nats_scheduler.message.stored import MessageRun, StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from tests.harness.blocks import block_of
@@ -238,8 +240,9 @@ class CountingReader(MessageReader):
 
 
 def test_only_the_first_block_of_a_program_is_read_slowly() -> None:
-    rules = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
-    for fleet, headers in FLEETS.items():
+    free = StreamRules("ORDERS", ("orders.>",), allow_msg_ttl=True)
+    allowing = replace(free, restrictions=Restrictions(targets=("orders.t.*", "*.due"), sources=("orders.from.*",)))
+    for (fleet, headers), rules in product(FLEETS.items(), (free, allowing)):
         reader = CountingReader(rules, DIALECTS)
         for number in range(70):
             one = message(block_of(*headers(number)))
@@ -282,6 +285,20 @@ def assert_read_after(first: Headers, other: Headers, dialects: Sequence[Dialect
     read = meaning(reader.read(template))
     assert read.definition is not None
     assert reader.read(one) == read_slowly(one, RULES, dialects) != read
+
+
+def test_a_message_that_is_not_the_fire_it_claims_to_be_is_read_as_it_was_published() -> None:
+    claim = b"Nats-Scheduler", b"orders.s2"
+    one = message(block_of(at(1), TARGET, claim, (b"Nats-Msg-Id", b"nats-scheduler:7:5:orders.s2")))
+    reader = MessageReader(RULES, DIALECTS)
+    assert meaning(reader.read(one)).generated is not None
+    for subject in ("orders.s1", "orders.due", "orders.*"):
+        claims = one._replace(subject=subject)
+        published = read_published(claims.block, subject, STORED_AT, RULES, DIALECTS)
+        assert reader.read_as_published(claims) == published
+    plain = block_of(claim, (b"Nats-Schedule-Next", b"2030-01-01T00:00:00Z"))
+    assert reader.read_as_published(message(plain)).rejection is not None
+    assert reader.read_as_published(message(b"")) == Reading()
 
 
 def test_a_value_may_hide_the_header_behind_it() -> None:

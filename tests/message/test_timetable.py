@@ -1,7 +1,7 @@
 """A timetable answers for one schedule what its pattern answers for all that have it."""
 
 from hashlib import blake2b
-from itertools import product
+from itertools import islice, product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +52,9 @@ def test_the_fire_times_of_a_schedule_begin_with_its_first_and_end_with_it() -> 
         assert seconds(asked.fires(3)) == first_three
         assert asked.fires(0) == []
         assert asked.repeats is (len(first_three) > 1)
+        for after in (*(NOON + number * SECOND for number in range(-1, 12)), None):
+            later = [fire for fire in asked.fires(9) if after is None or fire > after]
+            assert list(islice(asked.each(after), 3)) == later[:3], (text, after)
 
 
 def test_a_schedule_that_never_fires_has_no_fire_times() -> None:
