@@ -110,6 +110,10 @@ def test_the_dead_are_not_remembered_as_unable() -> None:
     b.left("a")
     receives(b, "a", 0)
     assert sorted(b.living(KEY)) == ["a", "b"]
+    receives(b, "a", 0, unable=(KEY,))
+    assert not b.ability.is_flawless
+    b.left("a")
+    assert b.ability.is_flawless, "the last one that is unable is gone"
 
 
 def idle_holder() -> Leases:

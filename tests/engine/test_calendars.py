@@ -389,6 +389,19 @@ def test_a_stored_fire_that_names_the_end_ends_the_schedule_whatever_the_calenda
         assert PurgeSchedule in map(type, asked + desk.at(20.2).actions), known
 
 
+def test_a_last_fire_that_is_taken_for_stored_ends_the_schedule_although_an_edit_might_leave_another() -> None:
+    message = named_schedule("@every 20h", end="2026-01-03T00:00:00Z")
+    desk = Desk(message, silent=True)
+    tomorrow = Days(START // DAY + 1, START // DAY + 1)
+    desk.step(CalendarsRead(KnownCalendars({"work": Calendar("work", (tomorrow,))})))
+    fire = desk.in_flight(message, 20 * HOUR / SECOND)
+    assert fire.next_fire is None
+    while not desk.purges:
+        desk.concluded(fire, Unknown("no answer"))
+        if not desk.purges:
+            assert desk.at(desk.wake).fires == [fire]
+
+
 def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_days_leave_none() -> None:
     message = named_schedule(end="2026-01-02T00:00:00Z")
     _desk, fire = in_flight_at_20s(message)

@@ -103,6 +103,14 @@ def test_small_contents_pass_by_large_ones_of_any_stream() -> None:
     assert {request.sequence for _number, request in world.reads} >= {*range(101, 121), *range(201, 221)}
 
 
+def test_small_contents_take_a_third_of_the_memory_until_they_are_urgent_and_then_half() -> None:
+    world = Loaded(load(200, SMALL))
+    small = world.memory.small_size
+    for seconds, most in ((4.1, LIMIT // 3), (4.7, LIMIT // 3), (4.75, LIMIT // 2)):
+        world.to(seconds)
+        assert abs(world.memory.small - most) <= small, seconds
+
+
 def test_large_contents_of_two_streams_take_turns() -> None:
     world = Loaded(load(60, LARGE), load(2, LARGE, first=101))
     world.run(5.6)

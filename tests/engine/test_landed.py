@@ -283,6 +283,15 @@ class TestOneStepAtATime:
         desk.read(generated(9))
         assert desk.is_held()
 
+    def test_what_lands_behind_a_fire_that_is_not_the_last_is_expected_by_the_next_one(self) -> None:
+        every = schedule("@every 10s", 2, Nats_Schedule_X_Limit="3")
+        desk = Desk(every, generated(5))
+        fire = desk.in_flight(every, 10)
+        desk.read(generated(8))
+        desk.concluded(fire, Stored(7))
+        assert desk.due == 20
+        assert wanted(desk.at(19.96)) == [(2, None, False, 8)]
+
     def test_what_is_acknowledged_lands_as_well(self) -> None:
         onto = schedule("@at 2026-01-01T00:00:05Z", 3, OTHER, Nats_Schedule_Target=SCHEDULE)
         desk = Desk(schedule("@at 2026-01-01T00:00:10Z", 2), onto)

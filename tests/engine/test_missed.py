@@ -173,9 +173,9 @@ def test_refused_fires_are_dropped_once_they_are_later_than_the_grace_and_unknow
     assert unknown.at(3_700).fires == [fire]
 
 
-def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE) -> Desk:
+def kept_elsewhere(pattern: str, now: int = 2 * HOUR + MINUTE, *, limit: str = "") -> Desk:
     """Make an instance that holds no shard and passes by fires that are missed."""
-    desk = Desk(stored_in(pattern, policies("skip")), live=False)
+    desk = Desk(stored_in(pattern, policies("skip", Limit=limit)), live=False)
     desk.step(ShardsHeld(frozenset()))
     desk.now = START + now
     desk.step(CaughtUp())
@@ -194,16 +194,16 @@ def test_what_another_holder_drops_is_not_neglected_and_an_at_waits_for_its_purg
 
 
 def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
-    for pattern, count in (("@every 1h", 2), ("@at 2026-01-01T01:00:00Z", 1)):
+    for pattern, limit, count in (("@every 1h", "", 2), ("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
         for through, is_reported in ((HOUR - 1, True), (HOUR, False), (-START - 1, True)):
-            desk = kept_elsewhere(pattern)
+            desk = kept_elsewhere(pattern, limit=limit)
             desk.now += MINUTE
             desk.step(CheckpointLoaded(START + through, 1), ShardsHeld(ALL_SHARDS))
             events = desk.reported(FiresMissed)
             desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
             events += desk.reported(FiresMissed)
             told = [(one.first, one.dropped) for one in events]
-            assert told == ([(START + HOUR, count)] if is_reported else []), (pattern, through)
+            assert told == ([(START + HOUR, count)] if is_reported else []), (pattern, limit, through)
 
 
 def test_a_clock_that_steps_over_fires_skips_them_or_makes_each_up() -> None:

@@ -245,6 +245,24 @@ def test_a_question_without_an_answer_holds_the_fire_back_and_is_asked_again(ove
     assert minutes(world) == [1, 2], "it is not skipped, since nothing says that the one before was unfinished"
 
 
+def test_it_is_reported_that_the_third_question_in_a_row_had_no_answer() -> None:
+    message = schedule("@every 1m", Nats_Schedule_X_Overlap="queue", Nats_Schedule_X_Consumer=WORKERS)
+    desk = Desk(message)
+    fire = desk.in_flight(message, 60)
+    desk.concluded(fire, Stored(2))
+    desk.read(stored_fire(fire, 2, desk.now))
+    desk.at(120)
+    reported = []
+    for is_answered in (False, False, True, False, False, False, False):
+        if desk.reads:
+            desk.found(message)
+        (question,) = desk.asked(CheckFinished)
+        desk.step(FinishChecked(question, 2, desk.now) if is_answered else Unanswered(question, "no answer"))
+        reported.append(len(desk.reported(FinishUnknown)))
+        desk.at(desk.wake)
+    assert reported == [0, 0, 0, 0, 0, 1, 0]
+
+
 def test_a_timeout_ends_the_wait_for_an_answer() -> None:
     world, network = failing_world("skip", Timeout="61s")
     world.advance("1m59s950ms")

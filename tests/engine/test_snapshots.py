@@ -21,6 +21,7 @@ from nats_scheduler.engine.inputs import (
     SchedulesGone,
     ShardsHeld,
     Stored,
+    Version,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.engine.snapshots.chunks import (
@@ -181,6 +182,20 @@ def test_what_is_stored_after_the_sequence_counts() -> None:
     after = begun(before, schedule("@every 5h", 3), plain("s.two", 4))
     assert [(held.subject, held.sequence) for held in after.engine.held] == [(SCHEDULE, 3)]
     assert after.purges == [(SCHEDULE, 2)]
+
+
+def test_a_near_schedule_is_in_it_beside_a_far_one() -> None:
+    before = Desk(schedule("@every 3h"), schedule("@every 30s", 2, "s.two"))
+    assert sorted(held.subject for held in begun(before).engine.held) == [SCHEDULE, "s.two"]
+
+
+def test_older_versions_that_could_not_be_removed_are_removed_after_a_restart() -> None:
+    before = Desk(schedule("@every 3h", 4, stored_at=START - 1))
+    before.read(schedule("@every 3h", 6))
+    (order,) = before.asked(PurgeSchedule)
+    before.step(PurgeConcluded(SCHEDULE, 5, "no answer", known=order.known))
+    after = begun(before)
+    assert (order.known, after.asked(PurgeSchedule)) == (Version(4, START - 1), [order])
 
 
 def test_there_is_no_snapshot_of_some_streams_and_schedules() -> None:

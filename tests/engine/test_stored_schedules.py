@@ -18,7 +18,8 @@ from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
-from nats_scheduler.schedule.instants import HOUR, SECOND
+from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
+from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
 from nats_scheduler.schedule.patterns import Every, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -435,3 +436,24 @@ def test_what_is_gone_is_held_no_more() -> None:
     assert stored.rejected == {}
     stored.take([schedule("@daily", 7, "s.1")], START)
     assert stored.count == 2
+
+
+def test_a_calendar_that_is_known_says_when_its_schedules_fire_next() -> None:
+    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), FiredBy.SIDECAR)
+    stored.take([schedule("@daily", 1, "s.1"), schedule("@daily", 2, Nats_Schedule_X_Except="calendar:work")], START)
+    handover = read(schedule("@daily", Nats_Schedule_X_Except="calendar:work"))
+    assert (stored.names_calendars, handover.names_calendars) == (True, True)
+    assert not read(schedule("@daily")).names_calendars
+    tomorrow = Days(START // DAY + 1, START // DAY + 1)
+    known = KnownCalendars({"work": Calendar("work", (tomorrow,))})
+
+    def shown() -> tuple[State, int | None]:
+        one = stored.view.schedule(SCHEDULE, START)
+        assert one is not None
+        return one.state, one.next_fire
+
+    assert shown() == (State.NO_CALENDAR, None)
+    stored.know(known, START)
+    assert shown() == (State.WAITING, START + 2 * DAY)
+    handover.know(known, NOW)
+    assert [one.held.fire_time for one in handover.handed_over(NOW)] == [START + 2 * DAY]

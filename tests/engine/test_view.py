@@ -175,6 +175,17 @@ def test_a_repeating_schedule_that_is_overdue_shows_its_next_regular_fire() -> N
     ]
 
 
+def test_a_repeating_schedule_that_is_removed_before_its_next_regular_fire_is_expiring() -> None:
+    for max_age, expected in (
+        (2 * HOUR, (None, State.EXPIRING)),
+        (2 * HOUR + 1, (START + 2 * HOUR, State.WAITING)),
+        (HOUR, (None, State.EXPIRING)),
+    ):
+        one = stored_of(schedule("@every 1h"), max_age=max_age).view.schedule(SCHEDULE, START + 70 * MINUTE)
+        assert one is not None
+        assert (one.next_fire, one.state) == expected, max_age
+
+
 def test_a_cursor_is_the_same_after_it_was_sent_as_text_and_another_text_is_none() -> None:
     for cursor in (Cursor(1 << 100, "s.ä"), Cursor(-5, "s.\udc80 \n"), Cursor(START, "")):
         assert read_cursor(cursor.text) == cursor
