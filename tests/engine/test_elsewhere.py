@@ -433,6 +433,22 @@ def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> Non
     assert other.takes_over(40).fire_time == START + 40 * SECOND
 
 
+def test_an_instance_with_several_looks_is_idle_once_all_are_answered() -> None:
+    into = {"X_Nats_Schedule": "@every 5s", "X_Nats_Schedule_X_Target": "jobs.run"}
+    messages = [message_on(f"s.{number}", number, **into) for number in (1, 2, 3)]
+    desk = Desk(*messages, only_schedules=True, live=False)
+    desk.now = START + 18 * SECOND
+    desk.step(CaughtUp())
+    looks = []
+    for message in messages:
+        desk.found(message)
+        looks += desk.asked(LookForFire)
+    desk.step(ShardsHeld(frozenset()))
+    for left, look in ((2, looks[0]), (1, looks[1]), (0, looks[2])):
+        desk.step(FireLookedFor(look.fire, (), look.fire.fire_time))
+        assert (desk.engine.is_idle, desk.engine.in_flight.count) == (not left, left)
+
+
 def test_a_schedule_that_ends_during_the_look_is_not_fired() -> None:
     other = Other("@every 5s")
     fire = other.takes_over(18)

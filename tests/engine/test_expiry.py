@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from nats_scheduler.engine.actions import RemoveExpired
+from nats_scheduler.engine.actions import RemoveExpired, WakeAt
 from nats_scheduler.engine.events import Ending, ExpiryFailed, FireRefused, MessagesExpired
 from nats_scheduler.engine.inputs import (
     CaughtUp,
@@ -150,7 +150,7 @@ class TestSchedules:
         for message in schedules:
             one.found(message)
             fires += one.fires
-        assert one.at(6).removals == []
+        assert (one.at(6).removals, one.asked(WakeAt)) == ([], []), "an outcome is the next thing to come"
         one.step(*(PublishConcluded(fire, Stored(300)) for fire in fires))
         assert one.removals == [200]
 

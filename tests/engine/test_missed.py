@@ -63,6 +63,7 @@ class Outage(NamedTuple):
 HOURLY, ONCE = "@every 1h", "@at 2026-01-01T01:00:00Z"
 OUTAGES = [
     Outage(policies("all 3"), "10m", [1, 2, 10, 11, 12], [(3, 7, "X-Missed: all 3")]),
+    Outage(policies("all 9"), "10m", [1, 2, *range(4, 13)], [(3, 1, "X-Missed: all 9")]),
     Outage(policies("all 10"), "10m", list(range(1, 13))),
     # 7 to 12 are late, and not missed.
     Outage(policies("all 2", grace="5m30s"), "10m", [1, 2, 7, 8, 9, 10, 11, 12], [(3, 4, "X-Missed: all 2")]),

@@ -219,6 +219,16 @@ def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() 
     assert refused.purges == [(SCHEDULE, 1)], "the fires are kept"
 
 
+def test_a_later_fire_is_rolled_up_behind_too_while_the_roll_up_of_the_one_before_is_under_way() -> None:
+    desk = rolled_up()
+    desk.at(9.96).found(rolling_up())
+    desk.concluded(desk.at(10).fire, Stored(FIRE + 5))
+    assert desk.purges == [(TARGET, FIRE + 4)]
+    desk.step(PurgeConcluded(TARGET, FIRE - 1, "contact ended"))
+    desk.step(PurgeConcluded(TARGET, FIRE + 4))
+    assert desk.at(10 + OLD_VERSIONS_RETRY_NS / SECOND).purges == [(TARGET, FIRE - 1)]
+
+
 def test_a_fire_that_was_stored_before_a_crash_is_rolled_up_when_it_is_read_and_no_forged_one() -> None:
     for pattern, following in ((AT_5S, [(SCHEDULE, 1)]), (EVERY_5S, [])):
         message = rolling_up(pattern)

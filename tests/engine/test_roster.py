@@ -334,6 +334,14 @@ def test_each_that_stays_is_visited_once_while_others_come_go_become_near_and_be
     assert {visited[f"s.{number}"] for number in staying} == {1}
 
 
+def test_a_row_that_is_not_full_does_not_end_the_visit() -> None:
+    roster = FilledRoster()
+    for first, count in ((1, 3), (4, PLACES_PER_UNIT), (100, 2)):
+        fill_row(roster, first, [FAR] * count)
+    seen = [one.sequence for one in visit(roster.rows, NOW) if one is not None]
+    assert seen == [*range(1, 4 + PLACES_PER_UNIT), 100, 101]
+
+
 def test_what_was_replaced_or_removed_while_the_visit_rested_is_not_shown() -> None:
     roster = filled(2 * PLACES_PER_UNIT)
     seen = visit(roster.rows, NOW)

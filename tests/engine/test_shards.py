@@ -270,11 +270,16 @@ def test_the_checkpoint_speaks_for_what_is_still_held() -> None:
     assert refused.engine.checkpoint(refused.now).unsettled == frozenset()
 
 
-def test_what_is_refused_and_finds_no_room_holds_it_back() -> None:
+@pytest.mark.parametrize(
+    ("missed", "room"),
+    [("once", MAX_UNSETTLED_PER_SHARD), ("all", MAX_UNSETTLED_PER_SHARD // 3)],
+    ids=["the sequence alone", "with its fire time"],
+)
+def test_what_is_refused_and_finds_no_room_holds_it_back(missed: str, room: int) -> None:
     """Otherwise the next holder would consider it settled, and purge it unfired."""
     subjects = [name for name in map("s.{}".format, range(10_000)) if shard_of(name) == 0]
     messages = [
-        schedule(f"@at 2026-01-01T00:00:{10 + number:02}Z", number + 1, subject)
+        schedule(f"@at 2026-01-01T00:00:{10 + number:02}Z", number + 1, subject, Nats_Schedule_X_Missed=missed)
         for number, subject in enumerate(subjects[: MAX_UNSETTLED_PER_SHARD + 5])
     ]
     desk = Desk(*messages)
@@ -282,8 +287,9 @@ def test_what_is_refused_and_finds_no_room_holds_it_back() -> None:
     for number, message in enumerate(messages):
         desk.concluded(desk.in_flight(message, 10 + number), FULL)
     settled = desk.engine.checkpoint(desk.now)
-    assert settled.unsettled == set(range(1, MAX_UNSETTLED_PER_SHARD + 1))
-    assert settled.through == START + (10 + MAX_UNSETTLED_PER_SHARD) * SECOND - 1
+    assert settled.unsettled == set(range(1, room + 1))
+    assert settled.owed == {number: START + (9 + number) * SECOND for number in range(1, room + 1) if missed == "all"}
+    assert settled.through == START + (10 + room) * SECOND - 1
     later = Desk(live=False)
     later.now = desk.now
     later.step(settled, MessagesRead(messages), CaughtUp())

@@ -265,6 +265,20 @@ def test_after_an_unknown_outcome_the_leader_is_asked_before_it_is_sent_again(gu
         assert found_and_sent(desk.at(40)) == [40]
 
 
+def test_what_is_in_process_after_all_was_applied_goes_on_under_another_one_unless_that_was_long_ago() -> None:
+    for instant, taken in ((20.6, 1), (23.1, 1), (23.101, 0)):
+        desk = sent()
+        desk.concluded(desk.fire, Unknown("in process", in_process=True))
+        [question] = desk.at(20.1).asked(AwaitProposals)
+        desk.step(ProposalsApplied(question.fire))
+        desk.now = second(instant)
+        desk.concluded(desk.fire, Unknown("in process", in_process=True))
+        [question] = desk.asked(AwaitProposals)
+        desk.at(instant + 0.5).step(ProposalsApplied(question.fire))
+        assert found_and_sent(desk) == [20]
+        assert desk.fire.taken == taken, instant
+
+
 def test_a_question_that_was_asked_before_the_outcome_proves_nothing() -> None:
     other = schedule("@every 20s", 2, "s.other")
     desk = Desk(EVERY, other, replicated=True).at(20)
