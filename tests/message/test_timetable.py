@@ -12,10 +12,17 @@ from nats_scheduler.message.fires import FireReader
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.policies import NO_POLICIES, Policies
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.message.timetable import JitteredTimetable, Timetable, delay_of, never_fires, stored_timetable
+from nats_scheduler.message.timetable import (
+    JitteredTimetable,
+    Timetable,
+    delay_of,
+    first_fire_of,
+    never_fires,
+    stored_timetable,
+)
 from nats_scheduler.schedule.bounds import Bounded, Bounds
-from nats_scheduler.schedule.calendars import Days
-from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from nats_scheduler.schedule.calendars import Calendar, Days
+from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import At, Pattern
 from nats_scheduler.testing.clock import START
 from tests.harness.blocks import block_of
@@ -72,6 +79,45 @@ def test_equal_definitions_that_were_stored_at_other_times_fire_at_other_times()
     assert seconds(late.fires(2)) == [9, 16]
     assert early.is_fire(NOON + 14 * SECOND)
     assert not late.is_fire(NOON + 14 * SECOND)
+
+
+def test_fire_times_are_counted_and_found_between_two_instants() -> None:
+    asked = timetable("@every 7s")
+    assert first_fire_of(asked.pattern, STORED_AT) == NOON + 7 * SECOND
+    for after, until, count, latest in (
+        (STORED_AT, 6, 0, None),
+        (STORED_AT, 7, 1, 7),
+        (7, 7, 0, None),
+        (7, 21, 2, 21),
+        (6, 22, 3, 21),
+        (STORED_AT, 700, 100, 700),
+    ):
+        first, last = (moment if moment > NOON else NOON + moment * SECOND for moment in (after, until))
+        assert asked.count(first, last) == count
+        assert asked.latest_passed(first, last) == (None if latest is None else NOON + latest * SECOND)
+        assert asked.latest_due(first, last) == asked.latest_passed(first, last)
+        for number in (1, 2, 99, 100):
+            of_last = None if count <= number else NOON + (latest or 0) * SECOND - (number - 1) * 7 * SECOND
+            assert asked.latest_but(number, first, last) == of_last, (number, after, until)
+
+
+def test_an_edit_of_a_calendar_takes_fire_times_away_and_none_of_the_possible_ones() -> None:
+    day = days_from_civil(2026, 1, 17)
+    closed = Bounded(read("@every 6h"), Bounds(calendars=(Calendar("closed", (Days(day, day),)),)))
+    asked, plain = (Timetable(pattern, STORED_AT) for pattern in (closed, read("@every 6h")))
+    on_that_day = NOON + 18 * HOUR
+    assert (asked.is_left(on_that_day), asked.is_fire(on_that_day), asked.is_fire(on_that_day + 1)) == (
+        False,
+        True,
+        False,
+    )
+    assert (plain.is_left(on_that_day), plain.is_fire(on_that_day)) == (True, True)
+    assert asked.next_possible(NOON + 12 * HOUR) == on_that_day
+    assert asked.next_fire(NOON + 12 * HOUR) == NOON + 36 * HOUR
+    assert list(asked.excepted_fires(NOON + HOUR, NOON + 40 * HOUR)) == [(NOON + 12 * HOUR, NOON + 30 * HOUR)]
+    assert list(plain.excepted_fires(NOON + HOUR, NOON + 40 * HOUR)) == []
+    assert (asked.ends_by_itself, plain.ends_by_itself) == (True, False)
+    assert timetable("@at 2026-01-16T12:00:10Z").ends_by_itself
 
 
 @settings(max_examples=draws(40))
@@ -191,7 +237,8 @@ def test_the_lateness_of_a_fire_that_is_watched_counts_from_its_send_time() -> N
 def test_a_schedule_without_a_jitter_has_a_plain_jittered() -> None:
     every = read("@every 1h")
     plain = stored_timetable(every, NO_POLICIES, START, SUBJECT, 7)
-    assert (type(plain), plain.jitters) == (Timetable, False)
+    assert (type(plain), plain.jitters, plain.delayed_to(START + HOUR)) == (Timetable, False, None)
     assert plain.next_to_send(START + HOUR) == START + 2 * HOUR
     found = stored_timetable(every, Policies(jitter=HOUR), START, SUBJECT, 7)
-    assert found.send_time_of(START + HOUR) == jittered(every, HOUR).send_time_of(START + HOUR)
+    sent = jittered(every, HOUR).send_time_of(START + HOUR)
+    assert (found.send_time_of(START + HOUR), found.delayed_to(START + HOUR)) == (sent, sent)
