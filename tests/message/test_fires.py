@@ -17,6 +17,7 @@ from nats_scheduler.message.fires import (
     fault_of,
     fault_of_following,
     is_too_early,
+    names_end,
 )
 from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.reading import Generated, read_message
@@ -89,7 +90,8 @@ def test_a_fire_of_a_sidecar_has_its_fire_time_in_its_identity() -> None:
         assert dues(found) == [(6, 20), (5, 10)]
         assert [one.lateness for one in found] == [LATE, LATE]
         assert [one.next_fire for one in found] == [None, at(20)]
-        assert [(one.schedule_sequence, one.by_server) for one in found] == [(1, False), (1, False)]
+        assert [(one.schedule_sequence, one.fired_by) for one in found] == [(1, "sidecar"), (1, "sidecar")]
+        assert {(one.schedule, one.target) for one in found} == {("S.s", "S.out")}
 
 
 def test_the_lateness_of_a_delayed_fire_counts_from_its_send_time() -> None:
@@ -123,7 +125,12 @@ def test_a_fire_of_the_server_is_due_when_the_one_before_it_says() -> None:
     found = read(servers(5, 10, 20), servers(6, 20, 30), servers(7, 30, None), native=True, stored=schedule(2, 0))
     assert dues(found) == [(7, 30), (6, 20), (5, 10)]
     assert [one.lateness for one in found] == [LATE] * 3
-    assert {(one.by_server, one.schedule_sequence) for one in found} == {(True, None)}
+    assert {(one.fired_by, one.schedule_sequence) for one in found} == {("server", None)}
+    assert {(one.schedule, one.target) for one in found} == {("S.s", "S.out")}
+    past = PastFires("S.s", is_native=True, stored=None)
+    for message, awaits in ((servers(7, 30, None), True), (servers(6, 20, 30), True), (ours(5, 10, 20), False)):
+        past.read(message)
+        assert past.awaits_older is awaits
 
 
 def test_the_oldest_fire_of_a_server_has_no_fire_time_without_its_schedule() -> None:
@@ -167,6 +174,13 @@ def test_the_sequences_of_another_stream_say_nothing() -> None:
         for is_elsewhere in (True, False):
             past = PastFires("S.s", is_native=False, stored=schedule(700, 0), is_elsewhere=is_elsewhere)
             assert [one.sequence for one in past.read(named)] == ([3] if is_elsewhere else [])
+
+
+def test_a_fire_on_another_subject_is_none_unless_the_stream_moves_its_messages() -> None:
+    moved = ours(5, 10, 20, of=2)._replace(subject="S.moved")
+    for is_moved in (True, False):
+        past = PastFires("S.s", is_native=False, stored=schedule(2, 0), is_moved=is_moved)
+        assert [one.target for one in past.read(moved)] == (["S.moved"] if is_moved else [])
 
 
 # -- fires in the order of their stream -----------------------------------------------------------------------------
@@ -287,6 +301,9 @@ def test_what_follows_is_the_end_or_a_later_fire_of_a_repeating_schedule() -> No
 def test_of_a_schedule_that_is_gone_any_later_fire_may_follow() -> None:
     for dialect in DIALECTS:
         none = f"its {dialect.next.decode()} is none that follows"
+        terms = Terms(dialect, "t.out", "", "", False)
+        assert names_end(claiming("purge", dialect=dialect).block, terms)
+        assert not names_end(claiming(format_rfc3339(FIRE + 1), dialect=dialect).block, terms)
         for following, fault in (("purge", ""), (format_rfc3339(FIRE + 1), ""), (format_rfc3339(FIRE), none)):
             assert fault_of_following(FIRED, claiming(following, dialect=dialect)) == fault
     assert fault_of_following(FIRED, claiming(None)) == "it does not say what follows"

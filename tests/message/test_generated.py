@@ -12,10 +12,12 @@ from nats_scheduler.message.generated import (
     generated_block,
     guard_headers,
     identity_header,
+    is_generated_by,
     plain_fire_block,
     report_headers,
 )
 from nats_scheduler.message.headers import EMPTY_BLOCK, are_effective, header_items, header_value
+from nats_scheduler.message.identity import beside_identity, fire_identity
 from nats_scheduler.message.reading import Generated, Reading, read_message
 from nats_scheduler.message.rights import without_lent
 from nats_scheduler.message.stream_rules import StreamRules
@@ -206,8 +208,23 @@ def test_a_fire_of_ours_is_recognised_when_it_is_read_back(dialect: Dialect, nam
     schedule = f"t.{name}"
     block = generated_block(block_of(("A", "b")), *scheduled("@at 2020-01-01T00:00:00Z", dialect), schedule, None)
     block = with_guard(with_identity(block, f"nats-scheduler:7:5:{schedule}"), schedule, 7)
+    assert is_generated_by(block, schedule)
+    assert not is_generated_by(block, f"{schedule}.x")
     read = read_message(block, "t.o", 0, RULES, DIALECTS)
     assert read == Reading(generated=Generated(schedule, 7, 5))
+
+
+def test_a_fire_that_was_requested_is_none_of_those_that_its_schedule_waits_for() -> None:
+    names = ("Nats-Scheduler", "t.s"), ("Nats-Schedule-Next", "purge")
+    for identity, is_awaited in (
+        (beside_identity("t.s", 7, 5), False),
+        (fire_identity("t.s", 7, 5), True),
+        ("7", True),
+    ):
+        assert is_generated_by(block_of(*names, ("Nats-Msg-Id", identity)), "t.s") is is_awaited, identity
+    assert is_generated_by(block_of(*names), "t.s")
+    assert not is_generated_by(block_of(("A", "t.s")), "t.s")
+    assert not is_generated_by(None, "t.s")
 
 
 def plainly(found: Definition, base: bytes, schedule: str, next_fire: int | None = NEXT) -> bytes | None:

@@ -20,6 +20,7 @@ from nats_scheduler.message.policies import (
     Missed,
     Policies,
     PolicyText,
+    policy_header,
     policy_words,
     syntax_of,
 )
@@ -29,7 +30,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import Restrictions, StreamRules
 from nats_scheduler.observe.explanations import ANY_STREAM_RULES
 from nats_scheduler.schedule.bounds import MAX_LIMIT, Bounds
-from nats_scheduler.schedule.calendars import Days
+from nats_scheduler.schedule.calendars import NAME_GRAMMAR, Calendar, Days
 from nats_scheduler.schedule.instants import SECOND, days_from_civil
 from nats_scheduler.schedule.patterns import Cron, Syntax
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -184,6 +185,19 @@ def test_policies_of_a_schedule_that_a_server_fires_are_shown_as_written_and_hav
     assert syntax_of({"X-Syntax": "cron"}) is None
 
 
+def test_days_and_calendars_are_left_out_by_one_policy() -> None:
+    christmas = Days(days_from_civil(2026, 12, 25), days_from_civil(2026, 12, 25))
+    for value, days, names in (
+        ("calendar:b, 2026-12-25 ,calendar:a,calendar:b", (christmas,), "ab"),
+        (",".join(f"calendar:{letter}" for letter in "hgfedcba"), (), "abcdefgh"),
+        (",".join(["2026-12-25"] * MAX_EXCEPTIONS), (christmas,), ""),
+    ):
+        policies = accepted(EVERY, ("X-Except", value)).terms.policies
+        assert policies.bounds == Bounds(excepted=days, calendars=tuple(map(Calendar, names)))
+        assert policies.are_kept is bool(names)
+    assert policy_header("X-Except", PORTABLE) == b"X-Nats-Schedule-X-Except"
+
+
 WRONG = [
     (EVERY, "X-Start", "tomorrow", "is not a time: expected a time such as"),
     (EVERY, "X-End", "2026-13-01T00:00:00Z", "is not a time: "),
@@ -199,6 +213,11 @@ WRONG = [
     (EVERY, "X-Except", "2026-12-25,,2026-12-26", "contains ''"),
     (EVERY, "X-Except", "2027-01-01..2026-12-27", "ends before it begins"),
     (EVERY, "X-Except", ",".join(["2026-12-25"] * (MAX_EXCEPTIONS + 1)), "expected at most 1,000"),
+    (EVERY, "X-Except", "2026-12-25, holidays", "or calendar:<name>"),
+    (EVERY, "X-Except", "calendar:", f"names the calendar '': expected {NAME_GRAMMAR}"),
+    (EVERY, "X-Except", "calendar:a b", "names the calendar 'a b': expected up to 64 letters"),
+    (EVERY, "X-Except", f"calendar:{'x' * 65}", f"names the calendar '{'x' * 64}': expected"),
+    (EVERY, "X-Except", ",".join(f"calendar:{n}" for n in range(9)), "names 9 calendars: expected at most 8"),
     (EVERY, "X-Jitter", "soon", "is not a duration: expected a duration such as"),
     (EVERY, "X-Jitter", "", "is not a duration"),
     (EVERY, "X-Jitter", "30", "is not a duration"),
@@ -473,6 +492,8 @@ def test_a_target_in_another_stream_that_cannot_be_is_rejected() -> None:
         "jobs..run": "is not a literal subject",
         "cron.due": "is a subject of stream 'CRON' itself: name it in X-Nats-Schedule-Target",
         CRON_SUBJECT: "is a subject of stream 'CRON' itself",
+        "jobs.\udcff": "has characters that cannot be looked for: expected printable UTF-8",
+        "jobs.\x7f": "has characters that cannot be looked for",
         "$JS.API.STREAM.DELETE.CRON": "is one of the server's own subjects",
         "mail.out": not_allowed,
         "$KV.mail": not_allowed,

@@ -15,6 +15,7 @@ from nats_scheduler.message.reading import (
     Generated,
     Reading,
     expiry_of,
+    is_fire_since,
     lifetime_of,
     misnamed_headers,
     read_message,
@@ -157,6 +158,39 @@ def test_an_identity_counts_with_the_schedule_that_it_names_and_before_all_else(
     assert reading == Reading(cancels="orders.s3")
     reading = meaning(read(*schedule(), IDENTITY))
     assert reading.definition is not None
+
+
+def test_a_fire_that_was_requested_is_beside_its_schedule_and_no_fire_of_its_timetable() -> None:
+    asked = ("Nats-Msg-Id", "nats-scheduler:beside:7:5:orders.s2")
+    assert read(("X-Nats-Scheduler", "orders.s2"), asked) == Reading(beside=Generated("orders.s2", 7, 5))
+    other = meaning(read(("X-Nats-Scheduler", "orders.s3"), asked))
+    assert (other.beside, other.rejection is None) == (None, False), "it names another schedule"
+    reading = meaning(read(*schedule(scheduler="orders.s2", next="purge"), asked))
+    assert (reading.beside, reading.cancels) == (None, "orders.s2"), "a schedule is none"
+
+
+def test_a_message_claims_to_be_a_fire_since_one_if_it_is_of_that_version_and_as_late() -> None:
+    block = block_of(("Nats-Scheduler", "orders.s2"), IDENTITY)
+    for asked, is_one in {
+        ("orders.s2", 7, 5): True,
+        ("orders.s2", 7, 4): True,
+        ("orders.s2", 7, 6): False,
+        ("orders.s2", 8, 5): False,
+        ("orders.s3", 7, 5): False,
+    }.items():
+        assert is_fire_since(block, *asked) is is_one, asked
+    assert not is_fire_since(block_of(IDENTITY), "orders.s2", 7, 5)
+
+
+def test_the_definition_and_the_fault_of_a_schedule_are_those_that_it_has_when_it_is_resumed() -> None:
+    wrong = schedule("rubbish")
+    for headers in (schedule(), wrong):
+        active = meaning(read(*headers))
+        paused = meaning(read(("Nats-Schedule-X-Paused", headers[0][1]), *headers[1:]))
+        assert paused.paused is not None
+        assert (paused.defined, paused.fault) == (active.definition, active.rejection) == (active.defined, active.fault)
+        assert (active.defined is None, active.fault is None) == (headers is wrong, headers is not wrong)
+    assert (Reading(cancels="a").defined, Reading(cancels="a").fault) == (None, None)
 
 
 @settings(max_examples=draws(50))
