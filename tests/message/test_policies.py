@@ -278,6 +278,7 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
     ):
         fault = rejected(pattern, *policies)
         assert (fault.header, fault.value) == ("Nats-Schedule", pattern), policies
+        assert fault.reason == "never fires between its X-Start and X-End, on days that X-Except leaves"
     fault = rejected(EVERY, ("X-Start", "2026-12-01T00:00:00Z"), ("X-End", "2026-12-01T00:00:00Z"))
     assert fault.header == "Nats-Schedule-X-End"
 
