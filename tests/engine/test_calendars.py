@@ -14,7 +14,18 @@ from nats_scheduler.engine.fire import Fire
 from nats_scheduler.engine.firing import calendars
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP
-from nats_scheduler.engine.inputs import CalendarsRead, DuplicateRead, Refused, Stored, Unknown
+from nats_scheduler.engine.inputs import (
+    CalendarsRead,
+    CaughtUp,
+    CheckpointLoaded,
+    DuplicateRead,
+    MessagesRead,
+    Refused,
+    ShardsHeld,
+    Stored,
+    Unknown,
+)
+from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import ListedSchedule
@@ -479,6 +490,19 @@ def test_without_its_calendar_a_schedule_waits_and_says_so(calendars: dict[str, 
     world.advance("24h")
     assert days(world) == ([2, 4] if left else [4])
     assert [name for name, fault, _count in reported(world) if not fault] == ["work"]
+
+
+def test_who_gains_a_shard_while_a_calendar_is_missing_has_its_schedule_wait_for_it() -> None:
+    message = schedule("@every 10s", Nats_Schedule_X_Except="calendar:work")
+    desk = Desk(live=False)
+    desk.step(ShardsHeld(frozenset()), MessagesRead([message]), CalendarsRead(KnownCalendars({})), CaughtUp())
+    desk.at(35)
+    desk.step(CheckpointLoaded(START + 15 * SECOND, 1), ShardsHeld(ALL_SHARDS))
+    assert desk.at(36).reads == []
+    checkpoint = desk.engine.checkpoint(desk.now)
+    assert checkpoint.calendars == {"work": START + 15 * SECOND}
+    desk.step(CalendarsRead(NO_DAY))
+    assert desk.at(36.1).reads == [(SCHEDULE, 1)]
 
 
 def test_a_calendar_that_is_deleted_stops_its_schedules_until_it_is_back_also_during_a_restart() -> None:

@@ -10,6 +10,7 @@ from nats_scheduler.engine.fire import Fire, LookForFire, ReadContent
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
+    DuplicateRead,
     FireLookedFor,
     MessagesRead,
     Refused,
@@ -20,6 +21,7 @@ from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.generated import MISSED, PREVIOUS
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.message.identity import fire_identity
+from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MINUTE, SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.memory_stream import MemoryStream
@@ -431,6 +433,20 @@ def test_a_schedule_that_was_lost_during_the_look_is_left_to_its_holder() -> Non
     other.step(FireLookedFor(fire, (), fire.fire_time))
     assert (other.fires, other.reads, other.engine.is_idle) == ([], [], True)
     assert other.takes_over(40).fire_time == START + 40 * SECOND
+
+
+def test_an_identity_that_another_message_of_the_other_stream_has_is_taken_by_a_fire_or_forged() -> None:
+    for more, is_fire in ((b"", True), (b"forged", False)):
+        other = Other("@every 5s")
+        other.gains(4, CheckpointLoaded(START + 3 * SECOND, 1))
+        other.at(4.96).found(other.message)
+        fire = other.at(5).fire
+        other.concluded(fire, Stored(7, duplicate=True))
+        block = with_headers(fire.block, [(b"Of-Another-Version", b"1")])
+        message = StoredMessage("jobs.moved", 7, other.now, block, more)
+        other.step(DuplicateRead(fire, 7, message, other.now))
+        kinds = [len(other.reported(kind)) for kind in (FireStored, FireForged)]
+        assert kinds == ([1, 0] if is_fire else [0, 1])
 
 
 def test_an_instance_with_several_looks_is_idle_once_all_are_answered() -> None:

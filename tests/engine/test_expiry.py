@@ -258,7 +258,7 @@ class TestRemovals:
         one = desk(*(generated(number, "5s") for number in range(1, count + 1)))
         one.read(generated(1, "5s"))  # again, which is harmless
         first = one.at(5).removals
-        assert len(first) == MAX_REMOVALS_IN_FLIGHT
+        assert (len(first), one.asked(WakeAt)) == (MAX_REMOVALS_IN_FLIGHT, [])
         assert not one.engine.is_idle
         one.step(*(ExpiryConcluded(sequence, TARGET) for sequence in first))
         assert sorted(first + one.removals) == [1, *range(1, count + 1)]

@@ -39,6 +39,35 @@ def test_work_is_divided_about_evenly() -> None:
         assert max(counts.values()) <= 3 * SHARDS / count, names
 
 
+def test_the_holders_are_drawn_the_same_for_ever() -> None:
+    """Instances of two versions share a stream during an upgrade: these may never change."""
+    drawn = "".join(wanted_holders(KEY, ["a", "b", "c"]))
+    assert drawn == "bbcbbbbcbcbabcaabbaccababacbbccbbbaacbbacbaaacccccabbacabbbcacca"
+    odd = "".join(name[0] for name in wanted_holders("emulated.\udcff", ["a", "b\udcfe", "c"]))
+    assert odd == "acbaaaccacaabbaacababbcbacacbacabaccabbacbabcacccbcaccabcaccabab"
+
+
+def test_a_heartbeat_is_news_if_its_sender_was_unknown_or_is_able_to_do_other_things() -> None:
+    a = instance("a")
+    beats = [((), True), ((), False), ({KEY}, True), ({KEY}, False), ((), True)]
+    assert [a.received("b", {KEY}, 1, 1, unable=unable) for unable, _is_news in beats] == [news for _, news in beats]
+    assert a.received("b", {"other"}, 1, 1)
+
+
+def test_one_whose_heartbeats_were_received_has_its_lease_from_the_last_one() -> None:
+    """Its heartbeats may be delivered late; of the first one since a subscription it is not known how late."""
+    for is_anew in (False, True):
+        a = instance("a", "b")
+        a.received("b", {KEY}, BEAT, BEAT)
+        if is_anew:
+            a.listening_anew()
+            a.received("b", {KEY}, BEAT, BEAT)
+        a.received("a", {KEY}, 2 * BEAT, 2 * BEAT)
+        for stored_at in range(2 * BEAT, BEAT + LEASE_DURATION_NS + BEAT, BEAT // 2):
+            a.received("a", {KEY}, 2 * BEAT, stored_at)
+        assert a.living(KEY) == (["a"] if is_anew else ["b", "a"])
+
+
 def test_one_that_joins_moves_only_what_it_gets() -> None:
     before, after = wanted_holders(KEY, ["a", "b", "c"]), wanted_holders(KEY, ["c", "d", "a", "b"])
     assert {new for old, new in zip(before, after, strict=True) if old != new} == {"d"}
@@ -239,6 +268,8 @@ def test_what_is_looked_up_counts_though_more_was_told_of_a_bucket_that_is_gone(
     assert one.record(KEY).revision == 13
     one.looked_up(KEY, Record(("a",) * SHARDS, 4))
     assert one.held(KEY) == ALL_SHARDS
+    one.recorded("of a later version", Record(revision=2, is_foreign=True))
+    assert one.on_record() == [KEY]
 
 
 def test_shards_without_a_living_holder_are_unassigned() -> None:

@@ -196,10 +196,15 @@ def test_what_another_holder_drops_is_not_neglected_and_an_at_waits_for_its_purg
 
 def test_what_a_holder_that_is_gone_dropped_is_reported_by_the_next_one_unless_it_was_settled() -> None:
     for pattern, limit, count in (("@every 1h", "", 2), ("@every 1h", "2", 2), ("@at 2026-01-01T01:00:00Z", "", 1)):
-        for through, is_reported in ((HOUR - 1, True), (HOUR, False), (-START - 1, True)):
+        for through, read, is_reported in (
+            (HOUR - 1, 1, True),
+            (HOUR, 1, False),
+            (HOUR, 0, True),
+            (-START - 1, 1, True),
+        ):
             desk = kept_elsewhere(pattern, limit=limit)
             desk.now += MINUTE
-            desk.step(CheckpointLoaded(START + through, 1), ShardsHeld(ALL_SHARDS))
+            desk.step(CheckpointLoaded(START + through, read), ShardsHeld(ALL_SHARDS))
             events = desk.reported(FiresMissed)
             desk.at(3 * 3_600)  # a schedule that only waits is looked at when it is woken
             events += desk.reported(FiresMissed)

@@ -97,6 +97,7 @@ def test_a_schedule_that_is_replaced_while_others_wait_lines_up_behind_them() ->
     disordered.read(*daily(1))
     assert held_by(disordered.engine) == {"s.1": 1}, "of two that are read out of order the older one has the place"
     assert [event.schedule for event in disordered.reported(ScheduleRejected)] == ["s.2"]
+    assert disordered.endings == [Ending.REPLACED]
 
 
 def test_one_that_waits_and_is_overwritten_or_cancelled_waits_no_more() -> None:

@@ -22,11 +22,12 @@ from nats_scheduler.engine.inputs import (
 from nats_scheduler.engine.removing.purges import OLD_VERSIONS_RETRY_NS, PURGED_KEPT_NS
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.identity import beside_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.testing.clock import START
 from nats_scheduler.testing.world import ScheduleWorld
-from tests.engine.direct import SCHEDULE, TARGET, Desk, schedule
+from tests.engine.direct import SCHEDULE, TARGET, Desk, message_on, schedule
 
 AT_5S = "@at 2026-01-01T00:00:05Z"
 ONCE = schedule(AT_5S)
@@ -116,7 +117,10 @@ def test_older_versions_that_could_not_be_removed_are_tried_again_until_they_are
     assert desk.at(5).asked(PurgeSchedule) == [order]
     desk.step(PurgeConcluded("s.one", 1))
     assert desk.at(60).purges == []
-    denied, lost = replaced(), replaced()
+    denied, lost, back = replaced(), replaced(), replaced()
+    back.step(PurgeConcluded("s.one", 1, "no answer", known=order.known))
+    assert back.at(1).at(-3_600).at(-3_596.1).purges == []
+    assert back.at(-3_595.9).purges == [("s.one", 1)], "a clock that is set back prolongs no wait"
     denied.step(PurgeConcluded("s.one", 1, DENIED, refused=True))
     assert denied.at(60).purges == [], "the server will not remove them"
     lost.step(ContactLost("cut"), PurgeConcluded("s.one", 1, "cut"))
@@ -196,7 +200,7 @@ def test_a_schedule_that_is_done_is_purged_after_its_target_was_rolled_up() -> N
     assert (repeating.purges, repeating.engine.is_idle) == ([], True)
     desk = rolled_up(AT_5S)
     desk.step(PurgeConcluded(TARGET, FIRE - 1))
-    assert desk.purges == [(SCHEDULE, 1)]
+    assert desk.asked(PurgeSchedule) == [PurgeSchedule(SCHEDULE, 1, None, Version(1, START))]
     desk.step(PurgeConcluded(SCHEDULE, 1))
     assert desk.endings == [Ending.FIRED]
 
@@ -254,6 +258,22 @@ def test_another_holder_rolls_up_what_it_fired_and_its_heir_what_it_may_not_have
         desk.step(RemovalRequested(filter=TARGET, below=FIRE))
     desk.step(ShardsHeld(ALL_SHARDS))
     assert desk.purges == ([] if is_done else [(TARGET, FIRE - 1)])
+
+
+def test_a_fire_that_was_requested_rolls_up_the_target_of_a_schedule_that_is_stored_and_asks_for_it() -> None:
+    for headers, of, target, is_rolled_up in (
+        ({"Nats_Schedule": EVERY_5S}, 1, TARGET, True),
+        ({"Nats_Schedule_X_Paused": EVERY_5S, "Nats_Schedule": ""}, 1, TARGET, True),
+        ({"Nats_Schedule": EVERY_5S, "Nats_Schedule_Rollup": ""}, 1, TARGET, False),
+        ({"Nats_Schedule": EVERY_5S}, 2, TARGET, False),
+        ({"Nats_Schedule_X_Paused": EVERY_5S, "Nats_Schedule": ""}, 2, TARGET, False),
+        ({"Nats_Schedule": EVERY_5S}, 1, "s.other", False),
+    ):
+        named = {"Nats_Schedule_Target": TARGET, "Nats_Schedule_Rollup": "sub", **headers}
+        desk = Desk(message_on(SCHEDULE, 1, **{n: v for n, v in named.items() if v}), rolls_up_by_purge=True)
+        identity = beside_identity(SCHEDULE, of, START + 7 * SECOND)
+        desk.read(message_on(target, FIRE, Nats_Scheduler=SCHEDULE, Nats_Msg_Id=identity))
+        assert desk.purges == ([(TARGET, FIRE - 1)] if is_rolled_up else []), (headers, of, target)
 
 
 # -- in a world -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import pytest
 
 from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.events import (
+    Ending,
     FireForged,
     FireRefused,
     FireUnknown,
@@ -194,6 +195,33 @@ class TestAShardIsGained:
         assert purges == [(f"s.{number}", 8_999 + number) for number in numbers]
 
 
+def test_what_another_holder_asked_to_purge_is_purged_again_by_who_gains_its_shard() -> None:
+    names = ("s.one", "s.two")
+    messages = [schedule("@at 2026-01-01T00:00:05Z", number, name) for number, name in enumerate(names, 1)]
+    desk = watching(*messages)
+    for number, message in enumerate(messages):
+        desk.now = START + 5 * SECOND
+        desk.read(stored_fire(Desk(message).in_flight(message, 5), 10 + number, desk.now))
+        desk.step(RemovalRequested(message.subject))
+        assert not desk.is_held(message.subject)
+    purges = []
+    for shards in (frozenset({shard_of("s.two")}), ALL_SHARDS):
+        hold(desk, shards)
+        purges += desk.purges
+    assert purges == [("s.two", 2), ("s.one", 1)]
+
+
+def test_what_was_fired_and_not_purged_by_its_holder_ends_as_fired() -> None:
+    desk = watching(ONCE)
+    desk.now = START + 5 * SECOND
+    desk.read(stored_fire(Desk(ONCE).in_flight(ONCE, 5), 2, desk.now))
+    assert (desk.purges, desk.endings) == ([], [])
+    hold(desk, ALL_SHARDS)
+    assert desk.purges == [(SCHEDULE, 1)]
+    desk.step(PurgeConcluded(SCHEDULE, 1))
+    assert desk.endings == [Ending.FIRED]
+
+
 class TestAShardIsLost:
     """No fire of a lost shard begins, whatever the stage of its schedule."""
 
@@ -286,6 +314,7 @@ def test_what_is_refused_and_finds_no_room_holds_it_back(missed: str, room: int)
     hold(desk, frozenset({0}))
     for number, message in enumerate(messages):
         desk.concluded(desk.in_flight(message, 10 + number), FULL)
+    desk.read(schedule("@every soon", 1_000, subjects[-1]))
     settled = desk.engine.checkpoint(desk.now)
     assert settled.unsettled == set(range(1, room + 1))
     assert settled.owed == {number: START + (9 + number) * SECOND for number in range(1, room + 1) if missed == "all"}
