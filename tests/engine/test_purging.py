@@ -205,6 +205,15 @@ def test_a_schedule_that_is_done_is_purged_after_its_target_was_rolled_up() -> N
     assert desk.endings == [Ending.FIRED]
 
 
+def test_an_instance_is_idle_once_what_waited_for_a_roll_up_and_all_else_is_purged() -> None:
+    desk = rolled_up(AT_5S)
+    desk.read(schedule("@every 1h", FIRE + 1, "s.two"), schedule("@every 1h", FIRE + 2, "s.two"))
+    assert desk.purges == [("s.two", FIRE + 1)]
+    for target, through, is_idle in ((TARGET, FIRE - 1, False), (SCHEDULE, 1, False), ("s.two", FIRE + 1, True)):
+        desk.step(PurgeConcluded(target, through))
+        assert desk.engine.is_idle is is_idle, target
+
+
 def test_a_failed_roll_up_is_repeated_and_the_schedule_stays_until_it_is_done() -> None:
     desk = rolled_up(AT_5S)
     desk.step(PurgeConcluded(TARGET, FIRE - 1, "no answer"))
