@@ -37,6 +37,8 @@ DRAWN = 60
 """The number of cases that a run draws beside the fixed ones."""
 
 AHEAD = 5 * SECOND
+LOOK_AHEAD = 2 * SECOND
+"""What is read later than this before its fire is prepared while others fire, and may be sent behind them."""
 """The time (ns) before the instant at which all is due, at which the cases are published."""
 
 PORTABLE_VERSIONS = (V2_10, V2_11, V2_15)
@@ -259,7 +261,7 @@ async def scene_on(side: ComparedSide, base: str, cases: list[Case], due: int) -
             lambda: sum(len(accepted(scene.stream(kind))) for kind in STREAMS) >= len(cases),
             describe="the sidecar has read all",
         )
-        scene.in_time = CLOCK.now() < due
+        scene.in_time = CLOCK.now() < due - LOOK_AHEAD
     await scene.fired(due)
     return scene
 

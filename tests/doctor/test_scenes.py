@@ -37,6 +37,10 @@ async def account(shared_server: SharedServer) -> AsyncIterator[Account]:
         yield connected
 
 
+ATTEMPTS = 3
+"""What a server does wrong it may have done before it is examined: a 2.14 fires what is due after 2262 at once."""
+
+
 async def found_on(shared_server: SharedServer, stream: str, version: str = V2_11) -> list[Finding]:
     return await findings_on(await shared_server(version), stream)
 
@@ -47,8 +51,10 @@ async def test_it_is_reported_where_it_is_wrong_and_not_where_it_is_right(
 ) -> None:
     scene, right = SCENES[code], f"{stream_name}-right"
     async with account_on((await shared_server(scene.version)).url) as account:
-        await scene.wrong(account, stream_name)
-        found = of(await found_on(shared_server, stream_name, scene.version), code)
+        for _ in range(ATTEMPTS):
+            await scene.wrong(account, stream_name)
+            if found := of(await found_on(shared_server, stream_name, scene.version), code):
+                break
     assert found, f"{code} is reported"
     assert {finding.stream for finding in found} <= {stream_name, None}
     assert all(finding.what and finding.why and finding.command for finding in found)
