@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nats_scheduler.engine.actions import PurgeSchedule
-from nats_scheduler.engine.events import FiresMissed, FiresSkipped
+from nats_scheduler.engine.events import Ending, FiresMissed, FiresSkipped
 from nats_scheduler.engine.fire import CheckFinished, LookForFire
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.roster import Roster
@@ -24,6 +24,7 @@ from nats_scheduler.engine.inputs import (
     Version,
 )
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
+from nats_scheduler.engine.snapshots import snapshots
 from nats_scheduler.engine.snapshots.chunks import (
     UNKNOWN,
     History,
@@ -36,12 +37,15 @@ from nats_scheduler.engine.snapshots.chunks import (
     read_rest,
     write_histories,
 )
+from nats_scheduler.engine.snapshots.snapshots import Restoring
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.schedule.instants import HOUR, MILLISECOND, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
+from tests.engine.paused_builders import paused
 from tests.harness.seeds import seeds
 
 BEGUN_ANEW = {"place", "flight", "wake", "__dict__", "_send_time"}
@@ -68,7 +72,7 @@ def settle(desk: Desk) -> None:
         desk.step(*(PurgeConcluded(one.schedule, one.through, known=one.known) for one in purges))
 
 
-def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> None:
+def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> Restoring:
     """Have an engine begin with a snapshot."""
     restoring = desk.engine.snapshots.begin_restoring(rest, count, desk.now)
     for chunk in chunks:
@@ -76,6 +80,7 @@ def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> None:
     list(restoring.finish())
     desk.engine.snapshots.begin_with(restoring, desk.now)
     desk.step()
+    return restoring
 
 
 def facts(desk: Desk) -> dict[str, dict[str, object]]:
@@ -189,6 +194,85 @@ def test_a_near_schedule_is_in_it_beside_a_far_one() -> None:
     assert sorted(held.subject for held in begun(before).engine.held) == [SCHEDULE, "s.two"]
 
 
+def test_what_is_stored_while_it_is_taken_is_not_in_it() -> None:
+    for pattern, policies in (("@every 3h", {}), ("@every 30s", {}), ("@every 3h", {"Jitter": "5s"})):
+        desk = Desk(treated(pattern, 1, SCHEDULE, **policies))
+        taking = desk.engine.snapshots.begin()
+        desk.read(treated(pattern, 2, "s.two", **policies), schedule("@never", 3, "s.three"))
+        chunks = [chunk for chunk in taking.chunks() if chunk is not None]
+        after = Desk(live=False)
+        restored(after, taking.rest(), 1, chunks)
+        assert ([held.subject for held in after.engine.held], taking.count) == ([SCHEDULE], 1), (pattern, policies)
+        assert taking.rest().to_read == ()
+
+
+def test_it_names_what_is_stored_and_no_schedule_that_waits() -> None:
+    near = message_on("s.near", 3, **{"Nats-Schedul": "@daily"})
+    assert taken(Desk(schedule("@never"), paused("@daily", 2, "s.two"), near))[0].to_read == (1, 2, 3)
+
+
+def test_one_that_would_have_to_name_too_much_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "MAX_EXCEPTIONS", 2)
+    wrong = [schedule("@never", number, f"s.{number}") for number in range(1, 4)]
+    assert taken(Desk(*wrong[:2]))[0].to_read == (1, 2)
+    with pytest.raises(UnkeepableError, match="more than 2 messages"):
+        taken(Desk(*wrong))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "policies"),
+    [("@every 3h", {}), ("@every 30s", {}), ("@every 3h", {"Nats_Schedule_X_Jitter": "5s"})],
+    ids=["far", "near", "treated"],
+)
+def test_what_fills_more_than_one_chunk_is_complete(pattern: str, policies: Any) -> None:
+    many = [schedule(pattern, n, f"s.{n}", Nats_Schedule_Target="t" * 400, **policies) for n in range(1, 600)]
+    before, after = Desk(*many), Desk(live=False)
+    rest, count, chunks = taken(before)
+    assert len(chunks) > 2
+    restoring = restored(after, rest, count, chunks)
+    assert sorted(held.sequence for held in after.engine.held) == [*range(1, 600)]
+    assert restoring.objects == (599 if policies else 0)
+
+
+def test_what_is_looked_at_later_is_looked_at_when_it_is_due() -> None:
+    before = Desk(schedule("@every 10s"), live=False)
+    before.step(ShardsHeld(frozenset()), CaughtUp())
+    held = before.at(11).held()
+    assert held.wake > held.send_time, "it is left to its holder"
+    after = Desk(live=False)
+    restored(after, *taken(before))
+    assert after.held().wake <= after.held().send_time
+
+
+def test_why_one_is_done_is_known() -> None:
+    cancel = message_on("s.stop", 2, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next="purge")
+    once = message_on(SCHEDULE, 1, X_Nats_Schedule="@at 2026-01-01T00:00:10Z", X_Nats_Schedule_X_Target="jobs.run")
+    cancelled, elsewhere = Desk(schedule("@every 3h"), cancel), Desk(once, only_schedules=True)
+    elsewhere.concluded(elsewhere.in_flight(once, 10), Stored(7))
+    for before, ending in ((cancelled, Ending.CANCELLED), (elsewhere, Ending.FIRED)):
+        before.step(PurgeConcluded(SCHEDULE, 1, "refused", refused=True))
+        after = begun(before, only_schedules=before is elsewhere)
+        flight = after.engine.view().flight(SCHEDULE)
+        assert flight is not None
+        assert flight.ending is ending
+
+
+def test_old_versions_of_another_holder_are_purged_by_the_one_that_takes_over_and_all_of_a_subject() -> None:
+    before, after = Desk(live=False), Desk(live=False)
+    before.step(ShardsHeld(frozenset()), CaughtUp())
+    before.read(schedule("@every 3h"), schedule("@every 4h", 5), schedule("@every 5h", 7))
+    assert before.purges == []
+    restored(after, *taken(before))
+    after.step(ShardsHeld(ALL_SHARDS), CaughtUp())
+    assert after.purges == [(SCHEDULE, 6)]
+    ours = Desk(schedule("@every 3h"))
+    for sequence in (5, 7):
+        ours.read(schedule("@every 3h", sequence))
+        (order,) = ours.asked(PurgeSchedule)
+        ours.step(PurgeConcluded(SCHEDULE, order.through, "no answer", known=order.known))
+    assert begun(ours).purges == [(SCHEDULE, 6)]
+
+
 def test_older_versions_that_could_not_be_removed_are_removed_after_a_restart() -> None:
     before = Desk(schedule("@every 3h", 4, stored_at=START - 1))
     before.read(schedule("@every 3h", 6))
@@ -199,7 +283,14 @@ def test_older_versions_that_could_not_be_removed_are_removed_after_a_restart() 
 
 
 def test_there_is_no_snapshot_of_some_streams_and_schedules() -> None:
-    ways: list[Any] = [{"reads_all": False}, {"removes_expired": True}, {"moves_subjects": True}, {"max_age": HOUR}]
+    limited = {"restrictions": Restrictions(max_schedules=9)}
+    ways: list[Any] = [
+        {"reads_all": False},
+        {"removes_expired": True},
+        {"moves_subjects": True},
+        {"max_age": HOUR},
+        limited,
+    ]
     for how in ways:
         assert not Desk(schedule("@every 30m"), **how).engine.snapshots.is_possible, how
     assert Desk(schedule("@every 30m")).engine.snapshots.is_possible
@@ -208,18 +299,24 @@ def test_there_is_no_snapshot_of_some_streams_and_schedules() -> None:
 
 
 def test_none_begins_while_something_is_in_flight() -> None:
-    def may() -> tuple[bool, bool]:
+    def may(desk: Desk) -> tuple[bool, bool]:
         return desk.engine.snapshots.may_begin, desk.engine.snapshots.may_end
 
     one = schedule("@every 10s")
     desk = Desk(one)
-    assert may() == (True, True)
+    assert may(desk) == (True, True)
     fire = desk.in_flight(one, 10)
-    assert may() == (False, False)
+    assert may(desk) == (False, False)
     desk.concluded(fire, Stored(2))
-    assert may() == (True, False)
+    assert may(desk) == (True, False)
     desk.read(stored_fire(fire, 2, desk.now))
-    assert may() == (True, True)
+    assert may(desk) == (True, True)
+    desk.read(schedule("@every 20s", 3))
+    assert may(desk) == (False, False), "the old version is to be purged"
+    desk.step(PurgeConcluded(SCHEDULE, 2))
+    assert may(desk) == (True, True)
+    for other in (Desk(one, live=False), Desk()):
+        assert may(other) == (False, False), "not everything was read, or nothing"
 
 
 def test_what_is_no_rest_of_a_snapshot_is_refused() -> None:
@@ -244,10 +341,11 @@ def test_the_subject_of_one_that_has_expired_is_free(policies: dict[str, Any]) -
     before = Desk(*(schedule("@every 90m", number, f"s.{number}", Nats_TTL=ttl, **policies) for number, ttl in ttls))
     settle(before)
     assert taken(before)[1] == 2
-    before.now += 2 * HOUR
+    before.now += HOUR
     after = begun(before, schedule("@every 90m", 3, "s.1", stored_at=before.now))
     assert sorted((held.subject, held.sequence) for held in after.engine.held) == [("s.1", 3), ("s.2", 2)]
     assert [after.held(subject).sequence for subject in ("s.1", "s.2")] == [3, 2]
+    assert after.held("s.2").expires == START + 9 * HOUR
 
 
 def test_it_names_the_targets_that_are_still_to_be_rolled_up() -> None:

@@ -72,10 +72,13 @@ def test_pages_are_soonest_first_and_each_schedule_is_on_one() -> None:
     assert pages(desk, 1) == [[subject] for subject in pages(desk, 7)[0]]
 
 
-@pytest.mark.parametrize(("length", "count"), [(1, 40), (17, 120), (300, 700), (MAX_PAGE_LENGTH, MAX_PAGE_LENGTH + 40)])
-def test_pages_of_many_schedules_are_those_of_a_sorted_list(length: int, count: int) -> None:
+@pytest.mark.parametrize(
+    ("length", "count", "span"),
+    [(1, 40, 500), (17, 120, 500), (200, 720, 500), (300, 1_000, 2), (MAX_PAGE_LENGTH, MAX_PAGE_LENGTH + 40, 500)],
+)
+def test_pages_of_many_schedules_are_those_of_a_sorted_list(length: int, count: int, span: int) -> None:
     random = generator(length)
-    messages = [at(random.randrange(1, 500) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, count + 1)]
+    messages = [at(random.randrange(1, span) * SECOND + HOUR, n, f"s.{random.random()}") for n in range(1, count + 1)]
     desk = Desk(*messages)
     expected = sorted((held.fire_time, held.subject) for held in desk.engine.held)
     found = pages(desk, length)
