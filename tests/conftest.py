@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from nats_scheduler.runtime import wakes
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.schedule.instants import MINUTE
 from tests.harness.failures import sections_of
 from tests.harness.leads import note_in, write_overtaken
 from tests.harness.log_lines import JudgedLines, handled_by
@@ -136,6 +138,17 @@ def refused_starts(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     with no_process_starts() as refused:
         yield refused
     assert refused == [], "a test that starts a process has the mark server (or slow): tests/harness/tiers.py"
+
+
+@pytest.fixture(autouse=True)
+def _pauses_change_no_outcome(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a sidecar in the event loop of a test with a server be late after a pause of the machine, and no more.
+
+    It would read everything anew after 1.5 s, and what is read so is not reported: another outcome than the one that
+    the test is about. What a pause does is tested in `tests/runtime/`, and with sidecars of their own processes.
+    """
+    if request.node.get_closest_marker("server") is not None:
+        monkeypatch.setattr(wakes, "CONTACT_STANDSTILL_LIMIT_NS", MINUTE)
 
 
 @pytest.fixture

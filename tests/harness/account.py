@@ -12,8 +12,6 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from nats_scheduler.doctor.sidecar import examine_sidecar
 from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -23,7 +21,6 @@ from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NoJetStream
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
-from nats_scheduler.runtime import wakes
 from nats_scheduler.runtime.asked import Examine
 from nats_scheduler.runtime.clock import Clock, SystemClock
 from nats_scheduler.runtime.sidecar import Sidecar
@@ -39,10 +36,6 @@ WAIT_SECONDS = 90.0
 
 DRAIN_NS = int(PATIENCE_SECONDS * SECOND)
 """A busy server acknowledges the last fires late, and a sidecar that has to end clean waits for them."""
-
-STANDSTILL_LIMIT_NS = 60 * SECOND
-"""A sidecar in the event loop of a test pauses with it; it would read everything anew after 1.5 s, and the outcome of
-the test would be another one. What a sidecar does after a pause is tested in `tests/runtime/` and with processes."""
 
 NOT_PLACED_YET = frozenset({10005, 10008})
 """The error codes of a cluster that has not met all its nodes: no suitable peers, no meta leader."""
@@ -285,11 +278,9 @@ async def _started(chosen: SidecarSettings, clock: Clock, examine: Examine = exa
     reporter = OpenReporter(metrics)
     running = Running(Sidecar(chosen, clock, reporter, examine), metrics, problems=reporter.problems)
     reporter.listen(lambda stream, event: running.events.append((stream, event)))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(wakes, "CONTACT_STANDSTILL_LIMIT_NS", STANDSTILL_LIMIT_NS)
-        task = asyncio.create_task(running.sidecar.run())
-        try:
-            yield running
-        finally:
-            running.sidecar.stop()
-            running.was_clean = await task
+    task = asyncio.create_task(running.sidecar.run())
+    try:
+        yield running
+    finally:
+        running.sidecar.stop()
+        running.was_clean = await task
