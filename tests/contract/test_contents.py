@@ -110,7 +110,11 @@ async def test_within_the_limits_of_server_account_and_stream_all_is_read(
             await side.add_consumer("theirs")
         requests = await store_burst(side)
         assert len(await read(side, requests)) == BURST
-        assert await side.consumers() == (limits == ONE_CONSUMER)
+
+        async def has_left_none() -> bool:
+            return await side.consumers() == (limits == ONE_CONSUMER)
+
+        await eventually(has_left_none, describe="the consumer of the read is removed")
 
 
 # -- what is read together -------------------------------------------------------------------------------------------
