@@ -5,15 +5,12 @@ The rule: a figure without a measure is not printed, so that each figure means t
 CPU is measured of both processes, so it is three measures: `sum`, `scheduler` and `server`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 from tests.bench.processes import Cpu
-
-Figures = Mapping[str, float]
-"""The figures of one side in one scenario, by the name of the measure."""
 
 
 @dataclass(frozen=True)

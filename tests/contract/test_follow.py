@@ -24,8 +24,6 @@ from tests.harness.account import account_on
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
 
-NOTICED_SECONDS = 30.0
-
 
 @pytest.mark.parametrize("version", [V2_10, V2_11])
 async def test_no_more_is_asked_for_at_a_time_than_the_server_allows(

@@ -26,7 +26,6 @@ HUGE = ("9223372037", "18446744074", "2562047h", "9223372036854775807")
 CANARY = "5s"
 """Three seconds beyond the longest of the short ones: servers look once a second, and a native fire may be late."""
 
-GONE_SECONDS = 30.0
 
 ORDINARY = Allowance("ttl-ordinary", (V2_10,), lambda wanted, value: wanted == 0 and value == 1)
 """A message that is neither a schedule nor generated is the server's, and a server of 2.10 leaves it."""

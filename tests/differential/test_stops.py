@@ -30,7 +30,6 @@ MARGIN_SECONDS = 0.3
 PURGE_SECONDS = 3.0
 """The longest time in which a busy machine purges a schedule after its fire, and after the canary is purged."""
 
-GONE_SECONDS = 30.0
 FAR, PAST = "@at 2100-01-01T00:00:00Z", "@at 2020-01-01T00:00:00Z"
 
 # -- ways to stop the schedule on `s` --------------------------------------------------------------------------------

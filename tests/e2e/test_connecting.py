@@ -29,13 +29,16 @@ from tests.harness.account import (
 )
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.cluster import running_cluster
-from tests.harness.flagged import ELECTION_SECONDS, FLAG, FlaggedStream
+from tests.harness.flagged import FLAG, FlaggedStream
 from tests.harness.jwts import Key, Operator
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11
 
 SECRET = "swordfish"  # noqa: S105 - it guards a server on loopback
 AUTHORIZATION = "(?i)authorization"
+
+ELECTION_SECONDS = 60.0
+"""Longest wait for a stream of a cluster to have a leader, on a busy machine."""
 
 
 @dataclass

@@ -14,9 +14,6 @@ from tests.harness.account import Account
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import eventually
 
-ANSWER_SECONDS = 30.0
-"""Longest wait for the answers to a burst."""
-
 Asked = tuple[str, bytes, bytes]
 """Subject, header block and body."""
 

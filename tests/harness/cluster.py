@@ -17,8 +17,6 @@ from tests.harness.servers import server_binary
 from tests.harness.waiting import eventually
 
 NODES = 3
-ELECTION_SECONDS = 30.0
-"""Longest wait for a meta leader, after a start or a kill; two to five seconds on an idle machine."""
 HEARD_SECONDS = 3.0
 """A peer whose last message is older is not keeping up; the leader's heartbeat is one second."""
 MONITOR_SECONDS = 2.0

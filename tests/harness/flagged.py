@@ -21,10 +21,6 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, sidecar_with
 from tests.harness.waiting import eventually, instant_reached
 
-ELECTION_SECONDS = 60.0
-"""Longest wait for a stream of a cluster to have a leader, on a busy machine."""
-
-
 FLAG = {"metadata": {"nats-scheduler.allow_msg_schedules": "true"}}
 """The configuration of a stream that was served before."""
 AS_ADOPTED = {**FLAG, "allow_rollup_hdrs": True}

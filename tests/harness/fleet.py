@@ -20,8 +20,6 @@ from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.waiting import eventually
 
 SCHEDULES = 24
-PATIENCE_SECONDS = 45
-"""Longest wait for what takes a moment, on a machine that is busy with other things."""
 
 STREAM = "SHARED"
 BUCKET = "KV_nats_scheduler"

@@ -10,7 +10,6 @@ from rich.cells import cell_len
 
 PARTS = re.compile(r"\x1b\[(\??)([0-9;]*)([A-Za-z])|([^\x1b])", re.S)
 BLANK = " "
-HIDDEN_CURSOR, WRAPPING, SECOND_SCREEN = "25", "7", "1049"
 
 
 class Screen:

@@ -107,11 +107,6 @@ def long_files_first(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in long)
 
 
-def sample(seeds: range, fast: int) -> list[Any]:
-    """Return the seeds as parameters; all but the first few have the mark `slow`."""
-    return [seed if seed < fast else pytest.param(seed, marks=pytest.mark.slow) for seed in seeds]
-
-
 def is_fast(item: pytest.Item) -> bool:
     """Return whether a test belongs to the fast tier."""
     return item.get_closest_marker("fast") is not None

@@ -28,7 +28,6 @@ from tests.harness.servers import V2_11
 from tests.harness.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
-WITHIN_SECONDS = 30.0
 READ_AT_A_SCRAPE = {
     *("stream_ready", "stream_mode", "schedules_held", "schedules_paused", "schedules_held_back", "schedules_overdue"),
     *("oldest_overdue_age_seconds", "oldest_held_back_age_seconds", "next_fire_timestamp_seconds", "fires_in_flight"),

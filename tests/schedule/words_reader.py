@@ -17,8 +17,6 @@ WEEKDAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "S
 EVERY_HOUR, EVERY_MINUTE, EVERY_SECOND = set(range(24)), set(range(60)), set(range(60))
 ALL_WEEKDAYS = set(range(7))
 DAY_SECONDS = 86_400
-LONGEST = (0, 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-"""Days of each month in a leap year."""
 UNITS = {"second": 1, "minute": 60, "hour": 3600}
 Matches = Callable[[date], bool]
 

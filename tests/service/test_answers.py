@@ -19,8 +19,6 @@ from nats_scheduler.service.client import (
 from nats_scheduler.testing.clock import START
 from tests.harness.waiting import eventually
 
-WAIT_SECONDS = 45.0
-
 ANSWER = {"at": "2026-01-31T09:00:00Z", "instance": "a", "ready": True, "reasons": []}
 
 

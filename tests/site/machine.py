@@ -18,7 +18,6 @@ from tests.site.scenes import Scene
 
 BUCKET = "KV_nats_scheduler"
 KEYS = "$KV.nats_scheduler"
-SERVED_SECONDS = 90.0
 FLAG = {"nats-scheduler.allow_msg_schedules": "true"}
 """Switches schedules on for a stream that no sidecar saw being created."""
 
