@@ -15,10 +15,10 @@ from nats_scheduler.cli.session import NONE_RUNNING
 from tests.cli.command_reference import as_user, held_to, users_of
 from tests.cli.prompt import NEVER, Cli, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, sidecar_on
+from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.permissions import Permission
 from tests.harness.servers import V2_10, V2_11, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 MUTE = '{ user: mute, password: secret, permissions: { publish: { deny: ["nats_scheduler.v1.>"] } } }'
 """A user that may do everything but ask."""
@@ -65,7 +65,7 @@ class Scene(NamedTuple):
 
     async def asked(self) -> dict[str, int]:
         """Return how many requests each endpoint has received."""
-        answer = await self.account.connection.request_json("$SRV.STATS.nats-scheduler", {}, WAIT_SECONDS)
+        answer = await self.account.connection.request_json("$SRV.STATS.nats-scheduler", {}, PATIENCE_SECONDS)
         return {one["subject"].removeprefix("nats_scheduler.v1."): one["num_requests"] for one in answer["endpoints"]}
 
     async def same(self, words: tuple[str, ...]) -> tuple[Said, set[str], set[str]]:

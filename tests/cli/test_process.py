@@ -20,13 +20,13 @@ from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.schedule.instants import SECOND
 from tests.cli.prompt import FLAGGED
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11, reload_config, server_binary
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.observe.scrapes import address_of, answers, page
 
 pytestmark = pytest.mark.server
@@ -176,7 +176,7 @@ async def test_it_goes_on_and_ends_well_where_nobody_reads_its_log(
             await account.publish("S.s", headers)
             await account.wait_for("S", "S.out")
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             assert await process.wait() == 0
     finally:
         with suppress(ProcessLookupError):
@@ -198,7 +198,7 @@ async def test_the_log_names_the_server_that_it_connected_to_and_how_long_an_out
         await server.restart()
         logged = json.loads(await process.wait_for_line('"connected"', count=2))
         assert logged["attempts"] >= 1
-        assert 0 < logged["seconds"] < WAIT_SECONDS
+        assert 0 < logged["seconds"] < PATIENCE_SECONDS
         assert "secret" not in process.stderr
 
 

@@ -16,9 +16,9 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.testing.clock import ManualClock
 from tests.cli.changing_site import Site
 from tests.cli.prompt import at_a_terminal
-from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.account import CLOCK
 from tests.harness.burst import store_herd
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 SCHEDULES = 5_000
 FAR_NS = 10**18
@@ -90,12 +90,12 @@ async def test_the_start_of_a_sidecar_is_shown_until_all_streams_are_read() -> N
     file = io.StringIO()
     streams = {name: Reading(StreamState({"name": name}, "", 101, 300), 150) for name in ("A", "B")}
     no_terminal = ProgressBar(None, SystemClock().monotonic)
-    await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), WAIT_SECONDS)
+    await asyncio.wait_for(show_start(no_terminal, cast(Any, streams)), PATIENCE_SECONDS)
     bar = ProgressBar(file, SystemClock().monotonic)
     shown = asyncio.create_task(show_start(bar, cast(Any, streams)))
     await eventually(lambda: progress_text("2 streams", 100, 400) in file.getvalue())
     streams["A"].is_live = True
     await eventually(lambda: progress_text("B", 50, 200) in file.getvalue())
     streams["B"].is_live = True
-    await asyncio.wait_for(shown, WAIT_SECONDS)
+    await asyncio.wait_for(shown, PATIENCE_SECONDS)
     assert file.getvalue().endswith(ERASE_LINE)

@@ -16,9 +16,10 @@ import pytest
 from nats_scheduler import client
 from nats_scheduler.client.when import PolicyArguments
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, sidecar_on
+from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
 from tests.harness.toolchains import CLIENTS, PROGRAMS
+from tests.harness.waiting import PATIENCE_SECONDS
 from tests.house.sources import ROOT
 
 TUTORIAL = (ROOT / "docs" / "python.md").read_text("utf-8")
@@ -42,7 +43,7 @@ async def test_the_tutorial_and_the_example_run_with_a_sidecar_and_on_a_server_t
     server = await start_server(version)
     async with sidecar_on(server.url) if sidecar else nullcontext():
         assert await run(ROOT / "docs" / "examples" / "reminders.py", server.url) == EXPECTED
-        await asyncio.wait_for(run_tutorial(server.url), WAIT_SECONDS)
+        await asyncio.wait_for(run_tutorial(server.url), PATIENCE_SECONDS)
 
 
 def test_the_examples_of_the_reference_give_what_they_show() -> None:
@@ -158,6 +159,6 @@ async def run(program: Path, url: str) -> str:
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(program), url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT
     )
-    output, errors = await asyncio.wait_for(process.communicate(), WAIT_SECONDS)
+    output, errors = await asyncio.wait_for(process.communicate(), PATIENCE_SECONDS)
     assert (process.returncode, errors.decode()) == (0, "")
     return output.decode()

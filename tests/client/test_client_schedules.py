@@ -38,10 +38,10 @@ from nats_scheduler.runtime.modes import Mode
 from tests.client.conftest import Connect
 from tests.client.worlds import FAR, SCENES, SOON, World, entered
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, sidecar_on
+from tests.harness.account import account_on, sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_15
 from tests.harness.upgrades import machine_in
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 
 @pytest.fixture(params=SCENES, ids=lambda scene: f"{scene[0]}{'-sidecar' if scene[1] else ''}")
@@ -182,7 +182,7 @@ async def test_each_change_is_recorded_and_a_fire_on_request_is_stored_beside_th
     ]
     await schedules.pause(subject, reason="holidays")
     await schedules.cancel(subject)
-    recorded = [json.loads((await advisories.next_msg(timeout=WAIT_SECONDS)).data) for _ in range(5)]
+    recorded = [json.loads((await advisories.next_msg(timeout=PATIENCE_SECONDS)).data) for _ in range(5)]
     assert [(one["change"], one["author"], one["reason"]) for one in recorded] == [
         ("added", "tests", "first"),
         ("fired", "tests", "asked"),

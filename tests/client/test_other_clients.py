@@ -13,11 +13,11 @@ from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.processes import ChildProcess, clean_environment
 from tests.harness.servers import V2_11, V2_14, V2_15
 from tests.harness.toolchains import CLIENTS, PROGRAMS
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 pytestmark = pytest.mark.deep
 
@@ -44,7 +44,7 @@ async def runs(client: str, url: str, folder: Path, *, by_argument: bool) -> Non
 async def printed(command: list[str], env: Mapping[str, str], folder: Path, name: str) -> str:
     """Run a program to its end, and return what it prints if it ends well."""
     with ChildProcess(command, folder, name=name, env={**clean_environment(folder), **env}) as process:
-        code = await process.wait_for_exit(within_seconds=WAIT_SECONDS)
+        code = await process.wait_for_exit(within_seconds=PATIENCE_SECONDS)
         assert (code, process.stderr) == (0, ""), process.stdout
         return process.stdout
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.runtime.embedded import EmbeddedServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, sidecar_on
+from tests.harness.account import Account, Running, account_on, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, V2_14, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 AHEAD_SECONDS = (5, 20)
 """The times (s) from the draw to the fires of schedules that fire at a time that is the same everywhere.
@@ -81,7 +81,7 @@ class ComparedSide:
     ) -> dict[str, Any]:
         """Publish and return the server's whole answer, an error too; a block is sent as it is."""
         block = headers if isinstance(headers, bytes) else block_to_send(headers) if headers else b""
-        reply = await self.account.connection.request(subject, body, block, WAIT_SECONDS)
+        reply = await self.account.connection.request(subject, body, block, PATIENCE_SECONDS)
         answer: dict[str, Any] = json.loads(reply.body)
         return answer
 

@@ -27,11 +27,11 @@ from tests.conftest import SharedServer
 from tests.differential.differences import Allowance, Differences
 from tests.differential.generated_cases import FIXED, STREAMS, Case, Stream, random_case
 from tests.differential.sides import REFERENCE, ComparedSide, fresh_name, on_each, sides_of
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_10, V2_11, V2_14, V2_15
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 DRAWN = 60
 """The number of cases that a run draws beside the fixed ones."""
@@ -145,7 +145,9 @@ class Scene:
             assert not any(waiting), f"on {self.account.connection.server.version}: {waiting}"
             return True
 
-        await eventually(none_left, within_seconds=2 * WAIT_SECONDS, describe=f"every case on {self.base} has fired")
+        await eventually(
+            none_left, within_seconds=2 * PATIENCE_SECONDS, describe=f"every case on {self.base} has fired"
+        )
 
     async def _left(self, kind: Stream) -> list[str]:
         """Return the names of the cases whose schedules are still there."""

@@ -16,11 +16,11 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.differential.differences import Allowance, Differences
 from tests.differential.sides import COMPARED_VERSIONS, ComparedSide, few_at_once, fresh_name, on_each
-from tests.harness.account import CLOCK, WAIT_SECONDS
+from tests.harness.account import CLOCK
 from tests.harness.blocks import block_to_send
 from tests.harness.flagged import FlaggedStream
 from tests.harness.servers import EMULATED_VERSIONS, V2_10
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 DUE_SECONDS = (4, 12, 36)
 """The delay (s) of the schedule that is stopped: if a busy machine needs longer to stop it, the case is run again."""
@@ -87,7 +87,7 @@ def publish(rest: str, body: bytes = b"plain", times: int = 1, **headers: str) -
 
 async def say(stream: FlaggedStream, rest: str, headers: Mapping[str, str], body: bytes) -> None:
     """Publish what some of the sides refuse."""
-    await stream.account.connection.request(stream.subject(rest), body, block_to_send(headers), WAIT_SECONDS)
+    await stream.account.connection.request(stream.subject(rest), body, block_to_send(headers), PATIENCE_SECONDS)
 
 
 def replace(pattern: str = FAR, target: str = "later", more: dict[str, str] | None = None) -> Stop:

@@ -18,7 +18,6 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
 from tests.harness.account import (
-    WAIT_SECONDS,
     Account,
     Running,
     account_on,
@@ -33,6 +32,7 @@ from tests.harness.flagged import FLAG, FlaggedStream
 from tests.harness.jwts import Key, Operator
 from tests.harness.log_lines import capture_logs
 from tests.harness.servers import V2_10, V2_11
+from tests.harness.waiting import PATIENCE_SECONDS
 
 SECRET = "swordfish"  # noqa: S105 - it guards a server on loopback
 AUTHORIZATION = "(?i)authorization"
@@ -126,7 +126,7 @@ async def fires(way: Way, url: str) -> None:
 
 async def fire_one(account: Account, running: Running, name: str = "S") -> None:
     """Create a stream, and see a schedule fire in it."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await running.sidecar.serving.wait()
     await account.create(name)
     await running.ready(name)

@@ -18,12 +18,12 @@ from nats_scheduler.jetstream.dial import check_credentials
 from nats_scheduler.jetstream.errors import CredentialsError
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Running, started_sidecar
+from tests.harness.account import Running, started_sidecar
 from tests.harness.certificates import Authority, tls_config
 from tests.harness.jwts import Key, Operator
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 KINDS = ("nkey", "creds", "tls_cert", "tls_key", "tls_ca")
 FAULTS: dict[str, Callable[[Path], object]] = {
@@ -179,7 +179,7 @@ async def test_a_file_that_was_damaged_meanwhile_is_told_and_waited_for(
 
 async def serving(running: Running) -> None:
     """Wait until the account is served."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await running.sidecar.serving.wait()
 
 

@@ -13,12 +13,12 @@ from nats_scheduler.message.headers import MSG_ID, header_value
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
 from tests.harness.flagged import FLAG, FlaggedStream, at, served_on
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, server_binary
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 BURST = 400
 STORED = {"storage": "file", **FLAG}
@@ -52,7 +52,7 @@ async def test_killed_in_the_middle_of_a_burst_nothing_is_lost_or_doubled(
             killed = kill_at(stream, fires_before_the_kill, first)
             await first.wait_for_line("stream_ready")
             await store_herd(account, "S", CLOCK.now() + SECOND, BURST)
-            async with asyncio.timeout(WAIT_SECONDS):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 await killed.wait()
         assert await stream.stored_on("s.*") > 0, "everything was over before the kill"
         async with sidecar_on(server.url):

@@ -18,10 +18,10 @@ from nats_scheduler.jetstream.streams import METADATA_TTL_FLAG
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, started_sidecar
+from tests.harness.account import Account, Running, account_on, in_seconds, started_sidecar
 from tests.harness.permissions import MODES, OPTIONAL, Permission, accounts, permissions_of, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 VERSIONS = {"2.10": V2_10, "2.11": V2_11, "portable": V2_15, "native": V2_15}
 ASKED_ONLY_IN_NEED = "$JS.API.CONSUMER.INFO.*.*"
@@ -178,7 +178,7 @@ async def test_the_list_is_sufficient(start_server: StartServer, mode: str) -> N
     server = await start_server(VERSIONS[mode], config=accounts([permissions_of(mode)]))
     async with life_of(server.url, 0, mode) as life:
         running = life.running
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await running.sidecar.serving.wait()
         await life.create_streams()
         for name in STREAMS:

@@ -31,9 +31,6 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.blocks import block_to_send
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
-WAIT_SECONDS = 90.0
-"""The longest time that a test waits for what should take milliseconds, on a busy machine."""
-
 DRAIN_NS = int(PATIENCE_SECONDS * SECOND)
 """A busy server acknowledges the last fires late, and a sidecar that has to end clean waits for them."""
 
@@ -133,7 +130,7 @@ async def replied(connection: Connection, subject: str, body: bytes, block: byte
 
     async def sent() -> Reply | None:
         try:
-            return await connection.request(subject, body, block, WAIT_SECONDS)
+            return await connection.request(subject, body, block, PATIENCE_SECONDS)
         except NoJetStreamError:  # nothing subscribes to it
             return None
 
@@ -222,7 +219,7 @@ class Running:
         await eventually(is_shown, describe=lambda: f"{name}{labels} from {least} to {most}, not {seen[0]},")
         return seen[0] or 0.0
 
-    async def ready(self, stream: str, times: int = 1, within_seconds: float = WAIT_SECONDS) -> None:
+    async def ready(self, stream: str, times: int = 1, within_seconds: float = PATIENCE_SECONDS) -> None:
         """Wait until a stream is served."""
         await eventually(
             lambda: len(self.of(stream, StreamReady)) >= times,
@@ -266,7 +263,7 @@ async def sidecar_with(
 ) -> AsyncIterator[Running]:
     """Run a sidecar with these settings, on a machine with this clock; it must end clean."""
     async with _started(chosen, clock, examine) as running:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await running.sidecar.serving.wait()
         yield running
     assert running.was_clean, "the sidecar left something in flight"

@@ -18,8 +18,8 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, Running, account_on, sidecar_with
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.account import CLOCK, Account, Running, account_on, sidecar_with
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 FLAG = {"metadata": {"nats-scheduler.allow_msg_schedules": "true"}}
 """The configuration of a stream that was served before."""
@@ -157,7 +157,9 @@ class FlaggedStream:
         async def are_purged() -> bool:
             return await self.stored_on("s.*") == 0
 
-        await eventually(are_purged, within_seconds=2 * WAIT_SECONDS, describe="every schedule has fired and is purged")
+        await eventually(
+            are_purged, within_seconds=2 * PATIENCE_SECONDS, describe="every schedule has fired and is purged"
+        )
         assert sorted(int(one.body or b"-1") for one in await self.messages("out")) == list(range(count))
 
     # -- consumers -----------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class FlaggedStream:
 
     async def acknowledge(self, message: Delivered, word: bytes = b"+ACK") -> None:
         """Acknowledge a message and wait until the server has taken the acknowledgement."""
-        await self.account.connection.request(message.reply, word, deadline=WAIT_SECONDS)
+        await self.account.connection.request(message.reply, word, deadline=PATIENCE_SECONDS)
 
 
 @dataclass

@@ -27,8 +27,9 @@ from nats_scheduler.runtime.shared import FAILING, Failures, read_failures, writ
 from nats_scheduler.schedule.instants import MILLISECOND
 from nats_scheduler.version import VERSION
 from tests.conftest import SharedServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on
+from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
+from tests.harness.waiting import PATIENCE_SECONDS
 
 KEYS = [f"{kind}.S" for kind in FORMATS]
 NEWER: list[Any] = [2, 0, -1, 10**30, True, 1.0, "1", None, [1], {}]
@@ -114,7 +115,7 @@ async def test_followers_receive_why_a_value_cannot_be_read(account: Account, re
     await account.publish(f"{registry.written_to}.lease.emulated.C", body=b"no JSON")
     is_read = asyncio.Event()
     following = asyncio.create_task(registry.follow(("lease.>",), receive, is_read.set))
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await is_read.wait()
     following.cancel()
     await asyncio.wait((following,))

@@ -27,8 +27,8 @@ from nats_scheduler.runtime.embedded import free_port
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.web.app import TokenError, token_of
 from nats_scheduler.web.pages import healthz
-from tests.harness.account import WAIT_SECONDS
 from tests.harness.log_lines import capture_logs
+from tests.harness.waiting import PATIENCE_SECONDS
 from tests.observe.scrapes import ANSWER_SECONDS, page
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
@@ -278,7 +278,7 @@ async def connected(url: str, sent: bytes = b"") -> Connection:
 
 async def are_closed(*connections: Connection) -> None:
     """Wait until the other side has closed connections."""
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for reader, writer in connections:
             with contextlib.suppress(ConnectionError):
                 while await reader.read(65536):
@@ -288,7 +288,7 @@ async def are_closed(*connections: Connection) -> None:
 
 async def is_served(url: str) -> None:
     """Ask for a page on a connection of its own."""
-    async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+    async with httpx.AsyncClient(timeout=PATIENCE_SECONDS) as client:
         answer = await client.get(f"{url}/healthz", headers={"Connection": "close"})
         assert (answer.text, answer.headers.get("server")) == ("ok\n", None)
 

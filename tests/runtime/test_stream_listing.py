@@ -24,9 +24,9 @@ from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listi
 from nats_scheduler.schedule.instants import HOUR, SECOND, round_to_second
 from nats_scheduler.service.client import Listed
 from tests.conftest import SharedServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.servers import V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 LONG_PAST = "@at 2020-01-01T00:00:00Z"
 
@@ -167,7 +167,7 @@ async def test_the_end_is_found_where_the_last_message_is_removed_while_it_is_re
     def take(messages: Sequence[StoredMessage]) -> None:
         read.extend(messages)
 
-    async with asyncio.timeout(WAIT_SECONDS):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         await read_stored(account.connection, account.api, (await looked.state()).config, take)
     assert len(read) <= 1
 

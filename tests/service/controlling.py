@@ -13,8 +13,9 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service.control import CONTROL_SUBJECTS, LAST_SEQUENCE, SERVER_ERROR_CODE
 from nats_scheduler.service.endpoints import CONTROL_ENDPOINTS
 from nats_scheduler.service.micro import error_of
-from tests.harness.account import WAIT_SECONDS, Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.servers import NATIVE_VERSIONS
+from tests.harness.waiting import PATIENCE_SECONDS
 from tests.service.asking import fault_of
 
 ENDPOINTS = [one.name.partition(".")[2] for one in CONTROL_ENDPOINTS]
@@ -34,7 +35,7 @@ class Refused:
 async def request(connection: Connection, endpoint: str, body: object, **more: Any) -> dict[str, Any] | Refused:
     """Send a request to `nats_scheduler.control.v1.schedules.<endpoint>`; the answer is as its schema says."""
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-    deadline = more.get("deadline", WAIT_SECONDS)
+    deadline = more.get("deadline", PATIENCE_SECONDS)
     reply = await connection.request(f"{CONTROL_SUBJECTS}.schedules.{endpoint}", sent, deadline=deadline)
     if reply.block:
         assert reply.body == b""

@@ -31,9 +31,9 @@ from nats_scheduler.service.client import (
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Refusal, ask
 
 MESSAGES: dict[str, dict[str, str]] = {
@@ -212,7 +212,7 @@ ERROR = ((b"Nats-Service-Error", b"no such stream"), (b"Nats-Service-Error-Code"
 
 
 async def fault(
-    connection: Connection, endpoint: str, seconds: float = WAIT_SECONDS, **request: Any
+    connection: Connection, endpoint: str, seconds: float = PATIENCE_SECONDS, **request: Any
 ) -> tuple[type, str]:
     with pytest.raises(QuestionError) as raised:
         await client.ask(connection, endpoint, request, seconds, "this test")
@@ -236,7 +236,7 @@ async def test_each_reason_has_a_class_and_a_sentence(start_server: StartServer)
 
         for name in ("silent", "error", "list", "health"):
             connection.subscribe(f"nats_scheduler.v1.{name}", answer)
-        assert await client.ask(connection, "health", {}, WAIT_SECONDS) == {"ready": True}
+        assert await client.ask(connection, "health", {}, PATIENCE_SECONDS) == {"ready": True}
         unreadable = "something answers in place of a sidecar, with what is no JSON object"
         denied = "this test may not publish to nats_scheduler.v1.denied"
         long = "x" * connection.server.max_payload
@@ -263,5 +263,5 @@ async def test_a_request_that_is_repeated_passes_over_a_sidecar_that_is_stopped(
                 account.connection.publish(replies[-1], b'{"ready": true}')
 
         account.connection.subscribe("nats_scheduler.v1.health", answer_later)
-        assert await client.ask(account.connection, "health", {}, WAIT_SECONDS) == {"ready": True}
+        assert await client.ask(account.connection, "health", {}, PATIENCE_SECONDS) == {"ready": True}
         assert len(set(replies)) == 2

@@ -18,11 +18,11 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.control import CODES, ChangeRequest, FireRequest, refusal_of
 from tests.conftest import StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.processes import sidecar
 from tests.harness.seeds import draws, generator
 from tests.harness.servers import V2_10, V2_11, V2_15
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 from tests.service.controlling import ENDPOINTS, Controlled, Refused, controlled_on, far, request
 
 
@@ -266,7 +266,7 @@ async def test_many_requests_at_once_are_all_answered_and_lose_no_edit(controlle
 async def test_requests_at_a_sidecar_that_drains_are_refused_and_change_nothing(controlled: Controlled) -> None:
     added = await controlled.change("add", headers=far())
     connection = controlled.account.connection
-    found = await connection.request("$SRV.INFO.nats-scheduler", deadline=WAIT_SECONDS)
+    found = await connection.request("$SRV.INFO.nats-scheduler", deadline=PATIENCE_SECONDS)
     shown = {one["subject"]: one["metadata"] for one in json.loads(found.body)["endpoints"]}
     for name in ENDPOINTS:
         assert shown[f"nats_scheduler.control.v1.schedules.{name}"] == {"allow_control": "true"}

@@ -11,9 +11,9 @@ from nats_scheduler.jetstream.connection import Reply
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Served, ServiceError, error_of
 from tests.conftest import SharedServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, replied
+from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 NAME = "tested-service"
 
@@ -46,7 +46,9 @@ class Trial:
         return body
 
     async def ask(self, endpoint: str, body: bytes = b"{}") -> Reply:
-        return await self.account.connection.request(f"tested.{self.number}.{endpoint}", body, deadline=WAIT_SECONDS)
+        return await self.account.connection.request(
+            f"tested.{self.number}.{endpoint}", body, deadline=PATIENCE_SECONDS
+        )
 
     async def two_wait(self) -> list[asyncio.Task[Reply]]:
         """Send two requests that wait, and have them begun."""
@@ -98,7 +100,7 @@ async def test_what_is_in_work_when_the_service_ends_is_answered(trial: Trial) -
 
 
 async def test_discovery_shows_what_is_said_of_each_endpoint_and_an_error_has_further_headers(trial: Trial) -> None:
-    reply = await trial.account.connection.request(f"$SRV.INFO.{NAME}.{trial.number}", deadline=WAIT_SECONDS)
+    reply = await trial.account.connection.request(f"$SRV.INFO.{NAME}.{trial.number}", deadline=PATIENCE_SECONDS)
     shown = {one["name"]: one["metadata"] for one in json.loads(reply.body)["endpoints"]}
     assert shown == {"wait": {"places": "2"}, "echo": {"places": "32"}, "refuse": {"places": "2"}}
     block = (await trial.ask("refuse")).block

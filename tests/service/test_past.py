@@ -18,9 +18,9 @@ from nats_scheduler.schedule.instants import SECOND, round_to_second
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Refusal, answered, ask
 
 PORTABLE = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-Target": "S.out"}
@@ -91,7 +91,7 @@ async def test_an_answer_is_not_longer_than_the_server_takes(start_server: Start
         for number in range(60):
             body = {"type": "io.nats_scheduler.advisory.v1.cannot_serve", "stream": "S", "reason": f"{number}" * 100}
             await account.connection.request(
-                "nats_scheduler.advisory.cannot_serve.S", json.dumps(body).encode(), deadline=WAIT_SECONDS
+                "nats_scheduler.advisory.cannot_serve.S", json.dumps(body).encode(), deadline=PATIENCE_SECONDS
             )
         answer = await answered(account.connection, "failures.list", {"limit": 100})
         assert 0 < len(answer["failures"]) < 60

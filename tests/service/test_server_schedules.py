@@ -23,11 +23,11 @@ from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.server_schedules import ServerSchedules
 from nats_scheduler.service.turns import Turns
 from tests.conftest import SharedServer, StartServer
-from tests.harness.account import CLOCK, WAIT_SECONDS, Account, account_on, in_seconds
+from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.cluster import running_cluster
 from tests.harness.permissions import accounts, permissions_of, url_of
 from tests.harness.servers import NATIVE_VERSIONS, V2_12, V2_15
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Asking:
 
     async def asked(self) -> list[ListedSchedule]:
         """Ask once; the answer has to be complete."""
-        view, through = await self.schedules.read(self.name, FiredBy.SERVER, WAIT_SECONDS)
+        view, through = await self.schedules.read(self.name, FiredBy.SERVER, PATIENCE_SECONDS)
         info = await self.account.api.stream(self.name)
         assert through <= info["state"]["last_seq"]
         return view.page(CLOCK.now()).finish().schedules
@@ -96,7 +96,7 @@ class Asking:
         api, connection = self.account.api, self.account.connection
         return list((await read_stream_listing(connection, api, state, Mode.NATIVE, (), CLOCK.now)).schedules)
 
-    async def refused(self, within: float = WAIT_SECONDS) -> str:
+    async def refused(self, within: float = PATIENCE_SECONDS) -> str:
         with pytest.raises(ServiceError) as refused:
             await self.schedules.read(self.name, FiredBy.SERVER, within)
         assert refused.value.code == 503
@@ -287,7 +287,7 @@ async def test_a_stream_with_too_many_schedules_is_refused_and_others_are_releas
         headers = {"Nats-Schedule": f"@at {in_seconds(3600)}", "Nats-Schedule-Target": f"{other}.out"}
         await asking.account.publish(f"{other}.s.{number}", headers)
     assert len(await asking.asked()) == 8
-    view, _ = await asking.schedules.read(other, FiredBy.SERVER, WAIT_SECONDS)
+    view, _ = await asking.schedules.read(other, FiredBy.SERVER, PATIENCE_SECONDS)
     assert view.counts(CLOCK.now()).finish().total == 8
     assert "other requests are being answered" in await asking.refused(), "a request still has a view of the other one"
     del view
@@ -326,7 +326,7 @@ async def test_what_is_released_is_freed_also_if_the_collector_was_told_to_pass_
     """The collector of a sidecar freezes what it has visited (`runtime.driver`), and finds no cycle there later."""
     asking = await ask_on()
     await asking.schedules_are_stored(300)
-    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, WAIT_SECONDS)
+    view, _ = await asking.schedules.read(asking.name, FiredBy.SERVER, PATIENCE_SECONDS)
     before = sum(isinstance(one, Row) for one in gc.get_objects())
     gc.freeze()
     try:
@@ -357,7 +357,7 @@ async def test_in_a_cluster_an_answer_contains_what_was_acknowledged(tmp_path: P
             if number % 10 == 5:
                 assert await accounts_on[0].api.delete_message("O", sequence)
                 expected.discard(f"O.s.{number}")
-            view, _ = await asked[number % 2].read("O", FiredBy.SERVER, WAIT_SECONDS)
+            view, _ = await asked[number % 2].read("O", FiredBy.SERVER, PATIENCE_SECONDS)
             assert {one.subject for one in view.page(CLOCK.now()).finish().schedules} == expected
 
 
@@ -376,7 +376,7 @@ async def test_a_missing_permission_is_an_error_of_the_request(start_server: Sta
             await admin.publish("orders.one", headers)
             schedules = schedules_of(user)
             async with schedules.opened():
-                reading = schedules.read("ORDERS", FiredBy.SERVER, WAIT_SECONDS)
+                reading = schedules.read("ORDERS", FiredBy.SERVER, PATIENCE_SECONDS)
                 if number == 0:
                     view, _ = await reading
                     assert view.counts(CLOCK.now()).finish().total == 1

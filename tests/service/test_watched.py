@@ -10,9 +10,9 @@ from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from tests.bench.scenarios.asked import ENDPOINTS
 from tests.conftest import StartServer
-from tests.harness.account import WAIT_SECONDS, account_on, in_seconds, sidecar_on
+from tests.harness.account import account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, Permission, permissions_of, shared_account, url_of
-from tests.harness.waiting import eventually
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Asked, Refusal, answered, at
 
 
@@ -103,4 +103,4 @@ async def test_the_subjects_of_the_document_are_enough_to_watch(start_server: St
         for endpoint in ENDPOINTS:
             assert (await answered(watcher.connection, endpoint))["instance"] == running.sidecar.instance
         with pytest.raises(NotPermittedError):
-            await watcher.connection.request("nats_scheduler.v1.schedules.list", b"{}", deadline=WAIT_SECONDS)
+            await watcher.connection.request("nats_scheduler.v1.schedules.list", b"{}", deadline=PATIENCE_SECONDS)
