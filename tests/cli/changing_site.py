@@ -13,8 +13,9 @@ from click.testing import Result
 
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
-from tests.cli.prompt import FLAGGED, Cli
+from tests.cli.prompt import Cli
 from tests.harness.account import Account, Running, account_on, sidecar_on
+from tests.harness.flagged import FLAGGED
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 
 PORTABLE = "portable"

@@ -13,12 +13,11 @@ from typing import Any
 from click.testing import Result
 
 from tests.harness.account import Account, account_on
+from tests.harness.flagged import FLAGGED
 from tests.harness.terminal import Terminal, on_terminal
 
 Cli = Callable[..., Result]
 
-FLAGGED = {"nats-scheduler.allow_msg_schedules": "true"}
-"""The metadata of a stream with the flag: a sidecar records it, and most of these tests run none."""
 
 FAR = "2200-01-01T00:00:00Z"
 NEVER = f"@at {FAR}"

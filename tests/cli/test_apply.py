@@ -19,8 +19,9 @@ from click.testing import Result
 from nats_scheduler.control.words import publishable_again
 from nats_scheduler.message.headers import with_header
 from tests.cli.changing_site import PORTABLE, Site
-from tests.cli.prompt import FAR, FLAGGED, NEVER, Cli, at_a_terminal
+from tests.cli.prompt import FAR, NEVER, Cli, at_a_terminal
 from tests.harness.blocks import block_of
+from tests.harness.flagged import FLAGGED
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.servers import V2_12
 from tests.harness.waiting import eventually

@@ -13,10 +13,10 @@ from nats_scheduler.cli.process import ERASE_LINE, progress_text
 from nats_scheduler.doctor.finding import MAX_LISTED, Code
 from tests.cli.prompt import Cli, Prompt, at_a_terminal
 from tests.conftest import StartServer
-from tests.doctor.examined import FLAG
 from tests.doctor.scenes import emulated, schedule, unflagged
 from tests.harness.account import CLOCK, account_on
 from tests.harness.burst import store_herd
+from tests.harness.flagged import FLAGGED
 from tests.harness.proxy import proxy_to
 from tests.harness.servers import V2_11
 from tests.harness.terminal import TERMINAL_SECONDS, Terminal
@@ -78,7 +78,7 @@ async def reading_slowly(start_server: StartServer, folder: Path) -> AsyncIterat
     """Examine a stream over a line that is thin while its schedules are read."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        await account.create("ORDERS", metadata=FLAG, allow_msg_schedules=False)
+        await account.create("ORDERS", metadata=FLAGGED, allow_msg_schedules=False)
         await store_herd(account, "ORDERS", CLOCK.now() + FAR_NS, SCHEDULES)
     async with proxy_to(server.url) as proxy:
 

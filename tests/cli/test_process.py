@@ -18,10 +18,10 @@ from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.embedded import tied_to_this_process
 from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.schedule.instants import SECOND
-from tests.cli.prompt import FLAGGED
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.burst import store_herd
+from tests.harness.flagged import FLAGGED
 from tests.harness.log_lines import capture_logs
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command

@@ -19,6 +19,7 @@ import pytest
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY, EVERY_ADDRESS
 from tests.harness.account import account_on
+from tests.harness.flagged import FLAGGED
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
 from tests.harness.servers import V2_11
 from tests.observe.scrapes import address_of, answers, page, shows
@@ -96,7 +97,7 @@ async def test_a_sidecar_that_drains_is_healthy_and_not_ready(start_server: Star
     with sidecar("run", "-s", server.url, "--metrics-port", "0", folder=tmp_path) as process:
         url = await address_of(process)
         async with account_on(server.url) as account:
-            await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+            await account.create("S", metadata=FLAGGED)
             await process.wait_for_line("stream_ready")
             await account.publish("S.s", {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "S.out"})
             await account.wait_for("S", "S.out")

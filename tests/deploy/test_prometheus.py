@@ -17,6 +17,7 @@ from tests.conftest import StartServer
 from tests.deploy.files import EVERY_ADDRESS, beside
 from tests.deploy.monitoring import RULES, SCRAPES, SELECTOR, alerts, queries, substituted
 from tests.harness.account import Account, account_on, in_seconds
+from tests.harness.flagged import FLAGGED
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.prometheus import Prometheus, program, promtool
 from tests.harness.servers import V2_11
@@ -27,8 +28,6 @@ pytestmark = pytest.mark.server
 DATA_SECONDS = 120.0
 """Longest wait for data; a rate needs two scrapes, of which there is one a second here."""
 JOB = "nats-scheduler"
-FLAG = {"nats-scheduler.allow_msg_schedules": "true"}
-"""So that the stream is found even if it is created before the sidecars see requests."""
 
 
 def example() -> dict[str, Any]:
@@ -149,7 +148,7 @@ async def scraped(url: str, folder: Path, *flags: str) -> AsyncIterator[Scraped]
 
 async def something_to_see(account: Account) -> None:
     """Create a stream with schedules of each kind, one of which fires each second."""
-    await account.create("ORDERS", metadata=FLAG)
+    await account.create("ORDERS", metadata=FLAGGED)
     patterns = {"often": "@every 1s", "daily": "0 30 9 * * *", "once": f"@at {in_seconds(86_400)}"}
     for name, pattern in patterns.items():
         schedule = {"Nats-Schedule": pattern, "Nats-Schedule-Target": "ORDERS.due"}
@@ -200,7 +199,7 @@ async def test_what_goes_wrong_makes_the_expression_of_its_alert_true_and_of_no_
     server = await start_server(V2_11)
     async with scraped(server.url, tmp_path) as seen:
         async with account_on(server.url) as account:
-            await account.create("ORDERS", metadata=FLAG, max_msg_size=300, allow_msg_ttl=True)
+            await account.create("ORDERS", metadata=FLAGGED, max_msg_size=300, allow_msg_ttl=True)
             await seen.shows('sum(nats_scheduler_shards_held{stream="ORDERS"})', SHARDS)
             await seen.shows('max(nats_scheduler_stream_ready{stream="ORDERS"})', 1)
             await seen.alerts_are()

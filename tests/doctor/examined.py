@@ -11,9 +11,6 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.load import resolve_settings
 from tests.harness.account import CLOCK
 
-FLAG = {"nats-scheduler.allow_msg_schedules": "true"}
-"""Metadata that flag a stream on a server that drops the flag, without a sidecar."""
-
 
 async def findings_on(
     server: EmbeddedServer | str, stream: str | None = None, now: Callable[[], int] = CLOCK.now

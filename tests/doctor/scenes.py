@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from nats_scheduler.doctor.finding import Code
 from nats_scheduler.jetstream.registry import CalendarBucket
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.doctor.examined import FLAG
 from tests.harness.account import Account, in_seconds
+from tests.harness.flagged import FLAGGED
 from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, V2_15
 
 NEVER = "@at 2199-01-01T00:00:00Z"
@@ -38,7 +38,7 @@ def schedule(name: str, pattern: str = NEVER, **more: str) -> dict[str, str]:
 
 async def emulated(account: Account, name: str, **config: Any) -> None:
     """Create a stream that a sidecar would serve on a server without schedules."""
-    await account.create(name, metadata=FLAG, allow_msg_schedules=False, **config)
+    await account.create(name, metadata=FLAGGED, allow_msg_schedules=False, **config)
 
 
 async def consumer(account: Account, stream: str, filter_subject: str) -> None:
@@ -64,7 +64,7 @@ def stored(pattern: str = NEVER, **headers: str) -> Build:
     """Return a scene: a flagged stream with one schedule, fired by a sidecar or by the server."""
 
     async def build(account: Account, name: str) -> None:
-        await account.create(name, metadata=FLAG)
+        await account.create(name, metadata=FLAGGED)
         await account.publish(f"{name}.s", schedule(name, pattern, **headers))
 
     return build
@@ -82,7 +82,7 @@ def configured(pattern: str = NEVER, count: int = 0, **config: Any) -> Build:
     """Return a scene: a flagged stream of this configuration, with one schedule and `count` messages after it."""
 
     async def build(account: Account, name: str) -> None:
-        await account.create(name, metadata=FLAG, **config)
+        await account.create(name, metadata=FLAGGED, **config)
         await account.publish(f"{name}.s", schedule(name, pattern))
         for number in range(count):
             await account.publish(f"{name}.{number}")
@@ -106,7 +106,7 @@ def copied(retention: str, kind: str = "sources", part: str | None = None) -> Bu
     """Return a scene: a flagged stream that another one copies, all of it or `<name>.<part>`."""
 
     async def build(account: Account, name: str) -> None:
-        await account.create(name, metadata=FLAG, retention=retention)
+        await account.create(name, metadata=FLAGGED, retention=retention)
         await account.publish(f"{name}.s", schedule(name))
         origin = {} if part is None else {"filter_subject": f"{name}.{part}"}
         await copy(account, name, kind, **origin)

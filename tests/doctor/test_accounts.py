@@ -18,11 +18,11 @@ from nats_scheduler.runtime.embedded import EmbeddedServer, free_port
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.zones import package_folder, zone_data_versions
 from tests.conftest import SharedServer, StartServer
-from tests.doctor.examined import FLAG, codes_on, findings_on, of
+from tests.doctor.examined import codes_on, findings_on, of
 from tests.doctor.scenes import NEVER, SCENES, emulated, schedule, stored
 from tests.harness.account import CLOCK, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
-from tests.harness.flagged import FlaggedStream
+from tests.harness.flagged import FLAGGED, FlaggedStream
 from tests.harness.permissions import OPTIONAL, Permission, accounts, limited_to, permissions_of, shared_account, url_of
 from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -97,7 +97,7 @@ def needed(mode: str, *more: str, without: str = "") -> list[Permission]:
 async def with_streams(server: EmbeddedServer, number: int, mode: str) -> str:
     """Create a stream of each kind in the account of a user, and return the user's address."""
     async with account_on(url_of(server.url, f"admin-{number}")) as account:
-        flagged = {"metadata": FLAG, "allow_msg_schedules": mode == "native"}
+        flagged = {"metadata": FLAGGED, "allow_msg_schedules": mode == "native"}
         await account.create("ORDERS", subjects=["orders.>"], **flagged)
         await account.create("JOBS", subjects=["jobs.>"], retention="workqueue", **flagged)
         await account.create(CANARY_STREAM, subjects=[CANARY_SUBJECTS], allow_msg_schedules=False)
@@ -252,7 +252,7 @@ async def test_refused_fires_and_a_sidecar_that_cannot_serve_are_reported(start_
     server = await start_server(V2_11, config=shared_account([limited_to(V2_11, "nothing")]))
     admin = url_of(server.url, "admin-0")
     async with account_on(admin) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
-        await account.create("ORDERS", metadata=FLAG)
+        await account.create("ORDERS", metadata=FLAGGED)
         await running.ready("ORDERS")
         assert not {Code.FIRES_REFUSED, Code.CANNOT_SERVE} & await codes_on(admin)
         await account.publish("ORDERS.s", schedule("ORDERS", f"@at {in_seconds(0.5)}"))
@@ -302,7 +302,7 @@ async def test_subscribers_on_every_node_of_a_cluster_count(tmp_path: Path) -> N
         account_on(cluster.urls[0]) as account,
         account_on(cluster.urls[2]) as other,
     ):
-        await account.create("ORDERS", metadata=FLAG, num_replicas=3)
+        await account.create("ORDERS", metadata=FLAGGED, num_replicas=3)
         await FlaggedStream(account, "ORDERS").schedule_soon("s", "@every 1h")
         (found,) = await reported(cluster.urls[1], Code.TARGET_UNREAD)
         assert found.subject == "ORDERS.out"
@@ -318,7 +318,7 @@ async def test_subscribers_on_every_node_of_a_cluster_count(tmp_path: Path) -> N
 async def test_a_stream_without_a_leader_is_reported(tmp_path: Path) -> None:
     async with running_cluster(V2_11, tmp_path) as cluster:
         async with account_on(cluster.urls[0]) as account:
-            info = await account.create("ORDERS", metadata=FLAG)
+            info = await account.create("ORDERS", metadata=FLAGGED)
         lost = next(node for node in cluster.nodes if node.name == info["cluster"]["leader"])
         asked = next(node for node in cluster.nodes if node is not lost)
         assert Code.NO_ANSWER not in await codes_on(asked)
@@ -336,7 +336,7 @@ async def test_a_target_that_no_stream_has_is_reported(start_server: StartServer
         account_on(server.url) as account,
         sidecar_on(server.url, allowed_targets_elsewhere=("CRON=jobs.>",)) as running,
     ):
-        await account.create("CRON", metadata=FLAG)
+        await account.create("CRON", metadata=FLAGGED)
         await account.publish("CRON.s", headers)
         await account.publish("CRON.more", headers)
         await running.ready("CRON")

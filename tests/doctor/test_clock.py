@@ -13,9 +13,10 @@ from nats_scheduler.doctor.finding import Code
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.zones import OffsetTable, package_zone_data, read_tzif
-from tests.doctor.examined import FLAG, facts_on, findings_on, of
+from tests.doctor.examined import facts_on, findings_on, of
 from tests.harness.account import account_on
 from tests.harness.cluster import running_cluster
+from tests.harness.flagged import FLAGGED
 from tests.harness.rewriting import rewritten
 from tests.harness.servers import V2_11
 
@@ -67,7 +68,7 @@ async def test_the_clock_of_each_node_of_a_cluster_is_read_and_compared(tmp_path
     """A node that leads no stream is asked through a consumer."""
     async with running_cluster(V2_11, tmp_path) as cluster, account_on(cluster.urls[0]) as account:
         nodes = {node.name for node in cluster.nodes}
-        await account.create("S", metadata=FLAG, num_replicas=3)
+        await account.create("S", metadata=FLAGGED, num_replicas=3)
         leaders: set[str] = set()
         for number in range(40):
             if leaders != nodes:

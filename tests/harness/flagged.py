@@ -21,7 +21,9 @@ from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.harness.account import CLOCK, Account, Running, account_on, sidecar_with
 from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
-FLAG = {"metadata": {"nats-scheduler.allow_msg_schedules": "true"}}
+FLAGGED = {"nats-scheduler.allow_msg_schedules": "true"}
+"""The metadata that flags a stream where no sidecar sees its creation, and the server drops the field."""
+FLAG = {"metadata": FLAGGED}
 """The configuration of a stream that was served before."""
 AS_ADOPTED = {**FLAG, "allow_rollup_hdrs": True}
 """With this the sidecar has nothing to update.

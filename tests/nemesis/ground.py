@@ -18,6 +18,7 @@ from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.harness.account import Account
 from tests.harness.cluster import Cluster, running_cluster
+from tests.harness.flagged import FLAGGED
 from tests.harness.servers import running_server
 from tests.harness.waiting import eventually
 from tests.judge.history import SECOND, StoreSeen
@@ -130,7 +131,7 @@ class Ground:
                 "allow_msg_schedules": True,
                 "allow_rollup_hdrs": True,
                 "retention": self._retention,
-                "metadata": {"nats-scheduler.allow_msg_schedules": "true"},
+                "metadata": FLAGGED,
                 "republish": {"src": "s.>", "dest": "log.s.>"},
                 **shared,
             }

@@ -13,6 +13,7 @@ from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.cluster import running_cluster
+from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import accounts, permissions_of, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -93,7 +94,7 @@ async def test_the_first_advisories_of_a_sidecar_are_kept(start_server: StartSer
     """They are published before the stream exists."""
     server = await start_server(V2_11)
     async with account_on(server.url) as account:
-        await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("S", metadata=FLAGGED)
         for number in range(20):
             await reject(account, f"S.wrong.{number}")
         async with sidecar_on(server.url):

@@ -7,6 +7,7 @@ from nats_scheduler.runtime import discovery, removals
 from nats_scheduler.schedule.instants import SECOND
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import Permission, accounts, permissions_of, url_of
 from tests.harness.servers import EMULATED_VERSIONS, V2_11
 from tests.harness.waiting import eventually
@@ -65,7 +66,7 @@ async def test_so_is_what_is_removed_by_a_request_that_the_sidecar_may_not_see(s
     server = await start_server(V2_11, config=accounts([[targets, *grant]]))
     admin, user = url_of(server.url, "admin-0"), url_of(server.url, "sidecar-0")
     async with account_on(admin) as account, sidecar_on(user) as running:
-        await account.create("S", metadata={"nats-scheduler.allow_msg_schedules": "true"})
+        await account.create("S", metadata=FLAGGED)
         await some_are_removed(account, running)
 
 

@@ -19,7 +19,7 @@ from nats_scheduler.service.turns import Turns
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.doctor.examined import FLAG, findings_on
+from tests.doctor.examined import findings_on
 from tests.doctor.scenes import SCENES, schedule
 from tests.harness.account import (
     CLOCK,
@@ -30,6 +30,7 @@ from tests.harness.account import (
     sidecar_on,
     sidecar_with,
 )
+from tests.harness.flagged import FLAGGED
 from tests.harness.permissions import limited_to, permissions_of, shared_account, url_of
 from tests.harness.servers import V2_10, V2_11, V2_15
 from tests.harness.waiting import eventually
@@ -235,7 +236,7 @@ async def test_refused_fires_and_the_permission_that_is_missing_are_found(
     server = await start_server(V2_11, config=shared_account([limited_to(V2_11, "nothing")]))
     admin = url_of(server.url, "admin-0")
     async with account_on(admin) as account, sidecar_on(url_of(server.url, "sidecar-0")) as running:
-        await account.create("O", metadata=FLAG)
+        await account.create("O", metadata=FLAGGED)
         await running.ready("O")
         assert not refusals(await found_by(account, "O", monkeypatch))
         await account.publish("O.s", schedule("O", f"@at {in_seconds(0.5)}"))

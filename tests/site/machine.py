@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nats_scheduler.runtime.embedded import free_port
 from tests.harness.account import Account, account_on, sidecar_on
+from tests.harness.flagged import FLAGGED
 from tests.harness.processes import clean_environment, sidecar
 from tests.harness.upgrades import machine_in
 from tests.harness.waiting import eventually
@@ -18,8 +19,6 @@ from tests.site.scenes import Scene
 
 BUCKET = "KV_nats_scheduler"
 KEYS = "$KV.nats_scheduler"
-FLAG = {"nats-scheduler.allow_msg_schedules": "true"}
-"""Switches schedules on for a stream that no sidecar saw being created."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ async def _store(scene: Scene, account: Account) -> None:
     """Create the streams of the scene, publish its schedules, and add its consumer."""
     for config in scene.streams:
         known = {key: value for key, value in config.items() if key != "allow_msg_schedules"}
-        flag = {"metadata": FLAG} if config["allow_msg_schedules"] else {}
+        flag = {"metadata": FLAGGED} if config["allow_msg_schedules"] else {}
         await account.api.call(f"STREAM.CREATE.{config['name']}", {**known, **flag})
     for subject, headers, body in scene.schedules:
         await account.publish(subject, headers, body.encode())

@@ -17,6 +17,7 @@ from nats_scheduler.web.rendering import address
 from tests.harness.account import CLOCK, Account, account_on, in_seconds
 from tests.harness.blocks import block_to_send
 from tests.harness.browser import ENTER, SPACE, TAB, Browser, browser_in, browser_programs
+from tests.harness.flagged import FLAGGED
 from tests.harness.processes import ChildProcess, sidecar
 from tests.harness.servers import V2_11, server_binary
 
@@ -75,7 +76,7 @@ class Watched:
 
 async def fill(account: Account) -> None:
     """Store the schedules of the scene."""
-    await account.create("W", allow_msg_ttl=True, metadata={"nats-scheduler.allow_msg_schedules": "true"})
+    await account.create("W", allow_msg_ttl=True, metadata=FLAGGED)
     cron = {"Nats-Schedule": "0 30 9 * * mon-fri", "Nats-Schedule-Time-Zone": "Europe/Berlin"}
     await account.publish("W.cron", {**cron, "Nats-Schedule-Target": "W.morning"})
     await account.publish("W.invalid", {"Nats-Schedule": "@every soon<b>", "Nats-Schedule-Target": "W.out"})
