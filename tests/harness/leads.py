@@ -4,7 +4,7 @@ The rule: that an instant was overtaken is known from when the server had acknow
 same clock; and each repetition is noted and listed at the end of the run.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 import pytest
@@ -26,6 +26,20 @@ _noted: list[tuple[str, object]] = []
 """What was overtaken in the test that runs, as properties of its report."""
 
 
+class OvertakenError(Exception):
+    """An instant came before everything for it was done; says by how much, if that is known."""
+
+
+async def with_more_time(act: Callable[[float], Awaitable[T]], leads: Iterable[float]) -> T:
+    """Do something with a lead (s), and again with the next one where it raises `OvertakenError`; return its result."""
+    for lead in leads:
+        try:
+            return await act(lead)
+        except OvertakenError as overtaken:
+            _noted.append((OVERTAKEN, " ".join(filter(None, (f"{lead:g} s were too short", str(overtaken))))))
+    raise AssertionError(f"overtaken by the clock each time: {_noted}")
+
+
 async def in_time(
     act: Callable[[int], Awaitable[T]], seconds: float = 1.0, *, margin: int = LAST_LOOK_NS, longer: float = LONGER
 ) -> tuple[int, T]:
@@ -35,15 +49,16 @@ async def in_time(
     that it names its subjects by the instant, or begins by removing what it has stored before.
     """
     now = SystemClock().now
-    for attempt in range(ATTEMPTS):
-        lead = min(seconds * longer**attempt, LONGEST_SECONDS)
+
+    async def attempt(lead: float) -> tuple[int, T]:
         due = now() + int(lead * SECOND)
         result = await act(due)
         late = now() + margin - due
-        if late < 0:
-            return due, result
-        _noted.append((OVERTAKEN, f"{lead:g} s were too short by {late / SECOND:.3f} s"))
-    raise AssertionError(f"overtaken by the clock in each of {ATTEMPTS} attempts: {_noted[-ATTEMPTS:]}")
+        if late >= 0:
+            raise OvertakenError(f"by {late / SECOND:.3f} s")
+        return due, result
+
+    return await with_more_time(attempt, (min(seconds * longer**number, LONGEST_SECONDS) for number in range(ATTEMPTS)))
 
 
 def note_in(report: pytest.TestReport) -> None:
