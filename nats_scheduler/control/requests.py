@@ -64,10 +64,9 @@ class Requests(ABC):
         state = inner(info.get("state"))
         return StreamNow(inner(info.get("config")), integer(state.get("first_seq")), integer(state.get("last_seq")))
 
-    async def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
+    def subjects(self, stream: str, within: str) -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects that a stream holds messages on, among those that match `within`, with their numbers."""
-        async for counted in counted_subjects(lambda at: self.info(stream, subjects_filter=within, offset=at)):
-            yield counted
+        return counted_subjects(lambda offset: self.info(stream, subjects_filter=within, offset=offset))
 
     async def message(self, stream: str, **where: Any) -> StoredMessage | None:
         """Return the message at `seq`, `last_by_subj`, or `seq` + `next_by_subj`; None if there is none."""

@@ -209,15 +209,11 @@ class JetStreamApi:
         state = inner(info.get("state"))
         return integer(inner(state.get("subjects")).get(subject)), integer(state.get("messages"))
 
-    async def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
+    def subject_counts(self, stream: str, within: str = ">") -> AsyncIterator[tuple[str, int]]:
         """Yield the subjects as `subjects` does, each with the number of its messages."""
-
-        async def info(offset: int) -> Object:
-            answer: Object = await self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
-            return answer
-
-        async for counted in counted_subjects(info):
-            yield counted
+        return counted_subjects(
+            lambda offset: self.call(f"STREAM.INFO.{stream}", {"subjects_filter": within, "offset": offset})
+        )
 
     async def create_consumer(
         self, stream: str, name: str, config: Config, within_seconds: float = CONSUMER_DEADLINE_SECONDS
