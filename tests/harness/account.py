@@ -17,7 +17,8 @@ from nats_scheduler.engine.events import Event, StreamReady
 from nats_scheduler.jetstream.api import JetStreamApi
 from nats_scheduler.jetstream.connection import Connection, Reply
 from nats_scheduler.jetstream.dial import Dialer
-from nats_scheduler.jetstream.errors import ApiError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.errors import ApiError, JetStreamError, NoAnswerError, NoJetStreamError
+from nats_scheduler.jetstream.lookups import is_temporary
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.observe.metrics import Metrics
 from nats_scheduler.observe.reporter import Reporter
@@ -101,25 +102,20 @@ class Account:
             sequence = message.sequence + 1
         return found
 
-    async def wait_for(self, stream: str, subject: str, count: int = 1) -> list[StoredMessage]:
-        """Wait until at least `count` messages are stored on a subject, and return them all.
+    async def number_on(self, stream: str, subject: str) -> int:
+        """Return how many messages are stored on the subjects of a filter."""
+        return sum([number async for _, number in self.api.subject_counts(stream, subject)])
 
-        What was counted is not read again by each look, but by every twentieth: the stream may have been made anew.
-        """
-        looks = counted = 0
-        following = 1
+    async def wait_for(self, stream: str, subject: str, count: int = 1) -> list[StoredMessage]:
+        """Wait until at least `count` messages are stored on a subject, and return them all."""
 
         async def enough() -> list[StoredMessage] | None:
-            nonlocal looks, counted, following
-            looks += 1
-            if looks % 20 == 0:
-                counted, following = 0, 1
             try:
-                while message := await self.api.message(stream, seq=following, next_by_subj=subject):
-                    counted, following = counted + 1, message.sequence + 1
-                found = await self.messages(stream, subject) if counted >= count else []
-            except NoJetStreamError:
-                return None  # a server that reads its configuration anew answers nobody for a moment
+                found = await self.messages(stream, subject) if await self.number_on(stream, subject) >= count else []
+            except JetStreamError as error:
+                if not is_temporary(error):
+                    raise
+                return None  # a stream has no leader for a moment, or its server reads its configuration anew
             return found if len(found) >= count else None
 
         return await eventually(enough, describe=f"{count} messages on {subject} in {stream}")

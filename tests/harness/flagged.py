@@ -12,6 +12,7 @@ from nats_scheduler.engine.events import Ending, FiresMissed, ScheduleEnded
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.headers import MSG_ID, header_value
+from nats_scheduler.message.identity import parse_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.schedule.instants import SECOND
@@ -40,7 +41,9 @@ def at(due: int) -> str:
 
 def fire_time_of(fire: StoredMessage) -> int:
     """Return the time (ns) that a fire of a sidecar stands for, from its identity."""
-    return int((header_value(fire.block, MSG_ID) or b"").split(b":")[2])
+    identity = parse_identity((header_value(fire.block, MSG_ID) or b"").decode())
+    assert identity is not None, fire
+    return identity[2]
 
 
 def left_out(fires: Iterable[StoredMessage], missed: Iterable[FiresMissed], step: int = SECOND) -> set[int]:
@@ -150,8 +153,7 @@ class FlaggedStream:
 
     async def stored_on(self, rest: str) -> int:
         """Return how many messages are stored on the subjects of a filter."""
-        info = await self.call("STREAM.INFO", {"subjects_filter": self.subject(rest)})
-        return sum((info["state"].get("subjects") or {}).values())
+        return await self.account.number_on(self.name, self.subject(rest))
 
     async def each_fired_once(self, count: int) -> None:
         """Wait until no schedule is left on `s.*`, and show that each of `count` numbered ones fired once to `out`."""
