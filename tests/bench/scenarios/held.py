@@ -9,15 +9,13 @@ The rule: the schedules are due a month ahead, spread over a day, so that none o
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from time import time_ns
 
 from nats_scheduler.runtime.snapshots import MIN_MESSAGES_AFTER
 from tests.bench import measures as m
 from tests.bench.load import SECOND, at_pattern, ordinary, schedules
-from tests.bench.measures import CPU_ACCEPT, FOLLOWED, LOAD_RATE, MEMORY_RESTARTED, RESTART, figures
 from tests.bench.processes import resident_bytes
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.scenario import Scenario
@@ -62,17 +60,12 @@ class Held(Scenario):
         return found | {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
 
     async def _load(self, side: Side) -> dict[str, float]:
-        cpu, memory = side.cpu(), side.scheduler_memory()
-        rate = await side.store(schedules(far_patterns(self.count), side.kind.prefix, HELD_GROUP))
-        loaded = time.time_ns()
-        followed = max((await side.until_it_fires() - loaded) / 1_000_000, 0.0)
-        used = side.cpu().since(cpu)
+        memory = side.scheduler_memory()
+        found = await loaded(side, schedules(far_patterns(self.count), side.kind.prefix, HELD_GROUP), self.count)
         await asyncio.sleep(SETTLE_SECONDS)
         grown = (side.scheduler_memory() - memory) / self.count
-        return m.CPU_ACCEPT.figures(used, self.count) | m.figures(
+        return found | m.figures(
             [
-                (m.LOAD_RATE, rate),
-                (m.FOLLOWED, followed),
                 (m.MEMORY, side.scheduler_memory() / MEGABYTE),
                 (m.SCHEDULE_BYTES, grown),
                 (m.SERVER_MEMORY, resident_bytes(side.server_pid) / MEGABYTE),
@@ -83,6 +76,16 @@ class Held(Scenario):
         started, cpu = time.perf_counter(), side.cpu()
         await asyncio.sleep(self.idle_seconds)
         return m.IDLE_CPU.figures(side.cpu().since(cpu), time.perf_counter() - started)
+
+
+async def loaded(side: Side, frames: Iterable[bytes], count: int) -> dict[str, float]:
+    """Store `count` schedules as fast as it goes, and then one that is due; return what that took."""
+    cpu = side.cpu()
+    rate = await side.store(frames)
+    stored = time.time_ns()
+    followed = max((await side.until_it_fires() - stored) / 1_000_000, 0.0)
+    used = side.cpu().since(cpu)
+    return m.CPU_ACCEPT.figures(used, count) | m.figures([(m.LOAD_RATE, rate), (m.FOLLOWED, followed)])
 
 
 def far_patterns(count: int) -> Iterator[str]:
@@ -104,12 +107,7 @@ class Loaded(Scenario):
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, and then one that is due."""
         frames = list(schedules(far_patterns(self.count), side.kind.prefix))
-        cpu = side.cpu()
-        rate = await side.store(frames)
-        loaded = time.time_ns()
-        followed = max((await side.until_it_fires() - loaded) / 1_000_000, 0.0)
-        used = side.cpu().since(cpu)
-        return figures([(LOAD_RATE, rate), (FOLLOWED, followed)]) | CPU_ACCEPT.figures(used, self.count)
+        return await loaded(side, frames, self.count)
 
 
 @dataclass(frozen=True)
@@ -128,10 +126,10 @@ class Ordinary(Scenario):
     async def run(self, side: Side) -> dict[str, float]:
         """Store them in turn, and start again."""
         stretch = ordinary("other", self.subjects)
-        patterns = [at_pattern(time_ns() + MONTH)] * (self.held // 2)
+        patterns = [at_pattern(time.time_ns() + MONTH)] * (self.held // 2)
         for group in ("s-first", "s-second"):
             await side.store(islice(stretch, self.count // 2))
             await side.store(schedules(patterns, side.kind.prefix, group))
         kept = await side.until_snapshot_is_kept() if self.count > MIN_MESSAGES_AFTER else {}
         seconds = await side.restart_scheduler()
-        return kept | figures([(RESTART, seconds), (MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])
+        return kept | m.figures([(m.RESTART, seconds), (m.MEMORY_RESTARTED, side.scheduler_memory() / MEGABYTE)])

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
 from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
-from tests.bench.measures import TAKEOVER, figures
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
@@ -146,4 +145,4 @@ class Takeover(Scenario):
         await asyncio.to_thread(victim.process.wait)
         await until(dues[-1])
         found = await all_fires(side, list(dict.fromkeys(streams)), self.count)
-        return figures([(TAKEOVER, lateness(found, dues)[-1] / 1_000)])
+        return m.figures([(m.TAKEOVER, lateness(found, dues)[-1] / 1_000)])
