@@ -32,6 +32,9 @@ INTERVALS = ("@every 2s", "@every 3s")
 AWAY = 7 * SECOND
 """The time (ns) for which nobody fires: at least two periods of each."""
 
+ROUND, OFF_GRID = 6 * SECOND, 2 * SECOND
+"""All intervals fire together each round (ns); a server that is back so long after that is on no grid by luck."""
+
 LEAD_SECONDS = 4
 """The lead of what fires once: then all are away already, and not yet back."""
 
@@ -97,7 +100,7 @@ class Return:
 async def away_and_back(life: Life, *, first_fires: bool = False) -> Return:
     """Store schedules, let nobody be there while they come due, and see what fires then.
 
-    With `first_fires` the repeating ones fire before everybody goes away.
+    With `first_fires` the repeating ones fire before everybody goes away, and the return is off their grid.
     """
     name, stored = fresh_name(), dict[str, int]()
     patterns = [*REPEATING, "@at"]
@@ -113,7 +116,10 @@ async def away_and_back(life: Life, *, first_fires: bool = False) -> Return:
         if first_fires:
             await asyncio.gather(*(account.wait_for(name, f"{name}.o.{number}") for number in range(len(patterns))))
     gone = CLOCK.now()
-    await instant_reached(gone + AWAY, CLOCK.now)
+    back = gone + AWAY
+    if first_fires:
+        back += (round_to_second(stored[INTERVALS[0]]) + OFF_GRID - back) % ROUND
+    await instant_reached(back, CLOCK.now)
     async with life() as account:
         fires = {}
         for number, key in enumerate(patterns):
