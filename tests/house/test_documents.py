@@ -51,6 +51,16 @@ def leads_somewhere(link: str, document: Path) -> bool:
     return not fragment or target.suffix != ".md" or fragment in anchors(target)
 
 
+def test_no_file_keeps_the_marks_of_a_merge() -> None:
+    marked = ("<" * 7 + " ", ">" * 7 + " ")
+    files = [
+        document
+        for document in markdown_files()
+        if re.search(rf"^({'|'.join(marked)})", document.read_text("utf-8"), re.M)
+    ]
+    assert not files, [place(document) for document in files]
+
+
 def test_a_link_inside_the_repository_leads_somewhere() -> None:
     lost = []
     for document in markdown_files():
