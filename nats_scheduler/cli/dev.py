@@ -221,8 +221,11 @@ ORDERS_STREAM: dict[str, Any] = {
 @click.command("dev")
 @click.option("--demo", is_flag=True, help="Create a stream and publish one schedule of each kind.")
 @click.option("--for", "length", metavar="DURATION", help="End after this time, such as 20s.")
-@click.option("--server-version", metavar="VERSION", help="Fetch and start this nats-server, such as 2.10.26.")
-@click.option("--server-path", metavar="FILE", help="Start this nats-server binary.")
+@click.option(
+    "--version",
+    metavar="VERSION",
+    help="Start this nats-server: 2.15 (its newest known release), 2.15.1, or its binary; a version is fetched.",
+)
 @click.option(
     "--data", metavar="FOLDER", help="Keep the server's data here; else a temporary folder, removed at the end."
 )
@@ -232,8 +235,7 @@ def command(
     resolved: ResolvedSettings,
     demo: bool,
     length: str | None,
-    server_version: str | None,
-    server_path: str | None,
+    version: str | None,
     data: str | None,
     port: int | None,
 ) -> None:
@@ -242,10 +244,8 @@ def command(
     Prints `nats` commands to paste, then one line per fire with its lateness.
     Ctrl-C ends everything.
     """
-    if server_version and server_path:
-        raise click.UsageError("give either --server-version or --server-path")
     ends_after = None if length is None else duration_of("--for", length)
-    binary = _binary(server_version, server_path)
+    binary = _binary(version)
     # Info lines would appear between the fires, unless the user asks for a level.
     level = "warning" if resolved.sources["log_level"] == "default" else resolved.settings.log_level
     log_as_set(resolved, level)
@@ -274,11 +274,10 @@ async def _run(server: EmbeddedServer, settings: SidecarSettings, plan: TrialPla
         await server.stop()
 
 
-def _binary(version: str | None, path: str | None) -> Path:
+def _binary(version: str | None) -> Path:
     """Find the server binary; end the command with exit code 2 if there is none."""
-    wanted = version if path is None else str(Path(path).expanduser().absolute())
     try:
-        return find_server(wanted)
+        return find_server(version)
     except EmbeddedServerError as error:
         raise CommandError(str(error), EXIT_WRONG_USE) from None
 

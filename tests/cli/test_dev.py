@@ -79,7 +79,7 @@ async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(t
 @pytest.mark.deep
 async def test_the_demo_works_on_native_servers_and_says_who_fires(tmp_path: Path) -> None:
     async def demo_on(version: str) -> str:
-        flags = ("--demo", "--server-path", str(server_binary(version)))
+        flags = ("--demo", "--version", str(server_binary(version)))
         with sidecar("dev", *flags, folder=tmp_path / version) as dev:
             await all_kinds(dev)
             assert await dev.terminate() == 0
@@ -137,7 +137,7 @@ async def test_kept_data_goes_on_with_the_next_start_and_no_two_share_it(tmp_pat
 async def test_the_printed_nats_lines_work_as_pasted(tmp_path: Path, nats_cli: NatsCli) -> None:
     async def paste(version: str) -> None:
         folder = tmp_path / f"a folder for {version}"
-        flags = ("--data", str(folder / "data"), "--server-path", str(server_binary(version)))
+        flags = ("--data", str(folder / "data"), "--version", str(server_binary(version)))
         with sidecar("dev", *flags, folder=folder) as dev:
             await dev.wait_for_line("Ctrl-C ends this")
             lines = [shlex.split(line)[1:] for line in dev.stdout.splitlines() if line.startswith("nats -s")]

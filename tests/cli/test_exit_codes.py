@@ -15,7 +15,7 @@ from tests.cli import test_dev, test_doctor, test_process, test_top, test_watch,
 from tests.cli.command_reference import promised_exit_codes
 from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
 from tests.conftest import SharedServer
-from tests.harness.servers import V2_10, V2_15
+from tests.harness.servers import V2_15
 
 DAY = "--from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z"
 STREAM_FILE = '{"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_msg_schedules": true}'
@@ -36,8 +36,7 @@ WRONG_USE: Mapping[str, str] = {
     "dev --window 0": "window",
     "dev --for 20": "expected a duration above zero, such as 20s",
     "dev --for 0s": "expected a duration above zero",
-    f"dev --server-version {V2_10} --server-path x": "either --server-version or --server-path",
-    "dev --server-path no-such-file": "no-such-file",
+    "dev --version no-such-file": "no-such-file",
     "dev --data list.json": "expected a folder to write to",
     "stream add": "Missing argument",
     "stream add missing.json": "missing.json",

@@ -60,7 +60,7 @@ def _hang_up() -> Iterator[None]:
 async def test_a_metrics_port_in_use_is_one_error_and_exit_code_2(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
-        for command in (("run", "-s", NOWHERE), ("dev", "--server-path", str(server_binary(V2_11)))):
+        for command in (("run", "-s", NOWHERE), ("dev", "--version", str(server_binary(V2_11)))):
             with sidecar(*command, "--metrics-port", str(taken), folder=tmp_path) as process:
                 assert await process.wait_for_exit() == 2
             complaints = [line for line in process.stderr.splitlines() if " [info " not in line]

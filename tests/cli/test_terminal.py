@@ -64,7 +64,7 @@ async def test_no_color_is_obeyed_by_the_log(tmp_path: Path, env: dict[str, str]
 
 @pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
 async def test_no_color_is_obeyed_by_what_is_printed(tmp_path: Path, env: dict[str, str], coloured: bool) -> None:
-    words = ("dev", "--server-path", str(server_binary(V2_11)), "--for", "1s")
+    words = ("dev", "--version", str(server_binary(V2_11)), "--for", "1s")
     async with at_a_terminal(*words, folder=tmp_path, env=env) as terminal:
         assert await terminal.end() == 0
         await terminal.wait_for("lateness")

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
+from nats_scheduler.runtime.embedded import RELEASES, EmbeddedServer, EmbeddedServerError, find_server
 
-V2_10 = "2.10.26"
+V2_10 = RELEASES["2.10"]
 """No per-message TTL, no guard, no schedules; unknown stream fields are ignored."""
-V2_11 = "2.11.11"
+V2_11 = RELEASES["2.11"]
 """Per-message TTL and the guard (`Nats-Expected-Last-Subject-Sequence-Subject`); no schedules."""
-V2_12 = "2.12.8"
+V2_12 = RELEASES["2.12"]
 """Native `@at` schedules only."""
-V2_14 = "2.14.6"
+V2_14 = RELEASES["2.14"]
 """All native patterns."""
-V2_15 = "2.15.1"
+V2_15 = RELEASES["2.15"]
 """The newest server under test."""
 
 EMULATED_VERSIONS = (V2_10, V2_11)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from nats_scheduler.runtime import embedded
 from nats_scheduler.runtime.embedded import EmbeddedServer, EmbeddedServerError, find_server
 from tests.conftest import StartServer
 from tests.harness.processes import ChildProcess
-from tests.harness.servers import V2_10, V2_11, V2_15, running_server, server_binary
+from tests.harness.servers import CACHE, V2_10, V2_11, V2_15, running_server, server_binary
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.server
@@ -134,11 +135,14 @@ def test_the_installed_server_is_found_beside_this_python_and_a_path_is_taken_as
     assert answer.stdout.startswith("nats-server: v2.")
     binary = server_binary(V2_10)
     assert find_server(str(binary)).samefile(binary)
+    for newest in ("2.10", "v2.10", V2_10):
+        assert find_server(newest, CACHE).samefile(binary)
 
 
 def test_a_name_that_is_neither_version_nor_program_is_refused() -> None:
-    for named in ("/no/such/nats-server", "2.10", "latest", "."):
-        with pytest.raises(EmbeddedServerError, match=r"neither an executable file nor a version such as '2\.10\.26'"):
+    expected = "neither an executable file, nor one of 2.10, 2.11, 2.12, 2.14, 2.15, nor a release such as 2.15.1"
+    for named in ("/no/such/nats-server", "2.9", "2", "latest", "."):
+        with pytest.raises(EmbeddedServerError, match=re.escape(f"nats-server {named!r} is {expected}")):
             find_server(named)
 
 
