@@ -462,7 +462,8 @@ def _failing(failing: Failing) -> FailingDocument:
 class ChangeDocument(TypedDict):
     """A change that was made to a schedule, or that would be made if it was not a dry run."""
 
-    change: Kind
+    change: str
+    """The kind of the change, as `control/changes.py: Kind` lists them."""
     stream: str
     subject: str
     """Of the schedule."""

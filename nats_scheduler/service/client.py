@@ -90,16 +90,25 @@ FIRST_REPEAT_SECONDS = 0.5
 
 
 async def ask(
-    connection: Connection, endpoint: str, request: Mapping[str, object], seconds: float, user: str = "this user"
+    connection: Connection,
+    endpoint: str,
+    request: Mapping[str, object],
+    seconds: float,
+    user: str = "this user",
+    control: str = "",
 ) -> Object:
     """Send a request to `nats_scheduler.v1.<endpoint>` and return the object that is answered; raises `QuestionError`.
 
     No answer is expected after `seconds`; `user` is who is named if the permission to ask is missing. The request is
-    sent again while no answer comes: the sidecar that got it may be stopped.
+    sent again while no answer comes: the sidecar that got it may be stopped. One that changes something is sent once,
+    to a subject that begins with `control`: without an answer its outcome is unknown.
     """
-    subject, body = f"{SUBJECTS}.{endpoint}", json.dumps(request).encode()
+    subject, body = f"{control or SUBJECTS}.{endpoint}", json.dumps(request).encode()
     try:
-        reply = await _first_reply(connection, subject, body, seconds)
+        if control:
+            reply = await connection.request(subject, body, deadline=seconds)
+        else:
+            reply = await _first_reply(connection, subject, body, seconds)
     except NoJetStreamError:
         raise NothingSubscribesError("nothing subscribes to its requests") from None
     except NoAnswerError:

@@ -6,6 +6,7 @@ Cost: none after start. Limit: settings are read once; a change needs a restart.
 """
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -56,6 +57,11 @@ def _with_valid_subject(entry: str) -> str:
     return entry
 
 
+def _address_range(text: str) -> str:
+    ip_network(text)  # raises ValueError with what is wrong
+    return text
+
+
 StreamSubject = Annotated[
     str, StringConstraints(pattern=_STREAM_PATTERN + r"\S+$"), AfterValidator(_with_valid_subject)
 ]
@@ -74,6 +80,8 @@ MIN_WEB_TOKEN_LENGTH = 20
 StreamName = Annotated[str, StringConstraints(pattern=r"^[^\s.*>/\\]+$", min_length=1, max_length=255)]
 StreamPattern = Annotated[str, StringConstraints(pattern=r"^[^\s/\\]+$", min_length=1, max_length=255)]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$", min_length=1, max_length=253)]
+HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$", min_length=1, max_length=100)]
+AddressRange = Annotated[str, AfterValidator(_address_range)]
 BucketName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$", min_length=1, max_length=200)]
 
 
@@ -315,6 +323,31 @@ class SidecarSettings(BaseModel):
         description=(
             "Names under which browsers reach the status page, without a port, such as status.example.com behind a "
             "proxy. IP addresses, localhost and web_address are always accepted; a request for another name is refused."
+        ),
+    )
+    web_control_token: SecretStr | None = Field(
+        default=None,
+        min_length=MIN_WEB_TOKEN_LENGTH,
+        description=(
+            "Token with which the status page changes schedules; if neither it nor web_user_header is set, the page "
+            "only reads. It is another one than web_token, and opens the page too. At least 20 characters."
+        ),
+    )
+    web_control_token_file: Path | None = Field(
+        default=None, description="File with that token, instead of web_control_token; blanks around it are ignored."
+    )
+    web_user_header: HeaderName | None = Field(
+        default=None,
+        description=(
+            "Header in which a proxy names the user that it has authenticated, such as X-Forwarded-User: whom it names "
+            "may see the status page and change schedules, under that name. It needs web_trusted_proxies."
+        ),
+    )
+    web_trusted_proxies: tuple[AddressRange, ...] = Field(
+        default=(),
+        description=(
+            "Addresses from which web_user_header counts, such as 10.0.0.7 or 10.1.0.0/16; from any other one it is "
+            "ignored."
         ),
     )
 

@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Collection
+from ipaddress import ip_network
 from pathlib import Path
+from secrets import token_bytes
 
+from pydantic import SecretStr
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
@@ -16,22 +19,31 @@ from nats_scheduler.observe.log import logger
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
-from nats_scheduler.web.guard import LOGIN, Guard, Sessions
+from nats_scheduler.web.control import Asking, Control
+from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, Guard, Sessions
 from nats_scheduler.web.link import Link
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
 
 
-def application(source: Answers, hosts: Collection[str], sessions: Sessions | None) -> Starlette:
-    """Return the whole status page."""
-    pages = Pages(source, sessions)
+def application(
+    link: Asking,
+    source: Answers,
+    hosts: Collection[str],
+    sessions: Sessions | None,
+    controllers: Controllers | None = None,
+) -> Starlette:
+    """Return the whole status page; without `controllers` it only reads."""
+    pages = Pages(source, sessions, controllers)
+    control = () if controllers is None else Control(link, source, pages, controllers).routes()
     return Starlette(
         routes=[
             *(Route("/" if name == "overview" else f"/{name}", page) for name, page in pages.handlers().items()),
+            *(Route(path, page, methods=["GET", "POST"]) for path, page in control),
             Route(LOGIN, pages.login, methods=["GET", "POST"]),
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),
         ],
-        middleware=[Middleware(Guard, hosts=hosts, sessions=sessions)],
+        middleware=[Middleware(Guard, hosts=hosts, sessions=sessions, controllers=controllers)],
         exception_handlers={NOT_FOUND: pages.missing},
     )
 
@@ -45,30 +57,45 @@ class TokenError(Exception):
     """The token is missing, or cannot be used; the operator has to change a setting."""
 
 
-def token_of(settings: SidecarSettings) -> str | None:
-    """Return the token of the settings, None without one; raises `TokenError`."""
-    if settings.web_token is not None and settings.web_token_file is not None:
-        raise TokenError("web_token and web_token_file are both set: expected one of them")
-    token = None if settings.web_token is None else settings.web_token.get_secret_value()
-    if settings.web_token_file is not None:
-        token = _read(settings.web_token_file)
-    if token is None and not is_loopback(settings.web_address):
+def token_of(settings: SidecarSettings, name: str = "web_token") -> str | None:
+    """Return the token of a setting or of its file, None without both; raises `TokenError`."""
+    given: SecretStr | None = getattr(settings, name)
+    path: Path | None = getattr(settings, f"{name}_file")
+    if given is not None and path is not None:
+        raise TokenError(f"{name} and {name}_file are both set: expected one of them")
+    token = None if given is None else given.get_secret_value()
+    if path is not None:
+        token = _read(path, f"{name}_file")
+    if token is None and name == "web_token" and not is_loopback(settings.web_address):
         raise TokenError(
             f"web_address of {settings.web_address} is not loopback: expected web_token or web_token_file to be set too"
         )
     return token
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, name: str) -> str:
     try:
         token = read_bounded(path).decode("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise TokenError(f"web_token_file of '{path}': expected a file with a token ({error})") from None
+        raise TokenError(f"{name} of '{path}': expected a file with a token ({error})") from None
     if len(token) < MIN_WEB_TOKEN_LENGTH:
-        raise TokenError(
-            f"web_token_file of '{path}' has {len(token)} characters: expected at least {MIN_WEB_TOKEN_LENGTH}"
-        )
+        raise TokenError(f"{name} of '{path}' has {len(token)} characters: expected at least {MIN_WEB_TOKEN_LENGTH}")
     return token
+
+
+def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Controllers | None:
+    """Return who may change schedules, None if the page only reads; raises `TokenError`."""
+    token, reading = token_of(settings, "web_control_token"), token_of(settings)
+    header, proxies = settings.web_user_header or "", [*map(ip_network, settings.web_trusted_proxies)]
+    if bool(header) != bool(proxies):
+        raise TokenError("expected both web_user_header and web_trusted_proxies, or neither of them")
+    if token is not None and token == reading:
+        raise TokenError("web_control_token is the same as web_token: expected another one, which readers do not know")
+    if token is None and not header:
+        return None
+    sessions = None if token is None else Sessions(token, now, CONTROL_COOKIE)
+    secret = token or reading  # the same for all processes of this page; without one, forms end with the process
+    return Controllers(secret.encode() if secret else token_bytes(), sessions, header, proxies)
 
 
 async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.Event) -> None:
@@ -79,8 +106,9 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     token = token_of(settings)
     sessions = None if token is None else Sessions(token, now)
     link = Link(settings.connection)
+    controllers = controllers_of(settings, now)
     source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
-    app = application(source, {"localhost", settings.web_address, *settings.web_hosts}, sessions)
+    app = application(link, source, {"localhost", settings.web_address, *settings.web_hosts}, sessions, controllers)
     with bound(settings.web_address, settings.web_port, "web") as listening:
         logger().info("web_served", url=url_of(listening))
         async with TaskGroup() as group:

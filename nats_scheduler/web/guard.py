@@ -4,8 +4,10 @@ The rules:
 
 - A request for a name that nobody configured is refused, so that no other site can make a browser read the page under
   its own name (DNS rebinding). An IP address cannot be rebound.
-- Pages are only read: everything but GET and HEAD is refused, except the form of the login.
+- Pages are only read: everything but GET and HEAD is refused, except the form of the login, and the pages that change
+  schedules, where those are on.
 - With a token nothing is shown without it, except the login, its style and `/healthz`. It is compared in constant time.
+- Who changes schedules has a session of another token, or is named by a trusted proxy. A form is bound to them.
 - Every answer carries a Content-Security-Policy that allows what is served here, and nothing inline.
 
 Cost: some microseconds for each request.
@@ -14,8 +16,11 @@ Cost: some microseconds for each request.
 import hashlib
 import hmac
 import ipaddress
+import secrets
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import IPv4Network, IPv6Network
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
@@ -26,6 +31,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.web.rendering import address
 
 COOKIE = "nats_scheduler_session"
+CONTROL_COOKIE = "nats_scheduler_control"
 SESSION_SECONDS = 12 * 60 * 60
 """The time for which a login lasts."""
 
@@ -33,6 +39,13 @@ MAX_TARGET_BYTES = 32 * 1024
 """Longest path with its query; the subject of a schedule has at most some 4 KB, three characters a byte."""
 
 LOGIN = "/login"
+CHANGE, EDIT, ADD = "/change", "/edit", "/add"
+CONTROL_PATHS = frozenset({CHANGE, EDIT, ADD})
+"""The pages that change schedules."""
+
+MAX_NAME_CHARS = 256
+"""Characters of a user's name that are kept, as of any author."""
+
 OPEN_PATHS = frozenset({LOGIN, "/healthz", "/static/style.css", "/static/icon.svg"})
 """The paths that are answered without the token."""
 
@@ -53,8 +66,9 @@ HEADERS = {
 class Sessions:
     """Logins: a cookie carries when it ends, and a proof that the token was known; nothing is stored here."""
 
-    def __init__(self, token: str, now: Callable[[], int]) -> None:
-        """Accept `token`; `now` returns the time in ns since the Unix epoch."""
+    def __init__(self, token: str, now: Callable[[], int], name: str = COOKIE) -> None:
+        """Accept `token`, for cookies called `name`; `now` returns the time in ns since the Unix epoch."""
+        self.name = name
         self._token = token.encode()
         self._now = now
 
@@ -63,20 +77,88 @@ class Sessions:
         return hmac.compare_digest(_digest(text.encode("utf-8", "replace")), _digest(self._token))
 
     def cookie(self) -> str:
-        """Return the value of the cookie of a new login."""
-        ends = str(self._now() // SECOND + SESSION_SECONDS)
-        return f"{ends}.{self._proof(ends)}"
+        """Return the value of the cookie of a new login, which no other login has."""
+        login = f"{self._now() // SECOND + SESSION_SECONDS}.{secrets.token_hex(8)}"
+        return f"{login}.{_proof(self._token, login)}"
 
     def is_cookie(self, text: str) -> bool:
         """Return whether a cookie is of a login that has not ended."""
-        ends, _, proof = text.partition(".")
-        is_genuine = hmac.compare_digest(proof.encode("utf-8", "replace"), self._proof(ends).encode())
+        login, _, proof = text.rpartition(".")
+        ends = login.partition(".")[0]
+        is_genuine = hmac.compare_digest(proof.encode("utf-8", "replace"), _proof(self._token, login).encode())
         return is_genuine and ends.isdecimal() and int(ends) * SECOND > self._now()
 
-    def _proof(self, ends: str) -> str:
-        return hmac.new(
-            self._token, b"nats-scheduler web " + ends.encode("utf-8", "replace"), hashlib.sha256
-        ).hexdigest()
+    def login_of(self, headers: Headers) -> str | None:
+        """Return the cookie of a login, or None; one that a program sends as a bearer is "" ."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.is_token(token.strip()):
+            return ""
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.name)
+        except CookieError:
+            return None
+        return cookie.value if cookie is not None and self.is_cookie(cookie.value) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """One who may change schedules."""
+
+    login: str
+    """What their forms are bound to."""
+    name: str
+    """As a proxy names them; "" if they have to give their name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """Who may change schedules: those with a login of the token for it, and those whom a trusted proxy names."""
+
+    key: bytes
+    """What forms are proven with."""
+    sessions: Sessions | None = None
+    header: str = ""
+    """The header in which a proxy names its user; "" if none does."""
+    proxies: Collection[IPv4Network | IPv6Network] = ()
+
+    def who(self, scope: Scope) -> Controller | None:
+        """Return who sends a request, None if they may only read.
+
+        A proxy's header counts if it is there once: a browser may have sent one too.
+        """
+        headers = Headers(scope=scope)
+        names = [one.encode("latin-1").decode("utf-8", "replace").strip() for one in headers.getlist(self.header)]
+        if len(names) == 1 and names[0] and self._is_proxy(scope):
+            return Controller(f"user {names[0]}", names[0][:MAX_NAME_CHARS])
+        login = None if self.sessions is None else self.sessions.login_of(headers)
+        return None if login is None else Controller(f"login {login}", "")
+
+    def why_not(self, scope: Scope) -> str:
+        """Return what is expected of one who may only read, as a sentence."""
+        expected = [] if self.sessions is None else ["a login with the token of web_control_token"]
+        if self.header:
+            peer = (scope["client"] or ["unknown"])[0]
+            expected.append(f"one header {self.header} from an address of web_trusted_proxies (this came from {peer})")
+        return f"changes of schedules need {', or '.join(expected)}; the token of readers is not enough"
+
+    def form_proof(self, who: Controller) -> str:
+        """Return the text that a form contains: no other site knows it, and nobody else's forms have it."""
+        return _proof(self.key, f"form {who.login}")
+
+    def is_form_proof(self, who: Controller, text: str) -> bool:
+        """Return whether a form is one that was made for this person."""
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.form_proof(who).encode())
+
+    def _is_proxy(self, scope: Scope) -> bool:
+        try:
+            peer = ipaddress.ip_address((scope["client"] or [""])[0])
+        except ValueError:
+            return False
+        return any(peer in network for network in self.proxies)
+
+
+def _proof(key: bytes, text: str) -> str:
+    return hmac.new(key, b"nats-scheduler web " + text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
 def _digest(value: bytes) -> bytes:
@@ -86,11 +168,20 @@ def _digest(value: bytes) -> bytes:
 class Guard:
     """The ASGI application before all others."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], sessions: Sessions | None) -> None:
-        """Pass requests for one of `hosts` on; with `sessions` only those that have a login."""
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str], sessions: Sessions | None, controllers: Controllers | None
+    ) -> None:
+        """Pass requests for one of `hosts` on; with `sessions` only those that have a login.
+
+        Without `controllers` nothing can be changed.
+        """
         self._app = app
         self._hosts = frozenset(host.lower() for host in hosts)
         self._sessions = sessions
+        self._controllers = controllers
+        self._posts = CONTROL_PATHS if controllers else frozenset[str]()
+        if sessions or (controllers and controllers.sessions):
+            self._posts |= {LOGIN}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -126,11 +217,16 @@ class Guard:
             return PlainTextResponse(f"unknown host; {expected}\n", 421)
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > MAX_TARGET_BYTES:
             return PlainTextResponse("the address is too long\n", 414)
-        if method not in ("GET", "HEAD") and not (method == "POST" and path == LOGIN and self._sessions):
+        if method not in ("GET", "HEAD") and not (method == "POST" and path in self._posts):
             return PlainTextResponse("pages are only read\n", 405, {"Allow": "GET, HEAD"})
         if method == "POST" and not _is_from_here(headers):
-            return PlainTextResponse("a form of this page is expected\n", 403)
-        if self._sessions is None or path in OPEN_PATHS or self._has_login(headers, self._sessions):
+            return PlainTextResponse("a form of this page is expected: this one was sent by another site\n", 403)
+        who = None if self._controllers is None else self._controllers.who(scope)
+        scope.setdefault("state", {})["who"] = who
+        if who is None and self._controllers is not None and path in CONTROL_PATHS:
+            if method == "POST" or self._controllers.sessions is None:
+                return PlainTextResponse(f"{self._controllers.why_not(scope)}\n", 403)
+        elif who or self._sessions is None or path in OPEN_PATHS or self._sessions.login_of(headers) is not None:
             return None
         if headers.get("x-fragment") or "text/html" not in headers.get("accept", ""):
             return PlainTextResponse("a token is expected\n", 401, {"WWW-Authenticate": "Bearer"})
@@ -150,17 +246,6 @@ class Guard:
         except ValueError:
             return False
         return True
-
-    @staticmethod
-    def _has_login(headers: Headers, sessions: Sessions) -> bool:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and sessions.is_token(token.strip()):
-            return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and sessions.is_cookie(cookie.value)
 
 
 def _is_from_here(headers: Headers) -> bool:

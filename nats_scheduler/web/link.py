@@ -1,4 +1,4 @@
-"""The connection of the status page, and the questions that it sends.
+"""The connection of the status page, and the requests that it sends.
 
 Cost: one connection, and a dial every second while there is none.
 """
@@ -13,10 +13,14 @@ from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.log import logger
 from nats_scheduler.service.answers import ANSWER_SECONDS
 from nats_scheduler.service.client import NotConnectedError, ask
+from nats_scheduler.service.control import CHANGE_LIMIT_SECONDS, CONTROL_SUBJECTS
 from nats_scheduler.settings.connection import ConnectionSettings
 
 RECONNECT_PAUSE_SECONDS = 1.0
 """Pause after a pass over all servers in which none accepted the connection."""
+
+CHANGE_SECONDS = CHANGE_LIMIT_SECONDS + 2
+"""Longest wait for the answer to a change, which a sidecar makes within `CHANGE_LIMIT_SECONDS`."""
 
 REPORT_INTERVAL_SECONDS = 30.0
 """The interval at which the log repeats why there is no connection."""
@@ -74,3 +78,11 @@ class Link:
         if self._connection is None:
             raise NotConnectedError(self._reason)
         return await ask(self._connection, endpoint, request, ANSWER_SECONDS, "the user of this page")
+
+    async def change(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Send a request that changes a schedule, once, and return the answer; raises `QuestionError`."""
+        if self._connection is None:
+            raise NotConnectedError(self._reason)
+        return await ask(
+            self._connection, endpoint, request, CHANGE_SECONDS, "the user of this page", control=CONTROL_SUBJECTS
+        )

@@ -27,8 +27,8 @@ from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import HealthAnswer, InstanceDocument, InstancesAnswer
 from nats_scheduler.version import VERSION
 from nats_scheduler.web.charts import bar_chart, hour_of
-from nats_scheduler.web.guard import COOKIE, LOGIN, SESSION_SECONDS, Sessions
-from nats_scheduler.web.rendering import render, templates
+from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, SESSION_SECONDS, Controllers, Sessions
+from nats_scheduler.web.rendering import address, render, templates
 from nats_scheduler.web.verdict import totals, troubled_first, verdict
 
 # -- which instance fires which shards of each stream ----------------------------------------------------------------
@@ -161,16 +161,18 @@ INSTANCE_ID = re.compile(r"[A-Za-z0-9_-]+")
 PAGE_LENGTH = 50
 """Schedules on a page."""
 
-MAX_FORM_BYTES = 4096
+MAX_LOGIN_BYTES = 4096
 OK, NOT_FOUND = 200, 404
 
 
 class Pages:
     """The handlers of all pages."""
 
-    def __init__(self, source: Answers, sessions: Sessions | None) -> None:
+    def __init__(self, source: Answers, sessions: Sessions | None, controllers: Controllers | None) -> None:
         self._source = source
-        self._sessions = sessions
+        self._controllers = controllers
+        control = None if controllers is None else controllers.sessions
+        self._logins = [one for one in (control, sessions) if one is not None]
         self._templates = templates()
 
     def handlers(self) -> dict[str, Callable[[Request], Awaitable[Response]]]:
@@ -186,7 +188,7 @@ class Pages:
             "findings": ("Doctor", self._nothing),
             "rejected": ("Rejected messages", self._rejected),
         }
-        return {name: partial(self._page, name, title, asked) for name, (title, asked) in pages.items()}
+        return {name: partial(self.page, name, title, asked) for name, (title, asked) in pages.items()}
 
     async def _now_and_next(self, _query: Query) -> Values:
         """Ask whether all is well, and what happens now and next."""
@@ -312,34 +314,36 @@ class Pages:
         return {}
 
     async def login(self, request: Request) -> Response:
-        """Ask for the token, and store in a cookie that it was given."""
-        sessions = self._sessions
-        if sessions is None:
+        """Ask for a token, and store in a cookie that it was given."""
+        if not self._logins:
             return RedirectResponse("/", 303)
         if request.method != "POST":
             return self._login_form(request.query_params.get("next", "/"), OK)
-        form = dict(parse_qsl((await _body(request)).decode("latin-1"), errors="replace"))
+        form = dict(parse_qsl((await body_of(request, MAX_LOGIN_BYTES) or b"").decode("latin-1"), errors="replace"))
         target = _own_path(form.get("next", "/"))
         if form.get("leave"):
             leaving = RedirectResponse(LOGIN, 303)
-            leaving.delete_cookie(COOKIE, httponly=True, samesite="strict")
+            for one in self._logins:
+                leaving.delete_cookie(one.name, httponly=True, samesite="strict")
             return leaving
-        if not sessions.is_token(form.get("token", "").strip()):
+        opened = next((one for one in self._logins if one.is_token(form.get("token", "").strip())), None)
+        if opened is None:
             return self._login_form(target, 403)
         entered = RedirectResponse(target, 303)
         is_secure = request.headers.get("origin", "").startswith("https://")  # a proxy before this page has TLS
         entered.set_cookie(
-            COOKIE, sessions.cookie(), SESSION_SECONDS, secure=is_secure, httponly=True, samesite="strict"
+            opened.name, opened.cookie(), SESSION_SECONDS, secure=is_secure, httponly=True, samesite="strict"
         )
         return entered
 
     def _login_form(self, target: str, status: int) -> Response:
-        values = {"next": _own_path(target), "is_wrong": status != OK, "version": VERSION}
+        settings = [{CONTROL_COOKIE: "web_control_token"}.get(one.name, "web_token") for one in self._logins]
+        values = {"next": _own_path(target), "is_wrong": status != OK, "settings": settings[::-1], "version": VERSION}
         return HTMLResponse(render(self._templates, "login.html", values), status)
 
     async def missing(self, request: Request, _error: Exception) -> Response:
         """Answer that there is no such page."""
-        return await self._page("missing", "No such page", self._missing, request)
+        return await self.page("missing", "No such page", self._missing, request)
 
     async def _missing(self, _query: Query) -> Values:
         return {"status": NOT_FOUND}
@@ -353,12 +357,12 @@ class Pages:
         asked = (self._source.get(answers.health_of(one)) for one in alive[:MAX_INSTANCES_ASKED])
         return [part.data for part in await asyncio.gather(*asked) if part.data is not None and not part.fault]
 
-    async def _page(
+    async def page(
         self, name: str, title: str, asked: Callable[[Query], Awaitable[Values]], request: Request
     ) -> Response:
         """Render a page, or its parts that change, with the verdict that each page shows.
 
-        What only this page asks for may contain `title` and `status`.
+        What only this page asks for may contain `title`, `status` and `is_still`, for a page that does not change.
         """
         values, common = await asyncio.gather(asked(request.query_params), self._common())
         shown = {
@@ -367,7 +371,11 @@ class Pages:
             "page": name,
             "now": self._source.now(),
             "version": VERSION,
-            "has_login": self._sessions is not None,
+            "is_still": False,
+            "who": request.state.who,
+            "controls": self._controllers,
+            "logins": [one for one in self._logins if one.login_of(request.headers) is not None],
+            "here": address(request.url.path, **request.query_params),
             "layout": "fragment.html" if request.headers.get("x-fragment") else "page.html",
             **common,
             **values,
@@ -411,13 +419,13 @@ def _wanted(query: Query) -> dict[str, str | None]:
     return {"stream": query.get("stream") or None, "filter": query.get("filter") or None}
 
 
-async def _body(request: Request) -> bytes:
-    """Return the body of a form; what is beyond `MAX_FORM_BYTES` is not read."""
+async def body_of(request: Request, most: int) -> bytes | None:
+    """Return the body of a form, None if it has more than `most` bytes: what is beyond is not read."""
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_FORM_BYTES:
-            return b""
+        if len(body) > most:
+            return None
     return body
 
 

@@ -12,7 +12,7 @@ import pytest
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.web.app import application
-from nats_scheduler.web.guard import Sessions
+from nats_scheduler.web.guard import Controllers, Sessions
 from nats_scheduler.web.link import Link
 from tests.harness.account import CLOCK
 from tests.harness.waiting import eventually
@@ -53,7 +53,13 @@ class Browsing:
 
 @asynccontextmanager
 async def browsing(
-    url: str, *, token: str | None = None, hosts: tuple[str, ...] = (), ahead: int = 0, **settings: Any
+    url: str,
+    *,
+    token: str | None = None,
+    hosts: tuple[str, ...] = (),
+    ahead: int = 0,
+    controllers: Controllers | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
 
@@ -62,7 +68,7 @@ async def browsing(
     link = Link(ConnectionSettings(servers=(url,), **settings))
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
-    app = application(source, {"localhost", *hosts}, sessions)
+    app = application(link, source, {"localhost", *hosts}, sessions, controllers)
     keeping = asyncio.create_task(link.keep())
     transport = httpx.ASGITransport(app)
     try:

@@ -1,9 +1,16 @@
 """The checks before every page: host names, methods, sizes, the token, and the headers of every answer."""
 
+from ipaddress import ip_network
 from typing import Any
 
+import pytest
+from pydantic import ValidationError
+
 from nats_scheduler.schedule.instants import SECOND
-from nats_scheduler.web.guard import SESSION_SECONDS, Sessions
+from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.web.app import TokenError, controllers_of
+from nats_scheduler.web.guard import CONTROL_COOKIE, COOKIE, SESSION_SECONDS, Controller, Controllers, Sessions
+from tests.harness.account import CLOCK
 from tests.web.browsing import TOKEN, Browsing, browsing
 
 NOWHERE = "nats://127.0.0.1:1"
@@ -124,3 +131,123 @@ async def test_the_page_comes_without_any_server_and_without_a_token_there_is_no
         for path in ("/", "/?cursor=%00%ff", "/?cursor=..%2f"):
             text = await page.get(path)
             assert ("Not working" in text, "Sign out" in text) == (True, False), "it comes without any server"
+
+
+CONTROL_TOKEN = "-".join(["only", "operators", "know", "it"])
+CHANGE_PATH = "/change?do=pause&stream=O&subject=O.s"
+PROXY = ip_network("10.1.0.0/16")
+
+
+def controllers(**more: Any) -> Controllers:
+    """Return those who may change schedules: with `CONTROL_TOKEN`, unless more is given."""
+    given = {"sessions": Sessions(CONTROL_TOKEN, CLOCK.now, CONTROL_COOKIE), **more}
+    return Controllers(CONTROL_TOKEN.encode(), **given)
+
+
+async def test_a_reader_changes_nothing() -> None:
+    """Neither with the token of readers, nor with a cookie or a form of somebody else; what is off is not there."""
+    allowed = controllers()
+    form = {"do": "pause", "stream": "O", "one": "1 O.s", "author": "Eve", "reason": "why not"}
+    async with browsing(NOWHERE, token=TOKEN) as page:
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert (await page.client.get(CHANGE_PATH, headers=bearer)).status_code == 404
+        assert (await page.client.post("/change", headers=bearer, data=form)).status_code == 405
+    async with browsing(NOWHERE, token=TOKEN, controllers=allowed) as page:
+        await log_in(page)
+        assert "Sign in to change" in await page.get("/schedules")
+        answer = await page.client.get(CHANGE_PATH, headers=HTML)
+        assert (answer.status_code, answer.headers["location"][:19]) == (303, "/login?next=%2Fchan")
+        refused = await page.client.post("/change", data=form)
+        assert (refused.status_code, "the token of readers is not enough" in refused.text) == (403, True)
+        reading = page.client.cookies[COOKIE]
+        page.client.cookies.clear()
+        page.client.cookies.set(CONTROL_COOKIE, reading)
+        assert (await page.client.post("/change", data=form)).status_code == 403, "a cookie is of one token"
+
+
+async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() -> None:
+    allowed = controllers()
+    async with browsing(NOWHERE, controllers=allowed) as page:
+        await page.get("/")  # without the token of readers all may read
+        assert (await log_in(page, CONTROL_TOKEN)).status_code == 303
+        own = allowed.form_proof(Controller(f"login {page.client.cookies[CONTROL_COOKIE]}", ""))
+        other = allowed.form_proof(Controller(f"login {allowed.sessions.cookie()}", "")) if allowed.sessions else ""
+        form = {"do": "pause", "stream": "O", "one": "1 O.s", "author": "Ada", "reason": "stocktaking"}
+        for proof, headers, status, says in (
+            (own, {}, 200, "is being made"),  # there is no connection: nothing is done
+            (own, {"Origin": "http://localhost:8225", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
+            (own, {"Sec-Fetch-Site": "cross-site"}, 403, "sent by another site"),
+            (own, {"Sec-Fetch-Site": "same-site", "Origin": "null"}, 403, "sent by another site"),
+            (own, {"Origin": "http://evil.example"}, 403, "sent by another site"),
+            ("", {}, 403, "another login"),
+            (other, {}, 403, "another login"),
+            (own[:-1], {}, 403, "another login"),
+        ):
+            answer = await page.client.post("/change", data={**form, "proof": proof}, headers=headers)
+            assert (answer.status_code, says in answer.text) == (status, True), (proof, headers, answer.text)
+            assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        for typed, status in (
+            ({"author": " "}, 422),
+            ({"reason": ""}, 422),
+            ({"one": "x O.s"}, 400),
+            ({"do": "purge"}, 404),
+            ({"pad": "x" * 300_000}, 413),
+        ):
+            answer = await page.client.post("/change", data={**form, "proof": own, **typed})
+            assert answer.status_code == status, typed
+        for method in ("PUT", "PATCH", "DELETE"):
+            assert (await page.client.request(method, "/change")).status_code == 405
+        await page.client.post("/login", data={"leave": "1"})
+        page.client.cookies.clear()
+        assert (await page.client.post("/change", data={**form, "proof": own})).status_code == 403
+
+
+async def test_a_user_whom_the_proxy_names_counts_and_nobody_elses_header_does() -> None:
+    """The client of these requests is 127.0.0.1."""
+    name = {"X-User": "Zoë".encode()}
+    cases: list[tuple[list[Any], Any, int]] = [
+        ([ip_network("127.0.0.1")], name, 200),
+        ([PROXY, ip_network("127.0.0.0/8")], name, 200),
+        ([PROXY], name, 403),
+        ([ip_network("127.0.0.1")], {}, 403),
+        ([ip_network("127.0.0.1")], {"X-User": b" "}, 403),
+        ([ip_network("127.0.0.1")], [("X-User", "Eve"), ("X-User", "Zoe")], 403),
+    ]
+    for proxies, headers, status in cases:
+        allowed = controllers(sessions=None, header="X-User", proxies=proxies)
+        async with browsing(NOWHERE, token=TOKEN, controllers=allowed) as page:
+            answer = await page.client.get(CHANGE_PATH, headers=headers)
+            assert answer.status_code == status, (proxies, headers)
+            if status == 403:
+                assert (
+                    "one header X-User from an address of web_trusted_proxies (this came from 127.0.0.1)" in answer.text
+                )
+                assert (await page.client.get("/", headers=headers)).status_code == 401, "it does not read either"
+            else:
+                assert (await page.client.get("/", headers=headers)).status_code == 200, "it needs no token to read"
+
+
+def test_settings_say_who_may_change_schedules() -> None:
+    def allowed(**given: Any) -> Controllers | None:
+        return controllers_of(SidecarSettings(**given), CLOCK.now)
+
+    reading = f"{TOKEN}, which is longer"
+    assert allowed(web_token=reading) is None
+    by_token = allowed(web_control_token=CONTROL_TOKEN)
+    assert by_token is not None
+    assert by_token.sessions is not None
+    assert by_token.sessions.is_token(CONTROL_TOKEN)
+    by_proxy = allowed(web_user_header="X-User", web_trusted_proxies=("10.1.0.0/16",))
+    assert by_proxy is not None
+    assert (by_proxy.sessions, by_proxy.header, by_proxy.proxies) == (None, "X-User", [PROXY])
+    for given, said in (
+        ({"web_token": reading, "web_control_token": reading}, "is the same as web_token"),
+        ({"web_user_header": "X-User"}, "expected both web_user_header and web_trusted_proxies"),
+        ({"web_trusted_proxies": ("10.1.0.0/16",)}, "expected both web_user_header and web_trusted_proxies"),
+        ({"web_control_token": CONTROL_TOKEN, "web_control_token_file": "x"}, "are both set: expected one of them"),
+        ({"web_control_token_file": "/nowhere/x"}, "web_control_token_file of '/nowhere/x'"),
+    ):
+        with pytest.raises(TokenError, match=said):
+            allowed(**given)
+    with pytest.raises(ValidationError):
+        SidecarSettings(web_trusted_proxies=("10.1.0.7/16",))

@@ -1,0 +1,264 @@
+"""The pages that change schedules: pause, resume, fire and remove, one or all that a search finds.
+
+The rules:
+
+- Each change is one control request (`service.control`), with the sequence that the page showed, so that the
+  sidecar refuses it if another one is there. Nothing else is written, and a GET changes nothing.
+- What would be done is asked for first (`dry_run`), shown with its notes, and then done, by whom and why.
+- A form proves that it was made for the one who sends it.
+
+Cost: a request for each schedule that is shown, and another one for each that is changed; at most `MAX_AT_ONCE` at the
+same time. Limit: `MAX_SELECTED` schedules on a page; what has not begun after `BEGIN_SECONDS` is not done.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
+from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.answers import Answers
+from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, read
+from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
+from nats_scheduler.web.guard import CHANGE, Controller, Controllers
+from nats_scheduler.web.pages import NOT_FOUND, Pages, Values, body_of
+
+MAX_SELECTED = 200
+"""Schedules that one page changes."""
+
+MAX_AT_ONCE = 8
+"""Requests for changes in work at once; a sidecar takes 16, and others ask it too."""
+
+BEGIN_SECONDS = 12.0
+"""The time after which no further change of a form begins: a request of a browser may take 30 s."""
+
+MAX_FORM_BYTES = 256 * 1024
+MAX_FIELDS = 2 * MAX_SELECTED
+
+OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "remove": "Remove"}
+"""What is done to schedules that are there, and the words for it."""
+
+OK, UNPROCESSABLE = 200, 422
+
+
+class Asking(Protocol):
+    """Sends requests to the sidecars; both methods raise `QuestionError`."""
+
+    async def ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Ask for something."""
+        ...
+
+    async def change(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Change something, or ask what would be changed."""
+        ...
+
+
+class WrongFormError(Exception):
+    """A form, or an address, is none of this page; the text says what is expected."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What was sent by a form: one value or several for each name."""
+
+    values: Mapping[str, Sequence[str]]
+
+    def text(self, name: str) -> str:
+        """Return a value without blanks around it, "" if there is none."""
+        return self.values.get(name, [""])[0].strip()
+
+    def sequence(self, name: str = "sequence") -> int:
+        """Return a sequence, 0 for none; raises `WrongFormError`."""
+        return sequence_of(self.text(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One schedule of a page, and what was answered to its change."""
+
+    subject: str
+    sequence: int
+    schedule: ScheduleDocument | None = None
+    answer: ChangeAnswer | None = None
+    refusal: str = ""
+
+
+Handler = Callable[[Request, Form | None], Awaitable[Response]]
+"""Gets a request, and its form if it has one."""
+
+
+class Control:
+    """The handlers of these pages."""
+
+    def __init__(self, link: Asking, source: Answers, pages: Pages, controllers: Controllers) -> None:
+        """Ask over `link`, whose answers are not kept; `source` has the clock, and answers that a change outdates."""
+        self._link = link
+        self._source = source
+        self._pages = pages
+        self._controllers = controllers
+
+    def routes(self) -> list[tuple[str, Callable[[Request], Awaitable[Response]]]]:
+        """Return the paths with their handlers."""
+        return [(CHANGE, partial(self._handled, self._change))]
+
+    async def _handled(self, handler: Handler, request: Request) -> Response:
+        """Answer a request; the form of a POST has a proof."""
+        try:
+            form = await self._form(request) if request.method == "POST" else None
+            return await handler(request, form)
+        except WrongFormError as error:
+            return PlainTextResponse(f"{error}\n", error.status)
+
+    async def _form(self, request: Request) -> Form:
+        body = await body_of(request, MAX_FORM_BYTES)
+        if body is None:
+            raise WrongFormError(413, f"the form is too long: at most {MAX_FORM_BYTES:,} bytes are expected")
+        try:
+            found = parse_qs(body.decode("latin-1"), True, errors="replace", max_num_fields=MAX_FIELDS)
+        except ValueError:
+            raise WrongFormError(413, f"the form has more than {MAX_FIELDS} fields") from None
+        form = Form(found)
+        if not self._controllers.is_form_proof(request.state.who, form.text("proof")):
+            raise WrongFormError(403, "the form was made for another login, or before a restart: open its page again")
+        return form
+
+    async def _shown(self, request: Request, name: str, title: str, values: Values) -> Response:
+        """Render a page with a form; it is left as it is while its reader types."""
+        who: Controller = request.state.who
+        shown = {
+            "is_still": True,
+            "proof": self._controllers.form_proof(who),
+            "most_chars": MAX_AUTHOR_CHARS,
+            **values,
+        }
+        return await self._pages.page(name, title, partial(_given, shown), request)
+
+    # -- pause, resume, fire and remove ----------------------------------------------------------------------------
+
+    async def _change(self, request: Request, form: Form | None) -> Response:
+        """Show what an operation would do to schedules, or do it."""
+        query = Form({name: [value] for name, value in request.query_params.items()}) if form is None else form
+        do, stream = query.text("do"), query.text("stream")
+        if do not in OPERATIONS or not stream:
+            raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
+        given: dict[str, object] = {"drop": True} if do == "resume" and query.text("drop") else {}
+        if do == "fire":
+            given["fire_time"] = query.text("fire_time") or format_rfc3339(self._source.now())
+        values: dict[str, Any] = {
+            "do": do,
+            "words": OPERATIONS[do],
+            "stream": stream,
+            "given": given,
+            "query": query,
+            "fault": "",
+            "more": False,
+            "is_done": False,
+            "wrong": "",
+            "is_one": bool(query.text("subject")),
+        }
+        rows: list[Row] = []
+        if form is not None:
+            rows = [_row(one) for one in form.values.get("one", ())]
+            author = _author(request.state.who, form)
+            values["wrong"] = _missing(author) or ("" if rows else "no schedule is selected")
+            if not values["wrong"]:
+                values |= {"is_done": True, "rows": await self._asked(do, stream, rows, {**given, **author})}
+                self._source.ask_again()
+                return await self._shown(request, "change", OPERATIONS[do], values)
+            values["status"] = UNPROCESSABLE
+        try:
+            if not rows:
+                rows, values["more"] = await self._selected(query)
+        except QuestionError as error:
+            values |= {"fault": str(error), "status": NOT_FOUND if _code(error) == NOT_FOUND else OK}
+        values["rows"] = await self._asked(do, stream, rows, {**given, "dry_run": True})
+        return await self._shown(request, "change", OPERATIONS[do], values)
+
+    async def _selected(self, query: Form) -> tuple[list[Row], bool]:
+        """Return the schedules that are meant, and whether there are more; raises `QuestionError`."""
+        stream, subject = query.text("stream"), query.text("subject")
+        if subject:
+            one = read(ScheduleAnswer, await self._link.ask("schedules.get", {"stream": stream, "subject": subject}))
+            stored = one["schedule"] or one["rejected"]
+            return [Row(subject, 0 if stored is None else stored["sequence"], one["schedule"])], False
+        wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind")}
+        asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
+        found = read(SchedulesAnswer, await self._link.ask("schedules.list", asked))
+        rows = [Row(one["subject"], one["sequence"], one) for one in found["schedules"]]
+        return rows, found["cursor"] is not None
+
+    async def _asked(self, do: str, stream: str, rows: Iterable[Row], given: Mapping[str, object]) -> list[Row]:
+        """Ask for an operation on each schedule, and return what was answered."""
+        places, ends = asyncio.Semaphore(MAX_AT_ONCE), asyncio.get_running_loop().time() + BEGIN_SECONDS
+
+        async def answered(row: Row) -> Row:
+            async with places:
+                if asyncio.get_running_loop().time() > ends:
+                    return _with(
+                        row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, so nothing is done: do it again"
+                    )
+                asked = {"stream": stream, "subject": row.subject, "expected": row.sequence or None, **given}
+                try:
+                    return _with(row, answer=await self._change_of(f"schedules.{do}", asked))
+                except QuestionError as error:
+                    return _with(row, refusal=str(error))
+
+        return [*await asyncio.gather(*map(answered, rows))]
+
+    async def _change_of(self, endpoint: str, asked: Mapping[str, object]) -> ChangeAnswer:
+        """Send a control request; raises `QuestionError`."""
+        try:
+            return read(ChangeAnswer, await self._link.change(endpoint, asked))
+        except NotAnsweredError as error:
+            raise NotAnsweredError(f"{error}: it may be done or not, its page shows which") from None
+
+
+def sequence_of(text: str) -> int:
+    """Return a sequence, 0 for none; raises `WrongFormError`."""
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise WrongFormError(400, f"a sequence of '{text[:40]}': expected a number")
+    return int(text or 0)
+
+
+def _row(text: str) -> Row:
+    """Return a schedule as a form names it: its sequence, a blank, its subject."""
+    sequence, _, subject = text.partition(" ")
+    return Row(subject, sequence_of(sequence))
+
+
+def _with(row: Row, answer: ChangeAnswer | None = None, refusal: str = "") -> Row:
+    return Row(row.subject, row.sequence, row.schedule, answer, refusal)
+
+
+def _author(who: Controller, form: Form) -> dict[str, str]:
+    return {
+        "author": (who.name or form.text("author"))[:MAX_AUTHOR_CHARS],
+        "reason": form.text("reason")[:MAX_AUTHOR_CHARS],
+    }
+
+
+def _missing(author: Mapping[str, str]) -> str:
+    """Return what is missing of who and why; "" if both are there."""
+    missing = [words for name, words in (("author", "who you are"), ("reason", "why")) if not author[name]]
+    return f"say {' and '.join(missing)}: it is recorded with the change" if missing else ""
+
+
+def _code(error: QuestionError) -> int:
+    return error.code if isinstance(error, RequestRefusedError) else 0
+
+
+async def _given(values: Values, _query: Mapping[str, str]) -> Values:
+    return values
