@@ -7,7 +7,7 @@ Whatever ends the program, the terminal is as it was before: Ctrl-Z leaves the s
 again. Without a keyboard (standard input is no terminal) everything works but the keys. While the terminal has not
 taken the bytes of a screen, the next one is left out, so that a slow line does not fall behind.
 Cost: some requests a second, which no fire waits for, and 10 ms for a screen of 80 x 24.
-Limit: what only a server's own scheduler fires is not counted.
+Limit: of what the server itself fires, what could not be stored is not known.
 """
 
 import asyncio

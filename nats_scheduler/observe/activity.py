@@ -15,16 +15,20 @@ The rules:
 
 Cost: half a microsecond for each stream and sample, some for one that has fired, in units of `STREAMS_PER_UNIT`. For
 each stream that fired in the last hour 6 KB, for any other 0.1 KB: 6 MB for 1,000 streams that fire.
-Limit: it begins with the process.
+What the server itself fired is read from the stream (`ReadFires`), and belongs to the minute in which it was stored.
+Limit: what an instance fired begins with the process.
 """
 
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
-from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, FireCounts, FireMetrics
+from nats_scheduler.engine.events import FireReadBack
+from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS, MAX_RECENT_FIRES, FireCounts, FireMetrics
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
 
 MINUTES_KEPT = 60
@@ -35,8 +39,9 @@ SAMPLE_LEAD_NS = 250 * MILLISECOND
 STREAMS_PER_UNIT = 16
 """Streams that are sampled in one unit of work: a tenth of a millisecond at most."""
 
-_SINGLE = 4
-"""The counts before those of the histogram: stored, duplicates, overdue, refused."""
+_OVERDUE, _SINGLE = 2, 4
+"""The place of what was overdue among the counts before those of the histogram, and their number: stored, duplicates,
+overdue, refused."""
 _WIDTH = _SINGLE + len(LATENESS_BUCKETS_SECONDS) + 1
 _ZEROS = (0,) * _WIDTH
 _BOUNDS_NS = tuple(round(one * SECOND) for one in LATENESS_BUCKETS_SECONDS)
@@ -101,7 +106,7 @@ Differences = Sequence[tuple[int, int]]
 """The counts that have grown, and by how much."""
 
 
-class _Hour:
+class Hour:
     """The last minutes of one stream, or of all."""
 
     __slots__ = ("counts", "latest", "minutes", "newest")
@@ -137,6 +142,27 @@ class _Hour:
         stored, duplicates, overdue, refused, *lateness = self.counts[at : at + _WIDTH]
         return Minute(minute * MINUTE, stored, duplicates, overdue, refused, tuple(lateness), self.latest[place])
 
+    def last(self, now: int, count: int) -> list[Minute]:
+        """Return the last `count` minutes up to the present one, oldest first; those in which nothing happened too."""
+        present = now // MINUTE
+        return [self.read(minute) or nothing_in(minute * MINUTE) for minute in range(present - count + 1, present + 1)]
+
+
+class ReadFires:
+    """The fires that were read from a stream: the last ones, and how many were stored in each minute."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.recent: deque[FireReadBack] = deque(maxlen=MAX_RECENT_FIRES)
+        self.hour = Hour()
+
+    def take(self, fire: FireReadBack) -> None:
+        """Count a fire; they come in the order in which they were stored."""
+        late = fire.stored_at - fire.send_time
+        place = _OVERDUE if fire.overdue else _SINGLE + bisect_left(_BOUNDS_NS, late)
+        self.hour.add(fire.stored_at // MINUTE, [(0, 1), (place, 1)], 0 if fire.overdue else late)
+        self.recent.append(fire)
+
 
 class _Sampled:
     """The last sample and the last hour of one stream."""
@@ -147,7 +173,7 @@ class _Sampled:
         self.values = _ZEROS
         self.minute = minute
         """The minute of the last sample."""
-        self.hour: _Hour | None = None
+        self.hour: Hour | None = None
         """None as long as nothing happened for an hour."""
 
 
@@ -159,7 +185,7 @@ class Activity:
         self._fires = fires
         self.recent = fires.recent
         """The last fires and their streams, the newest last."""
-        self._all = _Hour()
+        self._all = Hour()
         self._sampled: dict[str, _Sampled] = {}
         self._minute: int | None = None
         """The minute in which the last sample of all streams began."""
@@ -182,8 +208,7 @@ class Activity:
         """Return the last `count` minutes up to the present one, oldest first; those in which nothing happened too."""
         sampled = None if stream is None else self._sampled.get(stream)
         hour = self._all if stream is None else None if sampled is None else sampled.hour
-        present = now // MINUTE
-        return list(_minutes(hour, range(present - count + 1, present + 1)))
+        return (hour or Hour()).last(now, count)
 
     def is_known(self, stream: str) -> bool:
         """Return whether anything was ever counted of a stream."""
@@ -201,7 +226,7 @@ class Activity:
         latest, counts.latest = int(counts.latest * SECOND), 0.0
         sampled.values = values
         if sampled.hour is None:
-            sampled.hour = _Hour()
+            sampled.hour = Hour()
         sampled.hour.add(before, differences, latest)
         self._all.add(before, differences, latest)
 
@@ -209,12 +234,6 @@ class Activity:
 def minute_of(now: int) -> int:
     """Return the minute since the Unix epoch to which belongs what is counted from an instant (ns) on."""
     return (now + SAMPLE_LEAD_NS) // MINUTE
-
-
-def _minutes(hour: _Hour | None, wanted: range) -> Iterator[Minute]:
-    for minute in wanted:
-        found = None if hour is None else hour.read(minute)
-        yield found or nothing_in(minute * MINUTE)
 
 
 def nothing_in(start: int) -> Minute:

@@ -196,7 +196,7 @@ class PastFireDocument(TypedDict):
 
 
 class RecentFireDocument(TypedDict):
-    """A fire that an instance stored since its start."""
+    """A fire that an instance has stored since its start, or that the server itself has stored."""
 
     stream: str
     schedule: str

@@ -5,6 +5,8 @@ The rules:
 - A fire is counted by the instance that fired it, so the counts of all instances add up. The last fires are those that
   each instance read back, of all streams together, so that a page can show what fires right now without reading any
   stream. A restart loses both.
+- What the server itself fires no instance counts: the one that answers reads it with the server's schedules
+  (`service.server_schedules`), the fires of schedules that are stored.
 - Every instance holds all schedules, so the one that answers what comes due asks no other.
 
 Cost: a sample of the counts, about a microsecond for each stream; a look at the last `MAX_RECENT_FIRES` fires, about a
@@ -16,6 +18,7 @@ Limit: a busy stream takes the place of others among the last fires. The minutes
 
 import asyncio
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -24,10 +27,10 @@ from typing_extensions import TypedDict
 from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.views.figures import Timeline
 from nats_scheduler.engine.views.pages import NO_FIRE
-from nats_scheduler.engine.views.view import EngineView
+from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.subjects import is_covered
-from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, total_of
+from nats_scheduler.observe.activity import MINUTES_KEPT, LastMinutes, Minute, ReadFires, total_of
 from nats_scheduler.observe.documents import (
     Count,
     RecentFireDocument,
@@ -149,8 +152,9 @@ async def list_activity(asked: Asked, request: ActivityRequest) -> Document:
     others = asked.leases.others
     answers, unanswered = await ask_each(asked, others, "activity.list", ActivityAnswer, request.model_dump())
     minutes = await _own(asked, request)
-    for answer in answers:
-        theirs = {one.start: one for one in read_activity(answer).minutes}
+    read = (fires.hour.last(asked.now(), request.minutes) for fires in (await _of_server(asked, request)).values())
+    for others_minutes in (*(read_activity(answer).minutes for answer in answers), *read):
+        theirs = {one.start: one for one in others_minutes}
         minutes = [total_of([theirs[one.start], one]) if one.start in theirs else one for one in minutes]
     return await _activity_answer(asked, minutes, unanswered)
 
@@ -165,6 +169,21 @@ async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
     activity = asked.activity
     await asked.turns.run(activity.sample(asked.now))
     return activity.minutes(asked.now(), request.minutes, request.stream)
+
+
+async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest) -> dict[str, ReadFires]:
+    """Return what the server itself has fired on the streams that are wanted.
+
+    Only who answers reads it, and in `READ_WAIT_SECONDS` at most; what cannot be read is `unread` in `streams.list`.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + READ_WAIT_SECONDS
+    found: dict[str, ReadFires] = {}
+    for name, stream in list(asked.streams.items()) if asked.asks_others else ():
+        if stream.others_fired_by is FiredBy.SERVER and request.stream in (None, name):
+            with suppress(ServiceError, JetStreamError):
+                found[name] = await asked.server_schedules.fires(name, max(until - loop.time(), 0.0))
+    return found
 
 
 async def _activity_answer(asked: Asked, minutes: Sequence[Minute], unanswered: Sequence[str]) -> Document:
@@ -216,7 +235,9 @@ async def list_recent(asked: Asked, request: RecentFiresRequest) -> Document:
     others = asked.leases.others
     answers, unanswered = await ask_each(asked, others, "fires.recent", RecentFiresAnswer, request.model_dump())
     own = newest(asked.activity.recent, request)
-    of_all = merged([own, *(answer["fires"] for answer in answers)])
+    read = await _of_server(asked, request)
+    of_server = newest(((name, fire) for name, fires in read.items() for fire in fires.recent), request)
+    of_all = merged([own, of_server, *(answer["fires"] for answer in answers)])
     return await _recent_answer(asked, of_all[: request.limit], unanswered)
 
 

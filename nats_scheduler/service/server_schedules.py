@@ -45,6 +45,7 @@ from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.activity import ReadFires
 from nats_scheduler.service.micro import NOT_FOUND, UNAVAILABLE, ServiceError
 from nats_scheduler.service.turns import Turns
 
@@ -124,7 +125,9 @@ class StreamReading:
         """`Numbers.removed` when what was removed until then was found; None if that is still to be done."""
         self._views: WeakSet[EngineView] = WeakSet()
         self._viewed_at = float("-inf")
-        self._stored = StoredSchedules(state.rules, (ADR51,), fired_by)
+        self.fires = ReadFires()
+        """What the server has fired."""
+        self._stored = StoredSchedules(state.rules, (ADR51,), fired_by, notify_fired=self.fires.take)
         self.began = self._loop.time()
         self.through = 0
         """Everything up to this sequence was read."""
@@ -270,6 +273,9 @@ MAX_STREAMS = 64
 READ_WAIT_SECONDS = 1.5
 """Longest wait of a request until a stream is read: requesters wait 2 s by default."""
 
+FIRES_AGE_SECONDS = 1.0
+"""The fires of the server are read again after this time: what asks for them asks for the schedules too."""
+
 LATEST_LIMIT_SECONDS = 30.0
 """If reading what is new takes longer than a request waits, the answer is what was read at most this time ago."""
 
@@ -391,6 +397,17 @@ class ServerSchedules:
 
         Waits at most `within` seconds. Raises `ServiceError`, or `JetStreamError` if the server does not answer.
         """
+        read = await self._read(name, fired_by, within)
+        return read.view, read.through
+
+    async def fires(self, name: str, within: float) -> ReadFires:
+        """Return what the server has fired on a stream, as of `FIRES_AGE_SECONDS` ago or later; raises as `read`."""
+        kept = self._kept.get(name)
+        if kept is None or kept.read is None or self._loop.time() - kept.fresh_at > FIRES_AGE_SECONDS:
+            return (await self._read(name, FiredBy.SERVER, within)).fires
+        return kept.read.fires
+
+    async def _read(self, name: str, fired_by: FiredBy, within: float) -> StreamReading:
         asked_at, kept = self._loop.time(), self._kept.get(name) or KeptStream()
         kept.asked_at = asked_at
         while kept.fresh_at < asked_at or kept.read is None:
@@ -407,12 +424,12 @@ class ServerSchedules:
                 return self._latest(name, kept)
             if (error := reading.result()) is not None:
                 raise error
-        return kept.read.view, kept.read.through
+        return kept.read
 
-    def _latest(self, name: str, kept: KeptStream) -> tuple[EngineView, int]:
+    def _latest(self, name: str, kept: KeptStream) -> StreamReading:
         """Return what was read a moment ago, because reading takes longer than a requester waits."""
         if kept.read is not None and self._loop.time() - kept.fresh_at < LATEST_LIMIT_SECONDS:
-            return kept.read.view, kept.read.through
+            return kept.read
         reached, last = kept.progress
         sentence = f"stream {name!r} is being read, and sequence {reached} of {last} is reached: ask again"
         raise ServiceError(UNAVAILABLE, sentence)

@@ -1,5 +1,6 @@
 """Views of stored schedules that the server fires, alone and beside ours, and the findings of a graduation."""
 
+from nats_scheduler.engine.events import FireReadBack
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.inputs import CheckpointLoaded
 from nats_scheduler.engine.views.figures import ScheduleKind, State
@@ -18,6 +19,7 @@ from nats_scheduler.message.dialect import ADR51, PORTABLE
 from nats_scheduler.message.identity import fire_identity
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.observe.activity import MINUTES_KEPT, ReadFires, total_of
 from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
 from nats_scheduler.schedule.instants import DAY, HOUR, SECOND
 from nats_scheduler.schedule.native import fire_after
@@ -312,6 +314,43 @@ def test_a_fire_of_the_version_before_counts_only_after_the_replacement() -> Non
     assert listed(first, before, second, now=START).next_fire == START + 2 * HOUR
     assert listed(first, second, after, now=START).next_fire == START + 90 * SECOND
     assert listed(first, before, now=START, fired_by=FiredBy.NONE).next_fire == START + HOUR, "nobody announces it"
+
+
+def test_a_fire_of_the_server_is_as_late_as_the_time_that_was_announced_for_it() -> None:
+    every, at = schedule("@every 10s", 1), schedule(f"@at {format_rfc3339(START + HOUR // 2)}", 2, subject="s.at")
+
+    def fired(sequence: int, late: int, due: int, following: int | None, of: str = SCHEDULE) -> StoredMessage:
+        announced = "purge" if following is None else format_rfc3339(START + following * SECOND)
+        fire = message_on("t.out", sequence, Nats_Scheduler=of, Nats_Schedule_Next=announced)
+        return fire._replace(stored_at=START + due * SECOND + late)
+
+    messages = [
+        every,
+        at,
+        fired(3, 2 * SECOND, 10, 20),
+        fired(4, TENTH, 20, 35),  # from here on the interval is counted anew
+        fired(5, 0, 35, 45),
+        fired(6, -1, 45, 55),  # before its time: it was due at another one
+        fired(7, 1, 85, 95),  # the fires before it were removed
+        fired(8, 7 * SECOND, 1800, None, of="s.at"),
+        fired(9, 1, 1800, None, of="s.gone"),
+    ]
+    for fired_by, expected in (
+        (FiredBy.SERVER, [(3, 2 * SECOND), (4, TENTH), (5, 0), (6, None), (7, None), (8, 7 * SECOND)]),
+        (FiredBy.NONE, []),
+    ):
+        found: list[FireReadBack] = []
+        stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), fired_by, notify_fired=found.append)
+        stored.take(messages, START + 2 * HOUR)
+        late = [(one.stored_sequence, None if one.overdue else one.stored_at - one.send_time) for one in found]
+        assert late == expected
+    read = ReadFires()
+    stored = StoredSchedules(StreamRules("S", ("s.>", "t.>")), (ADR51,), FiredBy.SERVER, notify_fired=read.take)
+    stored.take(messages, START + 2 * HOUR)
+    minutes = read.hour.last(START + HOUR // 2 + 8 * SECOND, MINUTES_KEPT)
+    whole, last = total_of(minutes), minutes[-1]
+    assert (last.start, last.fires, last.overdue, last.lateness_max) == (START + HOUR // 2, 1, 0, 7 * SECOND)
+    assert (whole.fires, whole.overdue, sum(whole.lateness), whole.lateness_max) == (6, 2, 4, 7 * SECOND)
 
 
 def test_an_interval_with_a_fraction_is_rounded_as_the_server_does() -> None:

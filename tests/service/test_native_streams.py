@@ -93,6 +93,15 @@ async def test_one_schedule_its_next_and_its_past_fires(native: Asked) -> None:
     past = (await native.answer("fires.list", stream="O", subject="O.past", target="O.out"))["fires"]
     assert [(one["fired_by"], one["next_fire"]) for one in past] == [("server", None)]
     assert (await native.refusal("schedules.get", stream="O", subject="O.past")).code == 404
+    recent = (await native.answer("fires.recent", stream="O", filter="O.one"))["fires"]
+    minutes = (await native.answer("activity.list", stream="O"))["minutes"]
+    known = (await native.answer("fires.list", stream="O", subject="O.one", limit=200))["fires"]
+    late = {one["sequence"]: one["lateness_nanoseconds"] for one in known}
+    assert (len(recent) >= 2) is repeats
+    assert all(late[one["sequence"]] == one["lateness_nanoseconds"] and not one["overdue"] for one in recent)
+    assert sum(one["fires"] for one in minutes) >= len(recent)
+    alone = f"fires.recent.{native.running.sidecar.instance}"
+    assert (await native.answer(alone, stream="O"))["fires"] == [], "this one has fired nothing"
     await native.create("S")
     await native.schedule("S.ours", at(0.5), "X-")
     await native.schedule("S.theirs", at(0.5))

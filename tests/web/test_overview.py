@@ -47,4 +47,4 @@ async def test_two_instances_and_who_fires_what(start_server: StartServer) -> No
         names = (one.sidecar.instance, two.sidecar.instance)
         text = await page.shows("/instances", *names, " shards", "Which instance fires which part of a stream")
         assert text.count("<title>Shard ") == 64
-        await page.shows("/", "fired by 2 instances", "All is well")
+        await page.shows("/", "served by 2 instances", "All is well")

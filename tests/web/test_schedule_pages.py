@@ -56,7 +56,7 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             await made.add("O.invalid", "@every soon")
             await account.publish("O.misnamed", {"Nats-Schedul": "@every 1s"})
             await running.ready("O")
-            await page.shows("/", "6 schedules in 1 stream", "fired by 1 instance")
+            await page.shows("/", "6 schedules in 1 stream", "served by 1 instance")
             yield made
     finally:
         await server.stop()
@@ -68,7 +68,7 @@ def subjects(text: str) -> list[str]:
 
 
 async def test_all_is_well(scene: Scene) -> None:
-    text = await scene.page.shows("/", "<title>All is well · Overview", "fired by 1 instance")
+    text = await scene.page.shows("/", "<title>All is well · Overview", "served by 1 instance")
     assert 'href="/schedules?stream=O"' in text
     assert "O.s.1</bdi>" in text, "what fires next"
     assert "2 messages of stream O looked like a schedule and will never fire." in text

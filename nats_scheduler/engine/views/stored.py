@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.events import Ending, FireReadBack
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -31,11 +31,12 @@ from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.dialect import ADR51, DIALECTS, PORTABLE, Dialect, schedule_fields
 from nats_scheduler.message.fires import following_fire, scheduler_of
+from nats_scheduler.message.generated import PURGE
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.calendars import KnownCalendars
-from nats_scheduler.schedule.instants import floor_to_second
+from nats_scheduler.schedule.instants import SECOND, floor_to_second
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.native import Quirk, adopted_fire, quirk_of
 from nats_scheduler.schedule.patterns import Pattern, parse_pattern
@@ -53,17 +54,32 @@ class StoredSchedules:
         checkpoints: Sequence[CheckpointLoaded] = (),
         *,
         removes_expired: bool = False,
+        notify_fired: Callable[[FireReadBack], object] = lambda _fire: None,
     ) -> None:
-        """Begin with the checkpoints of the sidecars; `removes_expired` if the sidecar acts on TTLs."""
+        """Begin with the checkpoints of the sidecars; `removes_expired` if the sidecar acts on TTLs.
+
+        `notify_fired` is called for each fire of the server's of a schedule that is held.
+        """
         if fired_by is not FiredBy.SIDECAR:
             rules = replace(rules, has_policies=False)
         # The limits concern fires, and there are none.
         self._engine = StreamEngine(rules, dialects, ServerLimits(guard=False), removes_expired=removes_expired)
         self._engine.step(0, checkpoints)
         self._fired_by = fired_by
+        self._notify_fired = notify_fired
 
     def take(self, messages: Sequence[StoredMessage], now: int) -> None:
         """Read messages at `now` (ns), those of one subject in the order in which they were stored."""
+        begin = 0
+        if self._fired_by is FiredBy.SERVER:
+            for number, message in enumerate(messages):
+                if _says_purge(message.block):  # to the engine a last fire is a cancel, which ends the schedule
+                    self._take(messages[begin:number], now)
+                    self._fired(message, None)
+                    begin = number
+        self._take(messages[begin:] if begin else messages, now)
+
+    def _take(self, messages: Sequence[StoredMessage], now: int) -> None:
         fires: list[StoredMessage] = []
         if self._fired_by is not FiredBy.SIDECAR:
             fires = [message for message in messages if is_fire_of_the_server(message)]
@@ -71,19 +87,30 @@ class StoredSchedules:
             messages = [m._replace(block=b"") if is_fire_of_the_server(m) else m for m in messages]
         self._engine.step(now, (MessagesRead(messages),))
         if self._fired_by is FiredBy.SERVER:
-            self._advance(fires)
+            for fire in fires:
+                self._fired(fire, following_fire(fire.block, ADR51))
 
-    def _advance(self, fires: Iterable[StoredMessage]) -> None:
-        """Set the next fires of schedules: the server continues as the last fire says that it stored.
+    def _fired(self, fire: StoredMessage, following: int | None) -> None:
+        """Report a fire of a schedule, and set its next one: the server continues as its last fire says.
 
         As the server does: a fire of the schedule that was replaced counts for its replacement too, if it was stored
         after that.
         """
-        for fire in fires:
-            held = self.held.on(scheduler_of(fire.block))
-            following = following_fire(fire.block, ADR51)
-            if held is not None and following is not None and held.sequence < fire.sequence:
-                held.fire_time = following
+        held = self.held.on(scheduler_of(fire.block))
+        if held is None or held.sequence >= fire.sequence:
+            return
+        due, late = held.fire_time, fire.stored_at - held.fire_time
+        if following is not None:
+            held.fire_time = following
+        elif late < 0 or fire.subject != held.terms.target:
+            return  # a client has cancelled it
+        # If the fire before was removed, or the server has lost its index, it was due at another time.
+        is_known = 0 <= late < SECOND or (late > 0 and held.next_fire(due) == following)
+        is_overdue = not is_known or due < held.stored_at
+        due = due if is_known else fire.stored_at
+        self._notify_fired(
+            FireReadBack(held.subject, fire.subject, due, due, fire.stored_at, fire.sequence, is_overdue)
+        )
 
     @property
     def names_calendars(self) -> bool:
@@ -146,6 +173,11 @@ class StoredSchedules:
     def landed(self) -> Landed:
         """The messages that landed on the subjects of schedules and leave them alive."""
         return self._engine.landed
+
+
+def _says_purge(block: bytes) -> bool:
+    """Return whether a message ends a schedule: it is the last fire of one, or a client's cancel."""
+    return block.find(ADR51.next) >= 0 and header_value(block, ADR51.next) == PURGE
 
 
 def is_fire_of_the_server(message: StoredMessage) -> bool:
