@@ -82,6 +82,7 @@ def _is_of_web(key: str) -> bool:
 
 def _with_flags(command: Command, fields: list[SettingField], *, connects: bool = True) -> Command:
     """Give a command the flags of settings; one that does not connect by them reads no context either."""
+    fields = [field for field in fields if field.variables]
     names = [field.name for field in fields] + (["context", "no_context"] if connects else [])
 
     @wraps(command)

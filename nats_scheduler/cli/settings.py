@@ -49,7 +49,7 @@ def show(resolved: ResolvedSettings, wide: bool, as_json: bool) -> None:
 def _text(value: object) -> str:
     """Return a value as a table shows it."""
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "-"
+        return ", ".join(str(one["name"] if isinstance(one, dict) else one) for one in value) or "-"
     if isinstance(value, bool):
         return "true" if value else "false"
     return "-" if value is None else str(value)

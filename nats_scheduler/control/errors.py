@@ -68,7 +68,7 @@ class RefusedError(ScheduleError):
 
 
 class ForbiddenError(ScheduleError):
-    """The user lacks a permission for it."""
+    """The user lacks a permission for it, or a rule does not allow it."""
 
 
 class NoAnswerError(ScheduleError):

@@ -265,6 +265,7 @@ async def fire(
     Raises `RejectedError` if the schedule never fires.
     """
     served, found = await opened(store, stream, subject, expected)
+    served.admit(found)
     now = store.now()
     fire_time = now if at is None else at
     if fire_time > now:
@@ -303,6 +304,7 @@ async def backfill(
     if not 1 <= limit <= MAX_BACKFILL:
         raise NotPossibleError(f"a limit of {limit:,} fires: expected 1 to {MAX_BACKFILL:,}")
     served, found = await opened(store, stream, subject, expected)
+    served.admit(found)
     definition_of(found)
     now = store.now()
     stored = await store.fires(stream, found.message, since_ns, min(until_ns, now))

@@ -5,7 +5,7 @@ Limit: on a stream with `no_ack` nothing is answered, so each outcome is unknown
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 from nats_scheduler.message.capabilities import Capabilities
@@ -28,6 +28,8 @@ class Served:
     """True if the server itself fires the headers of ADR-51."""
     server: Capabilities = OLDEST_SERVER
     """The capabilities of the server that stores the stream."""
+    admit: Callable[[Any], None] = field(default=lambda _found: None, compare=False)
+    """Raises `ForbiddenError` for a schedule (`Current`) that the caller may neither store nor fire."""
 
     @property
     def name(self) -> str:

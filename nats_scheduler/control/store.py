@@ -13,7 +13,8 @@ Limit: if a stream is created anew between the look and the delete, a message wi
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 
 from nats_scheduler.control.changes import Change, change_advisory
 from nats_scheduler.control.current import Current, is_marker, none_here, read_current
@@ -56,14 +57,21 @@ class ScheduleStore:
     a permission.
     """
 
-    def __init__(self, wire: Wire, streams: ServedStreams) -> None:
-        """Send requests over `wire`; `streams` says how each stream is served."""
+    def __init__(
+        self, wire: Wire, streams: ServedStreams, admit: Callable[[Current], None] = lambda _found: None
+    ) -> None:
+        """Send requests over `wire`; `streams` says how each stream is served, and `admit` is as in `Served`."""
         self._wire = wire
         self._streams = streams
+        self._admit = admit
+
+    def admitting(self, admit: Callable[[Current], None]) -> "ScheduleStore":
+        """Return the same store for a caller who may store and fire only schedules for which `admit` does not raise."""
+        return ScheduleStore(self._wire, self._streams, admit)
 
     async def served(self, stream: str) -> Served:
         """Return how a stream is served; raises `StreamNotFoundError`, or `NotServedError` if nothing fires on it."""
-        return await self._streams.served(stream)
+        return replace(await self._streams.served(stream), admit=self._admit)
 
     async def stream_of(self, subject: str) -> str:
         """Return the name of the account's stream that has a subject; raises `StreamNotFoundError`."""

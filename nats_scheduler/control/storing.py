@@ -168,6 +168,7 @@ def check_schedule(served: Served, subject: str, block: bytes, body: bytes, now:
     found = read_current(StoredMessage(subject, 0, now, block, body), served)
     if found is None:
         raise _no_schedule(served, block)
+    served.admit(found)
     if found.rejection is not None:
         raise RejectedError(found.rejection)
     check_rights(subject, block)

@@ -53,6 +53,7 @@ def asked_sidecar(
         store=connection_store(access, ServerClock(clock)),
         restrictions_on=settings.restrictions_on,
         allows_control=settings.allow_control,
+        control_rules=settings.control_rules,
         failures_stream=settings.failures_stream if settings.keep_failures else None,
         is_draining=is_draining,
         not_ready=not_ready,

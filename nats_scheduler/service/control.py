@@ -2,8 +2,8 @@
 
 The rules:
 
-- Nothing is changed unless the operator allows it (`allow_control`), only on streams that this sidecar serves, and not
-  while it drains.
+- Nothing is changed unless the operator allows it (`allow_control`, or a rule: `service.rules`), only on streams that
+  this sidecar serves, and not while it drains.
 - An operation waits for the server most of the time. It begins in a moment without fires, and some time after the one
   before (`service.turns`), so it delays none.
 - It ends within `CHANGE_LIMIT_SECONDS`. What it has done by then is not known, and it can be asked for again.
@@ -244,8 +244,10 @@ UNSAFE = "asking again may store a second fire: only a request with a fire_time 
 
 
 def admit(asked: Asked, body: bytes) -> None:
-    """Raise `ServiceError` unless requests that change something are answered, and this one can be read exactly."""
-    if not asked.allows_control:
+    """Raise `ServiceError` unless this requester is answered, at this time, and the request can be read exactly."""
+    if asked.rule is not None:
+        asked.rule.take_a_turn()
+    elif not asked.allows_control:
         raise ServiceError(FORBIDDEN, f"sidecar {asked.instance} changes nothing: its setting allow_control is off")
     if asked.is_draining():
         raise ServiceError(UNAVAILABLE, f"sidecar {asked.instance} ends, and did nothing: {SAFE}")
@@ -291,17 +293,19 @@ def headers_of(pairs: Sequence[Sequence[str]]) -> list[tuple[bytes, bytes]]:
 # -- answers ---------------------------------------------------------------------------------------------------
 
 
-def changing(operation: Operation) -> Handler[R]:
-    """Return the handler that does an operation, and answers what it did."""
+def changing(name: str, operation: Operation) -> Handler[R]:
+    """Return the handler that does an operation, which rules call by its name, and answers what it did."""
 
     async def handle(asked: Asked, request: R) -> Document:
-        _check_place(asked, request)
-        has_begun = False
+        author, has_begun = Author(request.author, request.reason), False
         try:
+            if asked.rule is not None:
+                asked.rule.check_request(name, request.stream, request.subject)
+                author = Author(asked.rule.signed(request.author), request.reason)
+            _check_place(asked, request)
             async with asyncio.timeout(CHANGE_LIMIT_SECONDS):
                 await asked.turns.begin()
                 has_begun = True
-                author = Author(request.author, request.reason)
                 change = await operation(
                     asked.store, request.stream, request.subject, author=author, **request.arguments()
                 )

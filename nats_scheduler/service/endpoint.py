@@ -31,9 +31,11 @@ from nats_scheduler.observe.documents import StreamModeDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.micro import BAD_REQUEST, NOT_FOUND, UNAVAILABLE, Questions, Responder, ServiceError
 from nats_scheduler.service.port import AskedStream, Examination, Fleet
+from nats_scheduler.service.rules import Rule
 from nats_scheduler.service.schemas import Answer, ListRequest, read_answer
 from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS, ServerSchedules
 from nats_scheduler.service.turns import Reused, Turns
+from nats_scheduler.settings.control_rules import ControlRule
 
 SUBJECTS = "nats_scheduler.v1"
 """The beginning of the subjects of endpoints that only read.
@@ -91,6 +93,8 @@ class Asked:
     """Returns what the operator forbids on a stream."""
     allows_control: bool
     """True if the operator allows requests that change schedules (`allow_control`)."""
+    control_rules: Sequence[ControlRule]
+    """What the operator allows single requesters (`control_rules`)."""
     failures_stream: str | None
     """The stream that keeps advisories; None if none does."""
     is_draining: Callable[[], bool]
@@ -111,6 +115,8 @@ class Asked:
     """The counts for `streams.list`, by stream."""
     asks_others: bool = True
     """True if a handler may ask other instances."""
+    rule: Rule | None = None
+    """The rule of the requester; None for one of whom only the permissions of the server decide."""
 
     def __post_init__(self) -> None:
         """Read nothing yet of what the server itself fires."""
@@ -121,6 +127,12 @@ class Asked:
         alone = copy(self)
         alone.asks_others = False
         return alone
+
+    def under(self, rule: Rule) -> "Asked":
+        """Return the same sidecar as it is asked by a requester who has a rule."""
+        under = copy(self)
+        under.rule, under.store = rule, self.store.admitting(rule.check_schedule)
+        return under
 
     def holders(self, stream: str) -> frozenset[str]:
         """Return the instances that hold shards of a stream, as this one knows it."""

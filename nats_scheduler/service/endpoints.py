@@ -5,7 +5,9 @@ them, and different places, so that neither has to wait for the other.
 To add an endpoint: its request and answer in `service.schemas`, a handler, and a line here.
 """
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,8 +23,9 @@ from nats_scheduler.service import (
     streams,
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
-from nats_scheduler.service.endpoint import Asked, Endpoint
+from nats_scheduler.service.endpoint import Asked, Endpoint, Handler
 from nats_scheduler.service.micro import MicroService, Places, Served
+from nats_scheduler.service.rules import MAX_CHANGING_BY_A_RULE, Rule
 from nats_scheduler.version import VERSION
 
 ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -165,7 +168,8 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
 
 
 def _endpoint(name: str, summary: str, request: type[R], operation: control.Operation) -> Endpoint[R]:
-    return Endpoint(name, summary, request, ChangeAnswer, changing(operation), prefix=CONTROL_SUBJECTS, admit=admit)
+    handle: Handler[R] = changing(name.rpartition(".")[2], operation)
+    return Endpoint(name, summary, request, ChangeAnswer, handle, prefix=CONTROL_SUBJECTS, admit=admit)
 
 
 CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
@@ -233,13 +237,25 @@ async def serve(asked: Asked, defect: Callable[[Exception], None]) -> None:
     allowed = {"allow_control": "true" if asked.allows_control else "false"}
     served = [_served(one, asked, reading, {}) for one in ENDPOINTS]
     served += [_served(one, asked, changing, allowed) for one in CONTROL_ENDPOINTS]
+    served += _served_by_rules(asked)
     async with asked.server_schedules.opened():
         await MicroService(asked.connection, identity, DESCRIPTION, served, asked.now, defect).serve()
 
 
-def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str]) -> Served:
+def _served_by_rules(asked: Asked) -> Iterator[Served]:
+    """Yield the endpoints that change schedules once more for each rule, on subjects of its own."""
+    schedules = [subject for rule in asked.control_rules for subject in rule.subjects]
+    for allowed in asked.control_rules:
+        under = asked.under(Rule(allowed, schedules, asyncio.get_running_loop().time))
+        places = Places(MAX_CHANGING_BY_A_RULE)
+        for one in CONTROL_ENDPOINTS:
+            own = replace(one, prefix=f"{CONTROL_SUBJECTS}.for.{allowed.name}")
+            yield _served(own, under, places, {"rule": allowed.name}, f"-for-{allowed.name}")
+
+
+def _served(one: Endpoint[Any], asked: Asked, places: Places, metadata: Mapping[str, str], suffix: str = "") -> Served:
     return Served(
-        one.name.replace(".", "-"),
+        one.name.replace(".", "-") + suffix,
         one.subject,
         places,
         one.answering(asked),

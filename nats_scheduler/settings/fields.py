@@ -60,7 +60,7 @@ class SettingField:
     key: str
     """The key in the settings file, with its parent, such as `connection.servers`."""
     kind: str
-    """`text`, `path`, `secret`, `duration`, `integer`, `boolean`, `list` or `choice`."""
+    """`text`, `path`, `secret`, `duration`, `integer`, `boolean`, `list`, `choice` or `objects`."""
     schema: Mapping[str, Any]
     """Its JSON Schema, without the alternative `null`."""
     default: object
@@ -83,7 +83,9 @@ class SettingField:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Return the environment variables, the one with priority first."""
+        """Return the environment variables, the one with priority first; none if only the file can hold it."""
+        if self.kind == "objects":
+            return ()
         own = VARIABLE_PREFIX + self.key.replace(".", "_").upper()
         second = CLI_VARIABLES.get(self.key) or IMAGE_VARIABLES.get(self.key)
         return (own, second) if second else (own,)
@@ -95,7 +97,8 @@ class SettingField:
             return f"a whole number from {self.schema['minimum']} to {self.schema['maximum']}"
         if self.kind == "choice":
             return " or ".join(self.schema["enum"])
-        form = {"boolean": "true or false", "list": "a list of strings", "path": "a path"}.get(self.kind, "a string")
+        forms = {"boolean": "true or false", "list": "a list of strings", "path": "a path", "objects": "a list"}
+        form = forms.get(self.kind, "a string")
         return f"{form}: {self.description[0].lower()}{self.description[1:].rstrip('.')}"
 
 
@@ -124,6 +127,8 @@ def _kind(schema: Mapping[str, Any]) -> str:
     """Return the kind of a setting with this JSON Schema."""
     if "enum" in schema:
         return "choice"
+    if "$ref" in schema.get("items", ()):
+        return "objects"
     form = schema.get("format")
     if form in ("path", "password", "go-duration"):
         return {"path": "path", "password": "secret", "go-duration": "duration"}[form]

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from nats_scheduler.settings.connection import split_servers
+from nats_scheduler.settings.control_rules import ControlRule
 from nats_scheduler.settings.fields import SettingField, setting_fields
 from nats_scheduler.settings.problems import Problem, SettingsError, looks_secret, shown
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -206,12 +207,28 @@ def _validate(ready: Layer, problems: list[Problem]) -> SidecarSettings:
 def _problem(detail: Any, ready: Layer) -> Problem:
     """Turn one of pydantic's errors into a `Problem`."""
     context = detail.get("ctx") or {}
+    field = setting_fields().get(str(next(iter(detail["loc"]), "")))
+    if field is not None and field.kind == "objects" and len(detail["loc"]) > 1:
+        return _problem_inside(detail, ready[field.key][1])
     key = ".".join(str(part) for part in detail["loc"] if isinstance(part, str))
     if "key" in context:
         key = f"{key}.{context['key']}".lstrip(".")
     field = setting_fields()[key]
     value, source = ready.get(key, (None, "default"))
     expected = context["expected"] if "expected" in context and "key" in context else None
-    if detail["type"] in ("duration", "server"):
+    if detail["type"] in ("duration", "server", "rules"):
         expected = context["expected"]
     return Problem(key, shown(value, secret=field.kind == "secret"), expected or field.expected, source)
+
+
+def _problem_inside(detail: Any, source: str) -> Problem:
+    """Turn an error inside `control_rules` into a `Problem`, such as that of `control_rules[1].targets[0]`."""
+    loc = detail["loc"]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).removeprefix(".")
+    expected = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":
+        expected = f"one of the keys {', '.join(ControlRule.model_fields)}"
+    elif detail["type"] not in ("value_error", "duration") and len(loc) > 2:
+        text = ControlRule.model_fields[loc[2]].description or ""
+        expected = f"{text[0].lower()}{text[1:].rstrip('.')}"
+    return Problem(key, "nothing" if detail["type"] == "missing" else shown(detail["input"]), expected, source)

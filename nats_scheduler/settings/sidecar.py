@@ -16,6 +16,7 @@ from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
+from nats_scheduler.settings.control_rules import ControlRules, StreamName
 
 # The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables contain lists of text.
 #
@@ -77,7 +78,6 @@ MAX_WINDOW = 8192
 MIN_WEB_TOKEN_LENGTH = 20
 """Characters: a token that nobody guesses makes a limit on attempts unnecessary."""
 
-StreamName = Annotated[str, StringConstraints(pattern=r"^[^\s.*>/\\]+$", min_length=1, max_length=255)]
 StreamPattern = Annotated[str, StringConstraints(pattern=r"^[^\s/\\]+$", min_length=1, max_length=255)]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.-]+$", min_length=1, max_length=253)]
 HeaderName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$", min_length=1, max_length=100)]
@@ -280,6 +280,15 @@ class SidecarSettings(BaseModel):
             "Whether the sidecar changes schedules for those who may publish to nats_scheduler.control.v1.>, with the "
             "permissions of its own user. Give all sidecars of an account the same value: any of them may receive a "
             "request. It needs service."
+        ),
+    )
+    control_rules: ControlRules = Field(
+        default=(),
+        description=(
+            "Rules by which the sidecar changes schedules for single teams: a list of objects. Each rule has subjects "
+            "of its own, `nats_scheduler.control.v1.for.<name>.>`: who may publish there may do what the rule allows "
+            "and nothing else, also if allow_control is off. Give all sidecars of an account the same rules. It needs "
+            "service, and is set in the file only."
         ),
     )
     registry_bucket: BucketName = Field(

@@ -83,9 +83,22 @@ def _settings() -> dict[str, Any]:
 def _kept(properties: dict[str, Any], without: set[str]) -> dict[str, Any]:
     assert without <= set(properties), "each is a setting"
     return {
-        name: {key: value for key, value in one.items() if key not in ANNOTATIONS}
+        name: {key: _inlined(value) for key, value in one.items() if key not in ANNOTATIONS}
         for name, one in properties.items()
         if name not in without
+    }
+
+
+def _inlined(value: Any) -> Any:
+    """Return the schema of the objects of a list in the place of its name."""
+    if not isinstance(value, dict) or "$ref" not in value:
+        return value
+    whole: dict[str, Any] = settings_schema()["$defs"][value["$ref"].rpartition("/")[2]]
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": whole["required"],
+        "properties": _kept(whole["properties"], set()),
     }
 
 

@@ -33,10 +33,14 @@ class Refused:
 
 
 async def request(connection: Connection, endpoint: str, body: object, **more: Any) -> dict[str, Any] | Refused:
-    """Send a request to `nats_scheduler.control.v1.schedules.<endpoint>`; the answer is as its schema says."""
+    """Send a request to `nats_scheduler.control.v1.schedules.<endpoint>`, or to that of the rule `by`.
+
+    The answer is as its schema says.
+    """
     sent = body if isinstance(body, bytes) else json.dumps(body).encode()
     deadline = more.get("deadline", PATIENCE_SECONDS)
-    reply = await connection.request(f"{CONTROL_SUBJECTS}.schedules.{endpoint}", sent, deadline=deadline)
+    own = f".for.{more['by']}" if more.get("by") else ""
+    reply = await connection.request(f"{CONTROL_SUBJECTS}{own}.schedules.{endpoint}", sent, deadline=deadline)
     if reply.block:
         assert reply.body == b""
         return Refused(

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-from nats_scheduler.settings.fields import SettingField, setting_fields
+from nats_scheduler.settings.fields import SettingField, setting_fields, settings_schema
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 BEGIN = "<!-- derived: begin (python -m tests.settings.reference) -->"
@@ -23,6 +23,7 @@ FORMS = {
     "integer": "whole number",
     "boolean": "true or false",
     "list": "list",
+    "objects": "list of objects",
 }
 """The page says in its own words what each form is."""
 
@@ -44,9 +45,22 @@ def _section(field: SettingField) -> str:
     default = "no default" if field.default is None else f"default `{json.dumps(field.default)}`"
     more = [f"`{name}`" for name in field.variables if name != own_variable(field.key)]
     variables = f"; also {', '.join(more)}" if more else ""
+    flag = f"`{_flag(field)}`{variables}" if field.variables else "in the file only"
     return "\n".join(
-        [f"### `{field.key}`", "", *sentences, "", f"*{_form(field)}*; {default}; `{_flag(field)}`{variables}.", ""]
+        [f"### `{field.key}`", "", *sentences, "", *_keys(field), f"*{_form(field)}*; {default}; {flag}.", ""]
     )
+
+
+def _keys(field: SettingField) -> list[str]:
+    """Return the table of the keys of each object of a list."""
+    if field.kind != "objects":
+        return []
+    schema = settings_schema()["$defs"][field.schema["items"]["$ref"].rpartition("/")[2]]
+    rows = []
+    for key, one in schema["properties"].items():
+        default = "required" if key in schema["required"] else f"`{json.dumps(one['default'])}`"
+        rows.append(f"| `{key}` | {default} | {one['description']} |")
+    return ["| key | default | meaning |", "|---|---|---|", *rows, ""]
 
 
 def own_variable(key: str) -> str:

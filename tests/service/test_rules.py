@@ -1,0 +1,163 @@
+"""A team that has a rule changes its own schedules, and nothing that it tries reaches those of another team."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from nats_scheduler.service.control import CONTROL_SUBJECTS
+from nats_scheduler.settings.control_rules import ControlRule
+from tests.conftest import StartServer
+from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.servers import V2_11, V2_15
+from tests.service.controlling import ENDPOINTS, Refused, far, request
+
+OWN, OTHER = "t.a.schedules.own", "t.b.schedules.s"
+FOREIGN = "t.a.schedules.foreign"
+"""Schedules on subjects of team `a` that the owner of the stream has stored, and that the team could not store."""
+DAILY = "0 0 9 * * *"
+
+
+def rule(name: str, **more: Any) -> ControlRule:
+    """Return the rule of a team; its targets include the subjects of its schedules, as those of a careless operator."""
+    given: dict[str, Any] = {
+        "streams": ("T",),
+        "subjects": (f"t.{name}.schedules.>",),
+        "targets": (f"t.{name}.>",),
+        "targets_elsewhere": (f"mail.{name}",),
+        "sources": ("t.prices.*",),
+        "policies": ("X-Missed", "X-Anchor"),
+        "shortest_interval": "1m",
+        "changes_per_minute": 60_000,
+    }
+    return ControlRule(name=name, **(given | more))
+
+
+RULES = (rule("a"), rule("b", policies=None), rule("ab", may=("add",)))
+
+
+@asynccontextmanager
+async def teams_on(start_server: StartServer, version: str) -> AsyncIterator[Account]:
+    """Serve the schedules of some teams in one stream; give its owner."""
+    server = await start_server(version)
+    allowed = ("T=mail.>", "T=P.>")
+    async with (
+        sidecar_on(server.url, control_rules=RULES, allowed_targets_elsewhere=allowed) as running,
+        account_on(server.url) as owner,
+    ):
+        await owner.create("MAIL", subjects=["mail.>"], allow_msg_schedules=False)
+        await owner.create("P")
+        await owner.create("T", subjects=["t.>", "T.>"], allow_msg_ttl=True)
+        await running.ready("T")
+        await running.healthy()
+        for subject, headers in (
+            ("t.prices.gold", {"Carat": "18"}),
+            (OWN, dict(far("t.a.due"))),
+            (OTHER, dict(far("t.b.due"))),
+            (f"{FOREIGN}.target", {"Nats-Schedule": DAILY, "Nats-Schedule-Target": "t.b.due"}),
+            (f"{FOREIGN}.source", dict(far("t.a.due")) | {"Nats-Schedule-Source": OTHER}),
+            (f"{FOREIGN}.paused", {"Nats-Schedule-X-Paused": DAILY, "Nats-Schedule-Target": "t.b.due"}),
+        ):
+            await owner.publish(subject, headers)
+        yield owner
+
+
+def additions(prefix: str) -> list[tuple[str, list[list[str]]]]:
+    """Return what team `a` may not store: headers in one spelling, or in both, with the clause that forbids them."""
+    name, other = f"{prefix}Nats-Schedule", "Nats-Schedule" if prefix else "X-Nats-Schedule"
+    at, own = [name, f"@at {in_seconds(3600)}"], [f"{name}-Target", "t.a.due"]
+    twin = [[other, at[1]], [f"{other}-Target", "t.b.due"]]
+    targets = ["t.b.due", "t.ab.due", "t.A.due", "T.a.due", "t.a", "t.a.>", "t.*.due", "t.a..due", "", "t.a.due t.b"]
+    targets += [OTHER, OWN, "t.a.schedules.new", "$JS.API.STREAM.PURGE.T", "$KV.nats_scheduler.x", CONTROL_SUBJECTS]
+    sources = [OTHER, "t.b.due", "t.a.due", "t.prices.*", "t.>"]
+    found: dict[str, list[list[list[str]]]] = {
+        "targets": [[at, [f"{name}-Target", one]] for one in targets],
+        "sources": [[at, own, [f"{name}-Source", one]] for one in sources],
+        "targets_elsewhere": [
+            *([at, [f"{name}-X-Target", one]] for one in ("mail.b", "mail.*", "t.b.due", "P.x")),
+            [at, own, [f"{name}-X-Target", "mail.b"]],
+        ],
+        "headers": [
+            [at, own, [f"{name}-Target", "t.b.due"]],
+            [at, [f"{name}-Target", "t.b.due"], own],
+            [at, ["A", f"{name}-Target: t.b.due"], own],
+            [at, ["A", f"{name}-Target{name}-Target"], own],
+            [at, own, *twin],
+            [*twin, at, own],
+            [at, own, [f"{name}r", OTHER], [f"{name}-Next", "purge"]],
+            [at, own, [f"{other}r", OTHER], [f"{other}-Next", "purge"]],
+            [at, own, ["nats-schedule-target", "t.b.due"]],
+            [at, own, ["Nats-Rollup", "sub"], ["Nats-Rollup", "all"]],
+            [at, own, ["nats-rollup", "all"]],
+            [at, own, ["Nats-Msg-Id", f"nats-scheduler:3:0:{OTHER}"]],
+            [at, own, ["Nats-Trace-Dest", "$JS.API.STREAM.PURGE.T"]],
+            [at, own, ["Nats-Marker-Reason", "Purge"]],
+            [at, own, ["Nats-Expected-Last-Sequence", "1"]],
+        ],
+        "policies": [[at, own, [f"{name}-X-Note", "n"]]],
+        "shortest_interval": [[[name, one], own] for one in ("@every 59s", "* * * * * *", "0,59 59 * * * *")],
+    }
+    return [(clause, headers) for clause, some in found.items() for headers in some]
+
+
+EVER = {"since": "2026-01-01T00:00:00Z", "until": "2100-01-01T00:00:00Z"}
+FILLED: dict[str, dict[str, Any]] = {"add": {"headers": far("t.a.due")}, "edit": {"body": "mine"}, "backfill": EVER}
+"""What a request of each endpoint needs beside stream and subject."""
+
+
+def requests() -> list[tuple[str, str, dict[str, Any]]]:
+    """Return the attacks of team `a`: the clause that forbids it, the endpoint, and the body beside the stream."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    for prefix in ("", "X-"):
+        new = {"subject": "t.a.schedules.new"}
+        found += [(clause, "add", {**new, "headers": headers}) for clause, headers in additions(prefix)]
+    found += [
+        ("targets", "add", {"subject": OWN, "replace": True, "headers": far("t.b.due")}),
+        ("targets", "edit", {"subject": OWN, "set": [["Nats-Schedule-Target", "t.b.due"]]}),
+        ("sources", "edit", {"subject": OWN, "set": [["Nats-Schedule-Source", OTHER]]}),
+        ("headers", "edit", {"subject": OWN, "set": [["X-Nats-Schedule-Target", "t.b.due"]]}),
+        ("headers", "edit", {"subject": OWN, "set": [["Nats-Scheduler", OTHER]]}),
+        ("policies", "edit", {"subject": OWN, "set": [["Nats-Schedule-X-Owner", "b"]]}),
+        ("shortest_interval", "edit", {"subject": OWN, "set": [["Nats-Schedule", "@every 1s"]]}),
+        *(("targets", one, {"subject": f"{FOREIGN}.target", **FILLED.get(one, {})}) for one in ("edit", "backfill")),
+        *(("sources", one, {"subject": f"{FOREIGN}.source", **FILLED.get(one, {})}) for one in ("fire", "edit")),
+        *(("targets", one, {"subject": f"{FOREIGN}.paused"}) for one in ("resume", "fire")),
+    ]
+    foreign = [OTHER, "t.b.schedules.none", "t.ab.schedules.s", "t.a.due", "t.A.schedules.own"]
+    for endpoint in ENDPOINTS:
+        more = FILLED.get(endpoint, {})
+        found += [("subjects", endpoint, {"subject": subject, **more}) for subject in foreign]
+        found += [("subjects", endpoint, {"subject": OTHER, "expected": 3, **more})]
+        found += [("streams", endpoint, {"stream": name, "subject": OWN, **more}) for name in ("P", "NONE")]
+    return found
+
+
+async def last_of(owner: Account, stream: str) -> int:
+    """Return the sequence of the last message of a stream."""
+    return int((await owner.api.stream(stream))["state"]["last_seq"])
+
+
+@pytest.mark.parametrize("version", [V2_11, V2_15])
+async def test_a_team_reaches_nothing_of_another(start_server: StartServer, version: str) -> None:
+    async with teams_on(start_server, version) as owner:
+        before = await last_of(owner, "T")
+        for clause, endpoint, body in requests():
+            for dry_run in (True, False):
+                asked: dict[str, Any] = {"stream": "T", **body, "dry_run": dry_run}
+                answer = await request(owner.connection, endpoint, asked, by="a")
+                assert isinstance(answer, Refused), (asked, answer)
+                assert answer.sentence.startswith(f"rule 'a', clause {clause}: "), (asked, answer)
+                assert answer.code == 403, answer
+                assert (answer.server_code, answer.last_sequence) == (None, None), "nothing is said of what is there"
+        for subject in ("t.a.schedules.*", "t.*.schedules.s", ">"):
+            wide = await request(owner.connection, "remove", {"stream": "T", "subject": subject}, by="a")
+            assert isinstance(wide, Refused)
+            assert (wide.code, "without wildcards" in wide.sentence) == (400, True), wide
+        limited = await request(owner.connection, "pause", {"stream": "T", "subject": "t.ab.schedules.s"}, by="ab")
+        assert limited == Refused(403, "rule 'ab', clause may: 'pause' is not allowed: expected add")
+        plain = await request(owner.connection, "pause", {"stream": "T", "subject": OWN})
+        assert isinstance(plain, Refused)
+        assert "allow_control is off" in plain.sentence, "a rule opens the subjects of its name and no others"
+        for stream in ("T", "MAIL", "P"):
+            assert await last_of(owner, stream) == (before if stream == "T" else 0), stream
