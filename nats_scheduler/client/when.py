@@ -57,6 +57,7 @@ class PolicyArguments(TypedDict, total=False):
     overlap: Literal["allow", "skip", "queue"] | None
     consumer: str | None
     timeout: timedelta | None
+    done_within: timedelta | None
     note: str | None
     owner: str | None
 
@@ -80,7 +81,7 @@ def _texts(before: Mapping[str, str], given: PolicyArguments) -> Iterator[tuple[
     for name, value in values.items():
         if name not in ("except_days", "except_calendars"):
             text = None if value is None or value is False else _WRITERS.get(name, _plain_text)(value, name)
-            yield f"X-{name.capitalize()}", text
+            yield f"X-{name.title().replace('_', '-')}", text
     if "except_days" in given or "except_calendars" in given:
         yield "X-Except", _except_text(before.get("X-Except", ""), given)
 
@@ -95,7 +96,7 @@ def _duration_text(value: timedelta, name: str) -> str:
 
 _WRITERS: Mapping[str, Callable[[Any, str], str]] = {
     **dict.fromkeys(("start", "end", "anchor"), _time_text),
-    **dict.fromkeys(("jitter", "grace", "timeout"), _duration_text),
+    **dict.fromkeys(("jitter", "grace", "timeout", "done_within"), _duration_text),
 }
 """The functions that write the value of a policy that is no text or number."""
 
@@ -182,6 +183,8 @@ class When:
         - `report`: each fire says for which time it is, and what was dropped before it.
         - `overlap`: what happens while the fire before is unfinished: `"allow"`, `"skip"`, `"queue"`. `consumer` is the
           one that finishes it on a stream with limits retention, `timeout` when it counts as finished at the latest.
+        - `done_within`: a fire that is unfinished so long after it was stored is reported; at least 1 s. It needs
+          `consumer` on a stream with limits retention, as `overlap` does.
         - `note`, `owner`: texts of up to 256 characters, which are shown with the schedule.
 
         Raises `InvalidScheduleError` for a value that no schedule may have, and `TypeError`.

@@ -146,8 +146,8 @@ def reserved_names(dialect: Dialect) -> Mapping[bytes, str]:
 
 
 def policy_key(name: str) -> str:
-    """Return the key of a policy in a file: `missed` for `X-Missed`."""
-    return name.removeprefix("X-").lower()
+    """Return the key of a policy in a file: `done_within` for `X-Done-Within`."""
+    return name.removeprefix("X-").lower().replace("-", "_")
 
 
 def order_fault(content: Readable) -> str:

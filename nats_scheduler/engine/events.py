@@ -213,8 +213,29 @@ class FireTimedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class FireNotDone:
+    """A fire is unfinished for longer than the `X-Done-Within` of its schedule, which may be gone."""
+
+    schedule: str
+    sequence: int
+    target: str
+    stored_as: int
+    fire_time: int
+    stored_at: int
+    """The instant (ns) at which it was stored."""
+    within: int
+    """The value (ns) of `X-Done-Within`."""
+    reason: str = ""
+    """Why no acknowledgement can finish it; "" if one can."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinishUnknown:
-    """A fire that is `due` (ns) is not sent, because nothing can show whether the one before is finished."""
+    """Nothing can show whether a fire is finished.
+
+    That is the fire before the one that is `due` (ns), which therefore is not sent; or, if it is to be done within a
+    time, the one that was `due` itself.
+    """
 
     schedule: str
     sequence: int
@@ -313,6 +334,7 @@ Event = (
     | FiresMissed
     | FiresSkipped
     | FireTimedOut
+    | FireNotDone
     | FinishUnknown
     | FiresDropped
     | StillRefused

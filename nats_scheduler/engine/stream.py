@@ -25,6 +25,7 @@ from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory, Contents
 from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.done import Deadlines
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Ownership, has_ended
@@ -40,6 +41,7 @@ from nats_scheduler.engine.inputs import (
     DrainRequested,
     DuplicateRead,
     ExpiryConcluded,
+    FinishAnswer,
     FinishChecked,
     FireLookedFor,
     FiresStored,
@@ -120,7 +122,10 @@ class StreamEngine:
         self._purges = Purges(lifecycle, may_return=not limits.guard, rolls_up=rules.rolls_up_by_purge)
         self._course = Course(lifecycle, self._purges, rules, limits)
         self._expiry = Expiry(reader.dialects, lifecycle) if removes_expired else None
-        self._outcomes = Outcomes(lifecycle, self._course, self._purges, self._expiry, limits, moved=moved)
+        self._deadlines = Deadlines(lifecycle, rules)
+        self._outcomes = Outcomes(
+            lifecycle, self._course, self._purges, self._expiry, self._deadlines, limits, moved=moved
+        )
         self.inactive = Inactive(lifecycle)
         self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
@@ -150,6 +155,7 @@ class StreamEngine:
             self._purges,
             self._holdings,
             self.inactive,
+            self._deadlines,
             rules,
             reader.dialects,
             removes_expired=removes_expired,
@@ -291,7 +297,7 @@ class StreamEngine:
             case FireLookedFor():
                 self._outcomes.looked_for(given, now)
             case FinishChecked():
-                self._course.finish_answered(given, given.request, now)
+                self._finish_answered(given, given.request, now)
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
@@ -304,6 +310,7 @@ class StreamEngine:
                 self._contact_lost()
             case CheckpointLoaded():
                 self._holdings.load(given)
+                self._deadlines.load(given)
             case ShardsHeld():
                 self._shards_held(given, now)
             case ExpiryConcluded():
@@ -331,9 +338,13 @@ class StreamEngine:
             case AwaitProposals():
                 self._course.firing.applied(given, now)
             case CheckFinished():
-                self._course.finish_answered(given, given.question, now)
+                self._finish_answered(given, given.question, now)
             case _:
                 assert_never(given.question)
+
+    def _finish_answered(self, given: FinishAnswer, request: CheckFinished, now: int) -> None:
+        if not self._deadlines.answered(request, given, now):
+            self._course.finish_answered(given, request, now)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
         self._read_through = given.through
@@ -355,6 +366,7 @@ class StreamEngine:
     def _shards_held(self, given: ShardsHeld, now: int) -> None:
         gained = self._holdings.hold(given.shards, now)
         self.calendars.shards_changed()
+        self._deadlines.shards_changed()
         if self._progress.is_live:
             self._holdings.begin_with(gained)
 
@@ -381,6 +393,8 @@ class StreamEngine:
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)
+        if self._outstanding <= BURST_IN_FLIGHT:
+            self._deadlines.work(now)
         if self.in_flight.room > 0:  # or else an outcome is the next thing to come
             instant = now if is_left else self._next_wake()
             if instant is not None:
@@ -389,9 +403,11 @@ class StreamEngine:
     def _next_wake(self) -> int | None:
         """Return when (ns) there is something to do if nothing arrives; in most streams only schedules wait."""
         instant = _earlier(self._roster.next_wake(), self.contents.next_look())
+        is_full = self._outstanding > BURST_IN_FLIGHT
+        if not is_full:
+            instant = _earlier(instant, self._deadlines.next_look())
         if self._expiry is None and not self._purges.old_versions:
             return instant
-        is_full = self._outstanding > BURST_IN_FLIGHT
         removal = None if self._expiry is None or is_full else self._expiry.next_wake()
         others = instant, removal, self._purges.next_retry()
         return min((one for one in others if one is not None), default=None)
@@ -415,7 +431,14 @@ class StreamEngine:
 
     def _clock_stepped_back(self, by: int) -> None:
         """Keep all waits as long as they were although the wall clock shows `by` ns less than before."""
-        for part in (self._lifecycle, self._course.overlaps, self._purges, self.in_flight, self._expiry):
+        for part in (
+            self._lifecycle,
+            self._course.overlaps,
+            self._deadlines,
+            self._purges,
+            self.in_flight,
+            self._expiry,
+        ):
             if part is not None:
                 part.clock_stepped_back(by)
 

@@ -136,8 +136,8 @@ _ALL = re.compile(r"all(?: ([0-9]{1,9}))?").fullmatch
 _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 
 
-# The policies for a fire that comes due while the fire before it is unfinished: `X-Overlap`, `X-Consumer`,
-# `X-Timeout`.
+# The policies that ask whether a fire is finished: `X-Overlap` and `X-Timeout` when the next one comes due,
+# `X-Done-Within` so long after it was stored, and `X-Consumer` for both.
 #
 # A fire is finished when its message is no longer stored. On a stream that keeps what was acknowledged it is finished
 # too when the consumer that `X-Consumer` names has acknowledged it. With `X-Timeout` it counts as finished
@@ -145,8 +145,10 @@ _NUMBER = re.compile(r"[0-9]{1,4}").fullmatch
 #
 # The rules:
 #
-# - On a stream that keeps what was acknowledged, `X-Overlap` needs `X-Consumer`: nothing else shows what is finished.
-# - `X-Consumer` and `X-Timeout` have no effect without `X-Overlap`, so they reject a schedule that lacks it.
+# - On a stream that keeps what was acknowledged, a policy that asks needs `X-Consumer`: nothing else shows what is
+#   finished.
+# - `X-Consumer` has no effect without a policy that asks, and `X-Timeout` none without `X-Overlap`, so they reject a
+#   schedule that lacks it.
 #
 # Cost: nothing for a schedule without these policies.
 
@@ -177,7 +179,8 @@ def _overlap(value: str) -> Overlap:
     return Overlap(value)
 
 
-def _consumer(name: str) -> str:
+def read_consumer(name: str) -> str:
+    """Return the name of a consumer if it can be one; raises `FaultError`."""
     if not name:
         raise FaultError("is empty: expected the name of a consumer")
     if len(name) > MAX_CONSUMER_NAME_CHARS:
@@ -225,6 +228,8 @@ class Policies:
     """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` set to the fire times of the pattern."""
     consumer: str | None = None
     """The consumer whose acknowledgement finishes a fire, on a stream that keeps what was acknowledged."""
+    done_within: int | None = None
+    """The time (ns) after its storage from which an unfinished fire is reported; None for never."""
     grace: int = DEFAULT_GRACE_NS
     """A fire that is sent later than this (ns) after its send time counts as missed."""
     jitter: int | None = None
@@ -243,6 +248,11 @@ class Policies:
     """The target if it is in another stream."""
     timeout: int | None = None
     """The time (ns) after its storage from which an unfinished fire counts as finished; None for never."""
+
+    @property
+    def asking(self) -> str:
+        """The first policy that asks whether a fire is finished; "" if none does."""
+        return "X-Overlap" if self.overlap is not Overlap.ALLOW else "X-Done-Within" if self.done_within else ""
 
     @property
     def are_kept(self) -> bool:
@@ -297,12 +307,16 @@ def _misplaced(policies: Policies, *, keeps_acknowledged: bool) -> PolicyText | 
     start, end = policies.bounds.start, policies.bounds.end
     if start is not None and end is not None and start >= end:
         return PolicyText("X-End", "is not later than X-Start: nothing would fire")
-    for name in ("X-Consumer", "X-Timeout"):
-        if name in names and "X-Overlap" not in names:
-            return PolicyText(name, "has no effect without X-Overlap")
-    if keeps_acknowledged and policies.overlap is not Overlap.ALLOW and "X-Consumer" not in names:
+    for name, needed in (("X-Consumer", ("X-Overlap", "X-Done-Within")), ("X-Timeout", ("X-Overlap",))):
+        if name in names and not any(one in names for one in needed):
+            return PolicyText(name, f"has no effect without {' or '.join(needed)}")
+    asking = next((name for name in ("X-Done-Within", "X-Overlap") if name in names), "")
+    if asking and policies.target_elsewhere is not None:
+        reason = f"is beside {asking}, which asks about messages in the schedule's own stream: expected one of them"
+        return PolicyText("X-Target", reason)
+    if keeps_acknowledged and policies.asking and "X-Consumer" not in names:
         reason = "needs X-Consumer on this stream, which keeps what was acknowledged (limits retention)"
-        return PolicyText("X-Overlap", reason)
+        return PolicyText(policies.asking, reason)
     return None
 
 
@@ -493,11 +507,12 @@ def _target(policies: Policies, value: str, beside: Beside) -> Policies:
         raise FaultError(f"is a subject of stream {rules.name!r} itself: name it in {PORTABLE.target.decode()}")
     if fault := rules.restrictions.elsewhere_fault(value):
         raise FaultError(fault)
-    if extension_prefix(dialect) + b"Overlap" in fields:
-        raise FaultError(
-            "is beside X-Overlap, which asks about messages in the schedule's own stream: expected one of them"
-        )
     return replace(policies, target_elsewhere=value)
+
+
+def _done_within_words(policies: Policies) -> str:
+    within = policies.done_within
+    return "" if within is None else f"; a fire that is unfinished {format_duration(within)} later is reported"
 
 
 def _jitter_words(policies: Policies) -> str:
@@ -529,7 +544,16 @@ def _overlap_words(policies: Policies) -> str:
 
 POLICIES: Mapping[str, Policy] = {
     "X-Anchor": Policy(_anchor),
-    "X-Consumer": Policy(_value("consumer", _consumer)),
+    "X-Consumer": Policy(_value("consumer", read_consumer)),
+    "X-Done-Within": Policy(
+        _value(
+            "done_within",
+            _span(
+                lambda span: span >= SECOND, f"is less than {format_duration(SECOND)}: work and its answer take time"
+            ),
+        ),
+        _done_within_words,
+    ),
     "X-End": Policy(_bound(end=_time)),
     "X-Except": Policy(_bound(excepted=_excepted, calendars=_calendars)),
     "X-Grace": Policy(

@@ -160,12 +160,27 @@ KINDS: Mapping[str, Advisory] = {
             "reason": _text("What is known of it."),
         },
     ),
-    "finish_unknown": Advisory(
-        "A fire waits, because nothing can show whether the fire before it is finished.",
+    "fire_not_done": Advisory(
+        "A fire is unfinished for longer than the `X-Done-Within` of its schedule.",
         {
             "schedule": SCHEDULE,
             "seq": SEQUENCE,
             "due": DUE,
+            "target": _text("The subject of the fire, shortened."),
+            "stored_as": _number("The stream sequence of the fire."),
+            "stored": _time("When it was stored, RFC 3339 in UTC."),
+            "within": _text("The value of `X-Done-Within`, a duration such as `1h0m0s`."),
+            "reason": _text("What is known of it: that it is unfinished, or why no acknowledgement can finish it."),
+        },
+    ),
+    "finish_unknown": Advisory(
+        "Nothing can show whether a fire is finished, so the next one waits, or it is not known whether it was done.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "due": _time(
+                "The fire time of the fire that waits, or that was to be done within a time, RFC 3339 in UTC."
+            ),
             "reason": _text("Why it cannot be found out."),
         },
     ),

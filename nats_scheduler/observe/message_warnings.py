@@ -46,13 +46,13 @@ def warnings_about(block: bytes, reading: Reading | None, rules: StreamRules, st
 
 
 def _of_overlap(timetable: Timetable, policies: Policies, rules: StreamRules) -> Iterator[str]:
-    """Warn of policies about the fire before that have no effect, or that a stream may insist on."""
-    if policies.overlap is Overlap.ALLOW:
+    """Warn of policies about unfinished fires that have no effect, or that a stream may insist on."""
+    if not policies.asking:
         return
-    if not timetable.repeats:
+    if policies.overlap is not Overlap.ALLOW and not timetable.repeats:
         yield "its X-Overlap has no effect: it fires once"
     if rules is ANY_STREAM_RULES and policies.consumer is None:
-        yield "on a stream with limits retention it is rejected, because its X-Overlap needs X-Consumer there"
+        yield f"on a stream with limits retention it is rejected, because its {policies.asking} needs X-Consumer there"
     elif rules is not ANY_STREAM_RULES and policies.consumer is not None and not rules.keeps_acknowledged:
         yield "its X-Consumer has no effect on this stream, which removes what was acknowledged"
 

@@ -48,6 +48,7 @@ class Metrics:
         self.missed = self._counter("fires_missed", "Make-up fires stored, each for all missed fires of a schedule.")
         self.skipped = self._counter("fires_skipped", "Fires that a policy of their schedule dropped.", "policy")
         self.timed_out = self._counter("fires_timed_out", "Unfinished fires that count as finished after X-Timeout.")
+        self.not_done = self._counter("fires_not_done", "Fires that were unfinished after X-Done-Within.")
         self.dropped = self._counter("fires_dropped", "Schedules that ended while a fire was refused, by code.", "code")
         self.failing = self._gauge(
             "schedules_failing", "Schedules whose fires the server refuses at the moment.", "stream"
@@ -101,7 +102,7 @@ class Metrics:
         """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
         self.fires.of(stream)
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
-        for counter in (*counters, self.accepted, self.misnamed, self.timed_out):
+        for counter in (*counters, self.accepted, self.misnamed, self.timed_out, self.not_done):
             counter.labels(stream)
         for ended in Ending:
             self.ended.labels(stream, ended.name.lower())

@@ -18,6 +18,7 @@ from nats_scheduler.engine.events import (
     ExpiryFailed,
     FinishUnknown,
     FireForged,
+    FireNotDone,
     FireReadBack,
     FireRefused,
     FiresDropped,
@@ -383,6 +384,21 @@ class Reporter:
             reason=event.reason or "it is unfinished",
         )
 
+    def _not_done(self, stream: str, event: FireNotDone) -> None:
+        self._metrics.not_done.labels(stream).inc()
+        self._alert(
+            "fire_not_done",
+            stream,
+            schedule=event.schedule,
+            seq=event.sequence,
+            due=_time(event.fire_time),
+            target=event.target[:MAX_KEPT_CHARS],
+            stored_as=event.stored_as,
+            stored=_time(event.stored_at),
+            within=format_duration(event.within),
+            reason=event.reason or "it is unfinished",
+        )
+
     def _finish_unknown(self, stream: str, event: FinishUnknown) -> None:
         due = _time(event.due)
         self._alert("finish_unknown", stream, schedule=event.schedule, seq=event.sequence, due=due, reason=event.reason)
@@ -475,6 +491,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     FiresMissed: Reporter._missed,
     FiresSkipped: Reporter._overlap_skipped,
     FireTimedOut: Reporter._timed_out,
+    FireNotDone: Reporter._not_done,
     FinishUnknown: Reporter._finish_unknown,
     FiresDropped: Reporter._dropped,
     StillRefused: Reporter._still_refused,

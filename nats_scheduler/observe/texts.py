@@ -108,6 +108,7 @@ SHOWN = {
     "code": "code",
     "reason": "",
     "due": "due",
+    "within": "to be done within",
     "ends": "ends",
     "since": "since",
     "make_up_fire": "make-up fire",

@@ -127,6 +127,7 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
         overlap="queue",
         consumer="workers",
         timeout=timedelta(hours=2),
+        done_within=timedelta(minutes=30),
         note="hourly import",
         owner="billing",
     )
@@ -143,6 +144,7 @@ def test_each_policy_has_a_keyword_and_is_written_as_its_header() -> None:
         "X-Overlap": "queue",
         "X-Consumer": "workers",
         "X-Timeout": "2h0m0s",
+        "X-Done-Within": "30m0s",
         "X-Note": "hourly import",
         "X-Owner": "billing",
     }

@@ -174,6 +174,9 @@ FiresTimedOut {J, S} at 50m
     fires_timed_out_total{A, S} 0x2 0+1x240
   - one, which takes too long: fires_timed_out_total{A, S} 0x40 1x200
   - one every 50 minutes: fires_timed_out_total{A, S} 0x20 1x199 2x20
+FiresNotDone {J, S}
+    fires_not_done_total{A, S} 0x100 1x140 | fires_not_done_total{B, S} 0x240
+  - they were reported long ago, and the sidecar restarts: fires_not_done_total{A, S} 3x40 0x200
 HeldBack {J, S}
     oldest_held_back_age_seconds{A, S} 21300+15x240 | oldest_held_back_age_seconds{B, S} 0x240
   - work that takes an hour: oldest_held_back_age_seconds{A, S} 0+15x240

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from nats_scheduler.cli.main import main
-from nats_scheduler.engine.events import Ending, FinishUnknown, FiresMissed, FiresSkipped, FireTimedOut
+from nats_scheduler.engine.events import Ending, FinishUnknown, FireNotDone, FiresMissed, FiresSkipped, FireTimedOut
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.message.dialect import ADR51
 from nats_scheduler.message.headers import header_value
@@ -250,6 +250,39 @@ async def test_a_question_that_is_not_permitted_holds_that_schedule_back_and_no_
         await stream.wait_for("timed.out", 2)
         assert len(await stream.messages("out")) == 1
         assert running.told("permission_denied")
+
+
+# -- done within a time ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+async def test_a_fire_that_nobody_acknowledged_in_time_is_reported_although_its_schedule_is_gone(
+    emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
+) -> None:
+    """One of two is acknowledged; the other one's time is over while no sidecar runs."""
+    stream, heard = FlaggedStream(account, stream_name), HeardAdvisories(account.connection, stream_name)
+    within = {"X-Done-Within": "2s", "X-Consumer": WORKERS}
+    async with sidecar_on(emulated_server.url) as running:
+        await account.create(stream_name, retention=retention)
+        worker = await working(stream)
+        await running.ready(stream_name)
+        for rest, due in (("s.done", "2020-01-01T00:00:00Z"), ("s.left", "2020-01-02T00:00:00Z")):
+            await stream.schedule(rest, f"@at {due}", target=rest.replace("s", "out"), more=within)
+            await worker.takes(1 if rest == "s.done" else 2)
+        done, left = worker.taken
+        await worker.acknowledge(done)
+        for rest in ("s.done", "s.left"):
+            await stream.gone(rest)
+    deadline = worker.stored_at(left) + 2 * SECOND
+    await eventually(lambda: CLOCK.now() > deadline)
+    async with sidecar_on(emulated_server.url) as running:
+        await running.ready(stream_name)
+        [event] = await running.reported(stream_name, FireNotDone)
+        assert running.metrics.value("fires_not_done", stream=stream_name) == 1
+    assert (event.schedule, event.stored_as, event.within) == (stream.subject("s.left"), left, 2 * SECOND)
+    advisory = await heard.first("fire_not_done")
+    assert (advisory["stored_as"], advisory["within"], advisory["reason"]) == (left, "2s", "it is unfinished")
+    await account.api.call(f"STREAM.DELETE.{stream_name}")
 
 
 # -- pausing ---------------------------------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Overlap", "queue"),
         ("X-Consumer", "billing"),
         ("X-Timeout", "2h"),
+        ("X-Done-Within", "90m"),
         ("X-Note", "Rückfragen: Anna"),
         ("X-Owner", "billing"),
         dialect=dialect,
@@ -100,6 +101,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     assert policies.jitter == 5_400 * SECOND
     assert (policies.missed, policies.grace, policies.report) == (Missed(Kept.ALL, 12), 60 * SECOND, True)
     assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
+    assert policies.done_within == 5_400 * SECOND
     assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax", "X-Target"})
     assert dict(policies.written)["X-Start"] == "2026-10-01T00:00:00+02:00"
     bounds = policies.bounds
@@ -149,6 +151,7 @@ def test_more_is_kept_of_a_schedule_only_if_its_policies_need_it() -> None:
         ({"X-Report": "true"}, True),
         ({"X-Jitter": "1m"}, True),
         ({"X-Limit": "3", "X-Note": "a"}, False),
+        ({"X-Done-Within": "1m"}, False),
     ):
         assert accepted(EVERY, *policies.items()).terms.policies.are_kept is are_kept, policies
 
@@ -162,6 +165,7 @@ def test_the_words_of_policies_say_what_they_change_of_how_a_schedule_fires() ->
         ({"X-Missed": "all"}, "; each missed fire is made up"),
         ({"X-Missed": "all 1"}, ""),
         ({"X-Missed": "all 2"}, "; of missed fires the latest 2 are made up"),
+        ({"X-Done-Within": "90m"}, "; a fire that is unfinished 1h30m0s later is reported"),
         ({"X-Overlap": "skip"}, "; a fire is skipped while the one before is unfinished"),
         (
             {"X-Overlap": "queue", "X-Timeout": "2h", "X-Missed": "all"},
@@ -242,7 +246,7 @@ WRONG = [
     (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
     (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
     (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
-    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-End"),
+    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-Done-Within, X-End"),
     (EVERY, "X-", "1", "is an unknown policy"),
     (EVERY, "X-Overlap", "", "is not what a fire may do: expected one of allow, skip, queue"),
     (EVERY, "X-Overlap", "Skip", "is not what a fire may do"),
@@ -252,9 +256,11 @@ WRONG = [
     (EVERY, "X-Consumer", "*", "is no name of a consumer"),
     (EVERY, "X-Consumer", "a\udcff", "is not UTF-8"),
     (EVERY, "X-Consumer", "a/b", "is no name of a consumer"),
-    (EVERY, "X-Consumer", "c" * 255, "has no effect without X-Overlap"),
+    (EVERY, "X-Consumer", "c" * 255, "has no effect without X-Overlap or X-Done-Within"),
     (EVERY, "X-Consumer", "c" * 256, "has 256 characters: expected at most 255"),
     (EVERY, "X-Consumer", "billing", "has no effect without X-Overlap"),
+    (EVERY, "X-Done-Within", "999ms", "is less than 1s: work and its answer take time"),
+    (EVERY, "X-Done-Within", "soon", "is not a duration: expected a duration such as"),
     (EVERY, "X-Timeout", "later", "is not a duration: expected a duration such as"),
     (EVERY, "X-Timeout", "0s", "is not more than 0"),
     (EVERY, "X-Timeout", "1h", "has no effect without X-Overlap"),
@@ -286,18 +292,19 @@ def test_a_schedule_whose_bounds_leave_no_fire_is_rejected() -> None:
 # -- X-Overlap -----------------------------------------------------------------------------------------------------
 
 
-def test_an_overlap_needs_a_consumer_where_the_stream_keeps_what_was_acknowledged() -> None:
+def test_a_policy_that_asks_needs_a_consumer_where_the_stream_keeps_what_was_acknowledged() -> None:
     for retention in (None, "limits", "workqueue", "interest"):
         more = {} if retention is None else {"retention": retention}
         rules = StreamRules.from_config({"name": "ORDERS", "subjects": ["orders.>"], **more})
-        found = read(EVERY, ("X-Overlap", "skip"), rules=rules)
-        if retention in (None, "limits"):
-            assert isinstance(found, Rejection)
-            assert (found.code, found.header, found.value) == (0, "Nats-Schedule-X-Overlap", "skip")
-            assert found.reason.startswith("needs X-Consumer on this stream, which keeps what was acknowledged")
-        else:
-            assert isinstance(found, Definition)
-        assert isinstance(read(EVERY, ("X-Overlap", "skip"), ("X-Consumer", "work-1"), rules=rules), Definition)
+        for asking, value in (("X-Overlap", "skip"), ("X-Done-Within", "1m")):
+            found = read(EVERY, (asking, value), rules=rules)
+            if retention in (None, "limits"):
+                assert isinstance(found, Rejection)
+                assert (found.code, found.header, found.value) == (0, f"Nats-Schedule-{asking}", value)
+                assert found.reason.startswith("needs X-Consumer on this stream, which keeps what was acknowledged")
+            else:
+                assert isinstance(found, Definition)
+            assert isinstance(read(EVERY, (asking, value), ("X-Consumer", "work-1"), rules=rules), Definition)
         assert isinstance(read(EVERY, ("X-Overlap", "allow"), rules=rules), Definition)
     assert accepted(DAILY, ("X-Overlap", "queue"), ("X-Timeout", "1h")).pattern is accepted(DAILY).pattern
 
@@ -428,7 +435,7 @@ def test_the_cache_of_the_reader_gives_no_schedule_the_policies_or_the_syntax_of
 
 
 def test_the_reference_has_a_row_for_each_policy() -> None:
-    rows = re.findall(r"^\| `(X-[A-Za-z]+)` \|", PAGE.read_text("utf-8"), re.M)
+    rows = re.findall(r"^\| `(X-[A-Za-z-]+)` \|", PAGE.read_text("utf-8"), re.M)
     assert sorted(rows) == sorted(POLICY_NAMES)
 
 
@@ -466,9 +473,10 @@ def test_a_target_in_another_stream_is_the_target() -> None:
     assert found.terms.source == "cron.sample"
     assert read_definition(definition_block(found), CRON_SUBJECT, CRON_RULES, PORTABLE, STORED_AT) == found
     assert isinstance(read_targeted(HOURLY, elsewhere("jobs.run"), rules=ANY_STREAM_RULES), Definition)
-    fault = rejected_target(HOURLY, elsewhere("jobs.run"), ("X-Nats-Schedule-X-Overlap", "skip"))
-    assert (fault.code, fault.header) == (0, X_TARGET.decode())
-    assert fault.reason.startswith("is beside X-Overlap")
+    for asking, value in (("X-Overlap", "skip"), ("X-Done-Within", "1m")):
+        fault = rejected_target(HOURLY, elsewhere("jobs.run"), (f"X-Nats-Schedule-{asking}", value))
+        assert (fault.code, fault.header) == (0, X_TARGET.decode())
+        assert fault.reason.startswith(f"is beside {asking}")
 
 
 def test_the_rules_of_the_other_stream_are_not_those_of_ours() -> None:

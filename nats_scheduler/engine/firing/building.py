@@ -101,7 +101,7 @@ def assembled(
     if block is None:
         base = as_stored_natively(content.block) if source is None else source.block
         if report:
-            base = without_headers(base, REPORT_NAMES, ())
+            base = without_headers(base, {*REPORT_NAMES, *(name for name, _value in report)})
         ours = [*report, identity_header(identity), *(guard_headers(held.subject, last) if guard else ())]
         block = fire_block(base, *named, ours)
     body = (source or content).body or b""

@@ -21,6 +21,7 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.firing.done import DONE_WITHIN, Deadlines
 from nats_scheduler.engine.holding.flight import DONE, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import BURST_LIMIT_NS, Lifecycle, Part
@@ -88,6 +89,7 @@ class Outcomes(Part):
         course: Course,
         purges: Purges,
         expiry: Expiry | None,
+        deadlines: Deadlines,
         limits: ServerLimits,
         *,
         moved: bool,
@@ -101,6 +103,7 @@ class Outcomes(Part):
         self._firing = course.firing
         self._purges = purges
         self._expiry = expiry
+        self._deadlines = deadlines
         self._limits = limits
         self._moved = moved
         self._unreported: deque[Fire] = deque()
@@ -194,6 +197,9 @@ class Outcomes(Part):
 
     def _expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""
+        for fire in fires:
+            if DONE_WITHIN in fire.block:
+                self._watch(fire, fire.target, fire.stored_as, fire.stored_at, fire.block)
         self._progress.expect(fires)
         if self._expiry is not None:
             self._expiry.fires_stored(fire for fire in fires if not self._progress.is_read_by_headers(fire))
@@ -229,7 +235,13 @@ class Outcomes(Part):
         if held is not None:
             held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self.was_fired(held, generated.fire_time, message.block)
+        if DONE_WITHIN in message.block and (held is None or held.terms.policies.done_within):
+            self._watch(generated, *message[:4])
         return True
+
+    def _watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
+        """Have a stored fire watched that says within which time it is to be done."""
+        self._deadlines.stored(fire.schedule, fire.sequence, fire.fire_time, target, sequence, stored_at, block)
 
     def _roll_up_again(self, held: Held, generated: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire whose sender may not have done it: others sent it, or it was ours before.

@@ -26,6 +26,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 
+from nats_scheduler.engine.firing.done import Deadlines
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, FarKind, kind_and_text, read_text
 from nats_scheduler.engine.holding.flight import DONE
@@ -173,6 +174,7 @@ class Snapshots(Part):
         purges: Purges,
         holdings: Holdings,
         inactive: Inactive,
+        deadlines: Deadlines,
         rules: StreamRules,
         dialects: Sequence[Dialect],
         *,
@@ -184,6 +186,7 @@ class Snapshots(Part):
         self._purges = purges
         self._holdings = holdings
         self._inactive = inactive
+        self._deadlines = deadlines
         self._rules, self._dialects = rules, dialects
         is_limited = rules.restrictions.max_schedules is not None
         reads_all = lifecycle.ownership.reads_all
@@ -293,6 +296,7 @@ class Taking(Part):
         inactive, noted = parts._inactive, parts._inactive.misnamed
         to_read = {one.sequence for one in inactive.rejected.values()}
         to_read |= {one.sequence for one in inactive.paused.values()} | {one.sequence for one in noted.values()}
+        to_read.update(parts._deadlines.sequences)
         rest = Rest(
             through,
             self._last,

@@ -401,7 +401,7 @@ class Handover:
         quirk = quirk_of(pattern, now)
         if quirk is not None:
             yield _about(_OF_QUIRKS[quirk][0], one, _OF_QUIRKS[quirk][1])
-        if pattern.base is not pattern or terms.policies.are_kept:
+        if pattern.base is not pattern or terms.policies.are_kept or terms.policies.asking:
             names = ", ".join(name for name, _value in terms.policies.written)
             yield _about(Cause.POLICIES, one, f"the server knows no policies ({names}): {LESS_BOUND}")
         if not self._server.schedules_all and (terms.source or terms.rollup):

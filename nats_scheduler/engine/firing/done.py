@@ -1,0 +1,208 @@
+"""The policy `X-Done-Within`: a fire that is unfinished so long after it was stored is reported, once.
+
+Each stored fire of such a schedule is watched, apart from its schedule: an `@at` is purged when it has fired, and its
+fire is what its publisher waits for. When its time is over it is asked whether the fire is finished (`engine.fire`).
+
+The rules:
+
+- Nothing is reported without an answer. A question without one is asked again, after longer and longer waits; the
+  third failure in a row, or a denial, is reported instead.
+- A fire says in its own headers within which time it is to be done, and by which consumer. So every instance that
+  reads it watches it, and one that starts knows the fires that are stored, also those whose schedules are gone.
+- The instance that holds the shard of the schedule asks. Another one keeps the fire for `KEPT_FOR_OTHERS_NS`, in case
+  the holder ends before it has asked.
+- What a checkpoint shows to be over for `SETTLED_NS` is taken for asked: an instance that starts does not report
+  again what the one before it has reported.
+- Questions are asked `QUESTION_SPACING_NS` apart, and none during a burst.
+- `MAX_WATCHED` fires are watched at most. What comes beyond that is reported as unknown; of what is stored when an
+  instance starts, those count that have the most time left.
+
+Cost: a search in the header block of each stored fire; for one that is watched an entry of some 500 bytes, and one
+question. Limit: `1 / QUESTION_SPACING_NS` fires a second of one stream.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.events import FinishUnknown, FireNotDone
+from nats_scheduler.engine.fire import CheckFinished
+from nats_scheduler.engine.firing.overlap import MAX_SILENT_FAILURES, QUESTION_SPACING_NS
+from nats_scheduler.engine.holding.flight import wait_after
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.inputs import CheckpointLoaded, FinishAnswer, Unanswered
+from nats_scheduler.engine.sharing.shards import SHARDS, shard_of
+from nats_scheduler.message.dialect import PORTABLE
+from nats_scheduler.message.headers import Header, decoded, header_value
+from nats_scheduler.message.policies import Policies, policy_header, read_consumer
+from nats_scheduler.message.stream_rules import StreamRules
+from nats_scheduler.schedule.durations import parse_duration
+from nats_scheduler.schedule.instants import MINUTE
+from nats_scheduler.schedule.invalid import FaultError, Invalid
+
+MAX_WATCHED = 100_000
+"""Most fires of one stream that are watched."""
+
+MAX_LOOKED_AT_PER_STEP = 256
+"""Most fires that one step looks at whose time is over."""
+
+SETTLED_NS = 1 * MINUTE
+"""A fire whose time was over for longer than this when its holder wrote its last checkpoint was asked about."""
+
+KEPT_FOR_OTHERS_NS = 2 * SETTLED_NS
+"""The fire of another holder is kept for this time (ns) after its own time was over, or the start of this instance."""
+
+LONGEST_WAIT_NS = 5 * MINUTE
+"""Longest wait before a question without an answer is asked again."""
+
+DONE_WITHIN, CONSUMER = (policy_header(name, PORTABLE) for name in ("X-Done-Within", "X-Consumer"))
+
+
+def deadline_headers(policies: Policies) -> list[Header]:
+    """Return the headers by which a fire says within which time it is to be done, and by which consumer."""
+    if policies.done_within is None:
+        return []
+    named = ((policy_header(name, PORTABLE), value.encode()) for name, value in policies.written)
+    return [(name, value) for name, value in named if name in (DONE_WITHIN, CONSUMER)]
+
+
+def _deadline_of(block: bytes) -> tuple[int, str | None] | None:
+    """Return within which time (ns) a fire is to be done, and by which consumer; None if it does not say that.
+
+    Anybody can write these headers, so their values are checked as those of a schedule are.
+    """
+    within, consumer = header_value(block, DONE_WITHIN), header_value(block, CONSUMER)
+    duration = Invalid("", "") if within is None else parse_duration(decoded(within))
+    if isinstance(duration, Invalid):
+        return None
+    try:
+        return duration, None if consumer is None else read_consumer(decoded(consumer))
+    except FaultError:
+        return None
+
+
+@dataclass(slots=True)
+class Watched:
+    """A stored fire that is to be finished within a time."""
+
+    schedule: str
+    sequence: int
+    """That of the schedule."""
+    fire_time: int
+    target: str
+    stored_as: int
+    stored_at: int
+    """The instant (ns) at which it was stored; if this instance sent it, that of its acknowledgement."""
+    deadline: int
+    """The instant (ns) at which its time is over."""
+    consumer: str | None
+    question: CheckFinished | None = None
+    """The question that was asked and is not answered."""
+    failures: int = 0
+    """The number of questions in a row without an answer."""
+
+
+class Deadlines(Part):
+    """The fires of one stream that are to be finished within a time."""
+
+    def __init__(self, lifecycle: Lifecycle, rules: StreamRules) -> None:
+        """Ask about the fires of a stream with these rules."""
+        super().__init__(lifecycle)
+        self._rules = rules
+        self._watched: dict[int, Watched] = {}
+        """By stream sequence."""
+        self._agenda: list[tuple[int, int]] = []
+        """When (ns) each that is not asked about is to be looked at, and its sequence: a heap."""
+        self._others: deque[tuple[int, int]] = deque()
+        """When (ns) those of other holders were to be asked about, in order, and their sequences."""
+        self._next_turn = 0
+        """The instant (ns) from which on the next question may be asked."""
+        self._settled = [-1] * SHARDS
+        """The instant (ns) of the last checkpoint of each shard."""
+
+    @property
+    def sequences(self) -> list[int]:
+        """The stream sequences of the fires that are watched."""
+        return list(self._watched)
+
+    def load(self, checkpoint: CheckpointLoaded) -> None:
+        """Note until when an earlier holder of some shards asked about their fires."""
+        for shard in checkpoint.shards:
+            self._settled[shard] = checkpoint.through
+
+    def stored(
+        self, schedule: str, sequence: int, fire_time: int, target: str, stored_as: int, stored_at: int, block: bytes
+    ) -> None:
+        """Watch a fire that is stored, if its headers say so; nothing changes if it is watched already."""
+        if stored_as in self._watched or (found := _deadline_of(block)) is None:
+            return
+        if len(self._watched) >= MAX_WATCHED:
+            if self._progress.is_live or not self._agenda:
+                if self._ownership.is_ours_on(schedule):
+                    reason = f"{MAX_WATCHED:,} fires of the stream are watched already"
+                    self._emit(Report(FinishUnknown(schedule, sequence, fire_time, reason)))
+                return
+            del self._watched[heappop(self._agenda)[1]]
+        within, consumer = found
+        fire = Watched(schedule, sequence, fire_time, target, stored_as, stored_at, stored_at + within, consumer)
+        self._watched[stored_as] = fire
+        heappush(self._agenda, (fire.deadline, stored_as))
+
+    def shards_changed(self) -> None:
+        """Look anew at the fires of other holders whose time is over."""
+        self._agenda = [*self._agenda, *self._others]
+        heapify(self._agenda)
+        self._others.clear()
+
+    def next_look(self) -> int | None:
+        """Return when (ns) the next fire is to be looked at, None if none is."""
+        return max(self._agenda[0][0], self._next_turn) if self._agenda else None
+
+    def work(self, now: int) -> None:
+        """Look at fires whose time is over, and ask about one of them if its turn has come."""
+        while self._others and now >= self._others[0][0] + KEPT_FOR_OTHERS_NS:
+            del self._watched[self._others.popleft()[1]]
+        for _ in range(MAX_LOOKED_AT_PER_STEP):
+            if now < self._next_turn or not self._agenda or now < self._agenda[0][0]:
+                return
+            fire = self._watched[heappop(self._agenda)[1]]
+            if self._ownership.is_ours_on(fire.schedule):
+                if fire.deadline + SETTLED_NS <= self._settled[shard_of(fire.schedule)]:
+                    del self._watched[fire.stored_as]
+                else:
+                    self._ask(fire)
+                    self._next_turn = now + QUESTION_SPACING_NS
+            else:
+                self._others.append((now, fire.stored_as))
+
+    def _ask(self, fire: Watched) -> None:
+        target, last = ">" if self._rules.moves_subjects else fire.target, fire.stored_as
+        consumer = fire.consumer if self._rules.keeps_acknowledged else None
+        fire.question = CheckFinished(fire.schedule, fire.sequence, target, last - 1, last, consumer)
+        self._emit(fire.question)
+
+    def answered(self, request: CheckFinished, answer: FinishAnswer, now: int) -> bool:
+        """Act on what was found out about a fire; returns False if nothing is asked about it here."""
+        fire = self._watched.get(request.through)
+        if fire is None or fire.question != request:
+            return False
+        fire.question = None
+        if not isinstance(answer, Unanswered):
+            del self._watched[fire.stored_as]
+            if answer.unfinished:
+                times = fire.fire_time, fire.stored_at, fire.deadline - fire.stored_at
+                stored = fire.target, fire.stored_as
+                self._emit(Report(FireNotDone(fire.schedule, fire.sequence, *stored, *times, answer.fault)))
+            return True
+        before, fire.failures = fire.failures, fire.failures + 1
+        if answer.denied:
+            fire.failures = max(fire.failures, MAX_SILENT_FAILURES)
+        if before < MAX_SILENT_FAILURES <= fire.failures:
+            self._emit(Report(FinishUnknown(fire.schedule, fire.sequence, fire.fire_time, answer.reason)))
+        heappush(self._agenda, (now + wait_after(fire.failures, LONGEST_WAIT_NS), fire.stored_as))
+        return True
+
+    def clock_stepped_back(self, by: int) -> None:
+        """Keep the turns where they were although the wall clock shows `by` ns less than before."""
+        self._next_turn -= by
