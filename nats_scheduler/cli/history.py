@@ -1,7 +1,7 @@
-"""`nats-scheduler history`: the past fires of one schedule, newest first, and how late each of them was.
+"""`nats-scheduler history`: the past fires of a schedule, or of a stream, newest first, and how late each was.
 
 Rule: what is shown is what is stored in the stream (`control.past`): fires of sidecars and of servers.
-A running sidecar is asked (`service.client`); if none answers, the stream is read here, with the same code.
+A running sidecar is asked about one schedule (`service.client`); else the stream is read here, with the same code.
 Cost: the server skips the messages on other subjects; some milliseconds in a small stream, half a second among a
 million other messages. Limit: fires that are not stored any more are not shown.
 """
@@ -28,7 +28,7 @@ SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
 
 @click.command("history")
 @click.argument("stream", shell_complete=complete_stream)
-@click.argument("subject", shell_complete=complete_subject)
+@click.argument("subject", required=False, shell_complete=complete_subject)
 @connection_options
 @since_option
 @limit_option(DEFAULT_ROWS, MAX_ROWS)
@@ -40,7 +40,7 @@ SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
 def command(
     resolved: ResolvedSettings,
     stream: str,
-    subject: str,
+    subject: str | None,
     since: str | None,
     limit: int,
     target: str | None,
@@ -49,16 +49,20 @@ def command(
 ) -> None:
     """Show the past fires of a schedule, and how late they were.
 
-    SUBJECT is that of the schedule in STREAM; the schedule itself may be gone.
+    SUBJECT is that of the schedule in STREAM, which may be gone; without it, the fires of all are shown.
     A running sidecar is asked; if none answers, the stream is read.
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     check_stream(stream)
-    check_schedule(subject)
+    if subject is not None:
+        check_schedule(subject)
     if target is not None and not is_valid_subject(target):
         raise click.UsageError(f"--target of {target!r}: expected a subject such as 'orders.due'")
     query = FireQuery(subject, limit, instant_since(since), target)
-    found = in_session(resolved, lambda session: session.known(lambda known: known.fires(stream, query)))
+    may_ask = subject is not None
+    found = in_session(
+        resolved, lambda session: session.known(lambda known: known.fires(stream, query), may_ask=may_ask)
+    )
     if as_json:
         print_json({key: value for key, value in found.items() if key in FiresDocument.__annotations__})
     else:
@@ -66,24 +70,29 @@ def command(
 
 
 def _print(found: FiresDocument, *, wide: bool) -> None:
-    fires, schedule, searched = found["fires"], found["schedule"], found["searched"]
+    fires, searched = found["fires"], found["searched"]
+    of = f" of {found['schedule']}" if found["schedule"] else ""
     stream = fires[0]["stream"] if fires else found["stream"]
     where = f"in {stream}" if searched == ALL_SUBJECTS else f"on {searched} in {stream}"
     if fires:
-        print_past_fires(fires, wide=wide)
+        print_past_fires(fires, wide=wide, of_all=not of)
         number = len(fires)
-        click.echo(printable(f"{number} fire{'' if number == 1 else 's'} of {schedule}, newest first, {where}"))
+        click.echo(printable(f"{number} fire{'' if number == 1 else 's'}{of}, newest first, {where}"))
     else:
-        click.echo(printable(f"no fire of {schedule} is stored {where}"))
+        click.echo(printable(f"no fire{of} is stored {where}"))
     if not found["complete"] and found["oldest_read"] is not None:
         oldest = moment_text(instant_of(found["oldest_read"]))
         click.echo(f"the search ended at {oldest}: --since and --target make it shorter")
 
 
-def print_past_fires(fires: Sequence[PastFireDocument], *, wide: bool) -> None:
-    """Print past fires, one row each."""
+def print_past_fires(fires: Sequence[PastFireDocument], *, wide: bool, of_all: bool = False) -> None:
+    """Print past fires, one row each; with their schedules if they are those of all."""
     columns = ["fire time (UTC)", "late", "by", "seq", "stored (UTC)", "target"]
     cells = [_cells(fire) for fire in fires]
+    if of_all:
+        columns.insert(2, "schedule")
+        for row, fire in zip(cells, fires, strict=True):
+            row.insert(2, fire["schedule"])
     print_table(columns, cells, optional=["target", "stored (UTC)", "seq"], wide=wide)
 
 

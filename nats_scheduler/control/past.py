@@ -20,7 +20,13 @@ from nats_scheduler.control.current import Current, read_current
 from nats_scheduler.control.errors import StreamNotFoundError
 from nats_scheduler.control.port import EVER, Served, StoredFires, StreamNow, Wire
 from nats_scheduler.message.definition import Definition, Terms, read_ttl
-from nats_scheduler.message.fires import MAX_CLOCK_DIFFERENCE_NS, PastFire, PastFires, StoredSchedule
+from nats_scheduler.message.fires import (
+    MAX_CLOCK_DIFFERENCE_NS,
+    PastFire,
+    PastFires,
+    StoredSchedule,
+    fired_schedule_of,
+)
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
@@ -29,6 +35,9 @@ from nats_scheduler.schedule.instants import SECOND
 MAX_MESSAGES_READ = 200_000
 """The most messages that are read for one answer; what is older than the last of them counts as not known."""
 
+MAX_READ_FOR_TIMES = 5_000
+"""If the fires of all schedules are wanted and enough are found, so many messages are read to learn when they were due.
+"""
 
 ALL_SUBJECTS = ">"
 
@@ -37,7 +46,8 @@ ALL_SUBJECTS = ">"
 class FireQuery:
     """Which fires are wanted: the newest."""
 
-    schedule: str
+    schedule: str | None
+    """The subject of one schedule; None for all that fire into their own stream."""
     limit: int
     since: int | None = None
     """Only fires that were stored at this time (ns) or later."""
@@ -69,23 +79,28 @@ class FirePast:
     served: Served
 
     async def find(self, query: FireQuery) -> FoundFires:
-        """Find the newest fires of a schedule."""
-        message = await self.wire.last(self.served.name, query.schedule)
-        is_stored = message is not None and message.subject == query.schedule
-        current = read_current(message, self.served) if message is not None and is_stored else None
+        """Find the newest fires of a schedule, or of all."""
+        current = None if query.schedule is None else await self._current(query.schedule)
         name, searched = await self._searched(query, current)
         found = FoundFires(searched, name)
         # No consumer may filter by a subject that the stream cannot hold.
         if searched != ALL_SUBJECTS and await self.wire.message(name, seq=1, next_by_subj=searched) is None:
             return found
-        reader = self._reader(query.schedule, current, name)
-        is_all = await self._read(reader, query, found)
-        _take(reader.rest(is_all=is_all), query, found)
+        readers = {} if query.schedule is None else {query.schedule: self._reader(query.schedule, current, name)}
+        is_all = await self._read(readers, query, found)
+        for reader in readers.values():
+            _take(reader.rest(is_all=is_all), query, found)
+        found.fires = sorted(found.fires, key=lambda fire: -fire.sequence)[: query.limit]
         return found
 
-    async def _read(self, reader: PastFires, query: FireQuery, found: FoundFires) -> bool:
+    async def _current(self, schedule: str) -> Current | None:
+        """Return what is stored on the subject of a schedule; None if nothing is."""
+        message = await self.wire.last(self.served.name, schedule)
+        return None if message is None or message.subject != schedule else read_current(message, self.served)
+
+    async def _read(self, readers: dict[str, PastFires], query: FireQuery, found: FoundFires) -> bool:
         """Read until no older message is needed; return whether all messages were read."""
-        number = 0
+        number, waiting = 0, set[str]()
         async with aclosing(self.wire.backwards(await self.wire.stream(found.stream), found.searched)) as messages:
             async for message in messages:
                 number += 1
@@ -93,9 +108,17 @@ class FirePast:
                     found.is_complete = False
                     return False
                 found.oldest_read = message.stored_at
-                _take(reader.read(message), query, found)
-                is_older = query.since is not None and message.stored_at < query.since and not reader.awaits_older
-                if is_older or len(found.fires) >= query.limit:
+                schedule = query.schedule or fired_schedule_of(message.block)
+                if schedule:
+                    if schedule not in readers:
+                        readers[schedule] = self._reader(schedule, await self._current(schedule), found.stream)
+                    reader = readers[schedule]
+                    _take(reader.read(message), query, found)
+                    waiting = waiting | {schedule} if reader.awaits_older else waiting - {schedule}
+                is_older = query.since is not None and message.stored_at < query.since
+                is_enough = len(found.fires) + len(waiting) >= query.limit
+                has_times = not waiting or (query.schedule is None and number >= MAX_READ_FOR_TIMES)
+                if len(found.fires) >= query.limit or ((is_older or is_enough) and has_times):
                     return False
         return True
 
@@ -184,7 +207,7 @@ class FirePast:
 
 def _take(fires: Iterable[PastFire], query: FireQuery, found: FoundFires) -> None:
     for fire in fires:
-        if len(found.fires) < query.limit and (query.since is None or fire.stored_at >= query.since):
+        if query.since is None or fire.stored_at >= query.since:
             found.fires.append(fire)
 
 

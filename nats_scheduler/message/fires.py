@@ -221,6 +221,11 @@ def scheduler_of(block: bytes) -> str:
     return decoded(header_value(block, ADR51.scheduler) or b"")
 
 
+def fired_schedule_of(block: bytes) -> str:
+    """Return the schedule of which a message may be a fire, in either dialect; "" if it is none."""
+    return scheduler_of(block) or decoded(header_value(block, PORTABLE.scheduler) or b"")
+
+
 def following_fire(block: bytes, dialect: Dialect) -> int | None:
     """Return the time (ns) that a fire names in `Nats-Schedule-Next`; None if it names none, such as `purge`."""
     following = parse_rfc3339(decoded(header_value(block, dialect.next) or b""))

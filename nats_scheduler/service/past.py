@@ -68,7 +68,8 @@ class FiresDocument(TypedDict):
     """The past fires of a schedule, newest first."""
 
     stream: str
-    schedule: str
+    schedule: str | None
+    """Null if the fires of all schedules of the stream were wanted."""
     searched: str
     """The subject that was searched."""
     complete: bool

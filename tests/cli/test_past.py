@@ -8,7 +8,7 @@ import pytest
 
 from nats_scheduler.cli.history import lateness_text
 from nats_scheduler.schedule.instants import MILLISECOND, MINUTE, SECOND
-from tests.cli.prompt import Cli, Prompt, prompt_on
+from tests.cli.prompt import Cli, Prompt, prompt_on, words
 from tests.conftest import StartServer
 from tests.harness.account import sidecar_on
 from tests.harness.servers import V2_10, V2_11, V2_15
@@ -57,6 +57,19 @@ async def test_the_fires_of_a_native_server_are_shown_on_80_columns(cli: Cli, st
         assert lines[0].split()[:5] == ["fire", "time", "(UTC)", "late", "by"]
         assert re.search(r" (ms|s) +server ", lines[1])
         assert any("newest first, on S.out in S" in line for line in lines), text
+        await prompt.schedule("S.t", "@every 1s", target="S.also")
+        await prompt.account.wait_for("S", "S.also", 2)
+        whole = await prompt.document("history S --limit 1000")
+        late = {fire["sequence"]: fire["lateness_nanoseconds"] for fire in whole["fires"]}
+        assert (whole["schedule"], list(late)) == (None, sorted(late, reverse=True))
+        for schedule in ("S.s", "S.t"):
+            for fire in (await prompt.document(f"history S {schedule}"))["fires"]:
+                assert fire["sequence"] > max(late) or late[fire["sequence"]] == fire["lateness_nanoseconds"]
+        await prompt.account.api.call("STREAM.PURGE.S", {"filter": "S.s"})
+        assert len((await prompt.document("history S --limit 3"))["fires"]) == 3, "of a schedule that is gone too"
+        table = await prompt.shows("history S --since 1h")
+        assert {"schedule", "S.s", "S.t"} <= words(table)
+        assert table.endswith("newest first, in S\n")
 
 
 async def test_fires_into_another_stream_are_found_there(prompt: Prompt) -> None:

@@ -101,7 +101,7 @@ async def test_an_answer_is_not_longer_than_the_server_takes(start_server: Start
 # -- the fires of a schedule are read from its stream, newest first, whatever lies between ----------------------------
 
 
-async def found_in(account: Account, stream: str, schedule: str, **wanted: Any) -> FoundFires:
+async def found_in(account: Account, stream: str, schedule: str | None, **wanted: Any) -> FoundFires:
     """Look for the fires of a schedule."""
     state = StreamState.from_info(await account.api.stream(stream))
     served = Served(state.rules, tuple(DIALECTS), state.is_native)
@@ -149,6 +149,8 @@ async def test_the_newest_fires_come_first_and_no_more_than_the_limit(
                 every = await found_in(account, "S", "S.s", limit=100, target=target)
                 assert [fire.sequence for fire in every.fires] == sequences[::-1], (config, target)
                 assert (some.is_complete, every.is_complete) == (True, True)
+            of_all = await found_in(account, "S", None, limit=100)
+            assert (of_all.fires, of_all.searched) == (every.fires, ">")
             since = every.fires[3].stored_at
             late = await found_in(account, "S", "S.s", since=since)
             assert [fire.sequence for fire in late.fires] == [s for s in sequences[::-1] if s >= sequences[-4]]
