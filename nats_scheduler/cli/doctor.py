@@ -39,7 +39,9 @@ from nats_scheduler.jetstream.errors import (
     NotPermittedError,
 )
 from nats_scheduler.jetstream.streams import Progress
+from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.clock import SystemClock
+from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.settings.load import ResolvedSettings
 
 EXIT_WARNINGS = 3
@@ -144,6 +146,8 @@ def _print(facts: AccountFacts, report: Report, *, wide: bool) -> None:
         print_table(COLUMNS, rows, optional=["why it matters"], wide=wide)
         click.echo()
     click.echo(_summary(facts, report))
+    if facts.sidecars is not None and not facts.sidecars and any(one.mode is Mode.NATIVE for one in facts.streams):
+        click.echo(SERVER_ALONE)
 
 
 def _rows(report: Report) -> Iterator[tuple[str, ...]]:

@@ -36,6 +36,7 @@ from nats_scheduler.settings.load import ResolvedSettings
 
 CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
 FAILURE_COLUMNS = ("stored (UTC)", "kind", "stream", "schedule", "what")
+NOT_OF_THE_SERVER = "the server's own scheduler reports no failures: what it missed is not known"
 
 
 def kept_options(command: Command) -> Command:
@@ -125,7 +126,11 @@ def failures_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: boo
     Exit codes: 0 shown, 1 the server refuses or is not reached, 2 wrong use or settings.
     """
     kept_in = resolved.settings.failures_stream
-    found = in_session(resolved, lambda session: session.known(lambda known: known.failures(kept_in, query)))
+
+    async def read(session: Session) -> tuple[FailuresDocument, bool]:
+        return await session.known(lambda known: known.failures(kept_in, query)), session.server.schedules_natively
+
+    found, is_native = in_session(resolved, read)
     if as_json:
         print_json({key: value for key, value in found.items() if key in FailuresDocument.__annotations__})
     else:
@@ -143,3 +148,5 @@ def failures_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: boo
             print_table(FAILURE_COLUMNS, rows, wide=wide)
         nothing = "nothing went wrong, as far as it is kept"
         _print_end(len(rows), "failure", nothing, is_complete=found["complete"])
+        if is_native:
+            click.echo(NOT_OF_THE_SERVER)

@@ -21,7 +21,7 @@ from nats_scheduler.cli.output import json_option, print_json, print_table, wide
 from nats_scheduler.cli.session import ServedStream, in_session
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.views.figures import ScheduleKind, State
-from nats_scheduler.engine.views.view import Counts, ListedSchedule, Query
+from nats_scheduler.engine.views.view import Counts, FiredBy, ListedSchedule, Query
 from nats_scheduler.observe.documents import (
     counts_document,
     misnamed_document,
@@ -31,12 +31,14 @@ from nats_scheduler.observe.documents import (
 )
 from nats_scheduler.observe.texts import (
     NO_SERVER_KNOWS,
+    SERVER_ALONE,
     has_ignored_policies,
     moment_text,
     policies_text,
     span_text,
     time_text,
 )
+from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.load import ResolvedSettings
 
@@ -155,7 +157,12 @@ def _print_problems(listing: Listing) -> None:
         click.echo(f"{ignored} of them {'has' if ignored == 1 else 'have'} policies that {NO_SERVER_KNOWS}")
     for one in listing.streams:
         if problem := listing.sidecars.why_not_fired(one):
-            click.echo(f"{one.state.name}: {problem}")
+            click.echo(f"{one.name}: {problem}")
+        portable = sum(row[0] is one and row[1].fired_by is FiredBy.SIDECAR for row in listing.schedules)
+        if not problem and portable and (problem := listing.sidecars.why_not_served(one)):
+            click.echo(f"{one.name}: {portable} with X-Nats-Schedule, and {problem}")
+    if not listing.sidecars.alive and any(one.mode is Mode.NATIVE for one in listing.streams):
+        click.echo(SERVER_ALONE)
 
 
 def _total(listing: Listing, shown: int | None) -> str:

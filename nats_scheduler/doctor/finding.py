@@ -53,7 +53,7 @@ class Code(StrEnum):
     NO_ANSWER = "no_answer", _E, "a sidecar sends such requests too: what depends on them does not fire"
     PERMISSION_MISSING = "permission_missing", _E, "the sidecar does not do its work without it"
     DORMANT = "dormant", _E, "after the upgrade of the server neither the sidecar nor the server fires Nats-Schedule"
-    NO_SIDECAR = "no_sidecar", _E, "on such a stream only a sidecar fires: nothing fires until one runs"
+    NO_SIDECAR = "no_sidecar", _E, "only a sidecar fires these schedules: nothing fires them until one runs"
     CONSUMER_TAKES_SCHEDULES = (
         "consumer_takes_schedules",
         _E,

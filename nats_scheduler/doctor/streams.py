@@ -8,6 +8,7 @@ from nats_scheduler.doctor.facts import (
     targets_here,
 )
 from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.engine.views.view import FiredBy
 from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.runtime.modes import BY_SIDECAR, Mode
@@ -32,10 +33,13 @@ def check_firing(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     if facts.sidecars is None:
         return
     key = f"{stream.mode}.{stream.name}"
-    if stream.mode in BY_SIDECAR and not any(one.serves is None or key in one.serves for one in facts.sidecars):
+    portable = sum(one.fired_by is FiredBy.SIDECAR for one in stream.schedules)
+    is_needed = stream.mode in BY_SIDECAR or portable > 0
+    if is_needed and not any(one.serves is None or key in one.serves for one in facts.sidecars):
         running = f"none of the {len(facts.sidecars)} sidecars serves" if facts.sidecars else "no sidecar runs for"
         command = "nats-scheduler instances" if facts.sidecars else "nats-scheduler run"
-        yield Finding(Code.NO_SIDECAR, f"{running} {stream.name}", command, stream.name)
+        what = "" if stream.mode in BY_SIDECAR else f", which has {portable} with X-Nats-Schedule"
+        yield Finding(Code.NO_SIDECAR, f"{running} {stream.name}{what}", command, stream.name)
     for sidecar in facts.sidecars:
         if key in sidecar.unable:
             what = f"sidecar {sidecar.name} cannot serve {stream.name}: {sidecar.unable[key]}"

@@ -74,6 +74,12 @@ NO_SERVER_KNOWS = (
 )
 
 
+SERVER_ALONE = (
+    "no sidecar is running: the server fires by itself; `nats-scheduler run` beside it adds "
+    f"{PORTABLE.schedule.decode()} with policies, a record of changes and failures, metrics, alerts and a page"
+)
+
+
 def policies_text(policies: Policies) -> str:
     """Return the policies that change when a schedule fires: `X-End 2026-12-31T00:00:00Z, X-Limit 3`."""
     return ", ".join(f"{name} {value}" for name, value in policies.written if name not in LABELS)

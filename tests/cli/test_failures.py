@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.cli.kept_advisories import NOT_OF_THE_SERVER
 from nats_scheduler.observe.texts import what_happened
 from tests.cli.changing_site import Site, site_on
 from tests.cli.prompt import FAR, Cli, Prompt, prompt_on
@@ -68,6 +69,7 @@ async def test_what_went_wrong_is_shown_newest_first(cli: Cli, start_server: Sta
         assert max(map(len, text.splitlines())) <= 80
         assert "schedule_rejected" in text
         assert "1 failure, newest first" in text
+        assert (NOT_OF_THE_SERVER in text) is (version == V2_15)
 
 
 async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there_is_named(prompt: Prompt) -> None:

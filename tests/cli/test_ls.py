@@ -10,12 +10,13 @@ import re
 import pytest
 
 from nats_scheduler.jetstream.connection import frame
+from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.modes import EXPLANATIONS, Mode
 from nats_scheduler.schedule.patterns import Cron, parse_pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from tests.cli.prompt import NEVER, Cli, Prompt, prompt_on
 from tests.conftest import StartServer
-from tests.harness.account import in_seconds
+from tests.harness.account import in_seconds, sidecar_on
 from tests.harness.blocks import block_to_send
 from tests.harness.servers import EMULATED_VERSIONS, V2_14
 
@@ -222,6 +223,16 @@ async def test_schedules_of_the_server_are_listed_beside_the_portable_ones(cli: 
         await prompt.schedule("ORDERS.ours", NEVER, x="X-")
         columns = ("subject", "dialect", "mode", "fired_by", "ttl")
         rows = [tuple(one[name] for name in columns) for one in (await prompt.document("ls"))["schedules"]]
+        alone = await prompt.shows("ls")
+        examined = await prompt.says("doctor")
+        async with sidecar_on(server.url) as running:
+            await running.ready("ORDERS")
+            served = await prompt.shows("ls")
+    unserved = "ORDERS: 1 with X-Nats-Schedule, and no sidecar is running: nothing fires these"
+    assert alone.splitlines()[-2:] == [unserved, SERVER_ALONE]
+    assert (unserved in served, SERVER_ALONE in served) == (False, False)
+    assert "no sidecar runs for ORDERS, which has 1 with X-Nats-Schedule" in examined.stdout
+    assert (examined.exit_code, examined.stdout.endswith(f"{SERVER_ALONE}\n")) == (1, True)
     assert rows == [
         ("ORDERS.native", "adr51", "native", "server", "5m"),
         ("ORDERS.ours", "portable", "native", "sidecar", None),
