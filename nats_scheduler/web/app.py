@@ -20,6 +20,7 @@ from nats_scheduler.service.answers import Answers
 from nats_scheduler.settings.json_files import read_bounded
 from nats_scheduler.settings.sidecar import MIN_WEB_TOKEN_LENGTH, SidecarSettings
 from nats_scheduler.web.control import Asking, Control
+from nats_scheduler.web.editing import Editing
 from nats_scheduler.web.guard import CONTROL_COOKIE, LOGIN, Controllers, Guard, Sessions
 from nats_scheduler.web.link import Link
 from nats_scheduler.web.pages import NOT_FOUND, Pages, healthz
@@ -34,11 +35,12 @@ def application(
 ) -> Starlette:
     """Return the whole status page; without `controllers` it only reads."""
     pages = Pages(source, sessions, controllers)
-    control = () if controllers is None else Control(link, source, pages, controllers).routes()
+    control = None if controllers is None else Control(link, source, pages, controllers)
+    changing = [] if control is None else [*control.routes(), *Editing(control).routes()]
     return Starlette(
         routes=[
             *(Route("/" if name == "overview" else f"/{name}", page) for name, page in pages.handlers().items()),
-            *(Route(path, page, methods=["GET", "POST"]) for path, page in control),
+            *(Route(path, page, methods=["GET", "POST"]) for path, page in changing),
             Route(LOGIN, pages.login, methods=["GET", "POST"]),
             Route("/healthz", healthz),
             Mount("/static", StaticFiles(packages=[("nats_scheduler.web", "static")])),

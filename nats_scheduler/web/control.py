@@ -78,7 +78,11 @@ class Form:
 
     def text(self, name: str) -> str:
         """Return a value without blanks around it, "" if there is none."""
-        return self.values.get(name, [""])[0].strip()
+        return self.whole(name).strip()
+
+    def whole(self, name: str) -> str:
+        """Return a value as it was typed, "" if there is none; browsers send a line break as CR LF."""
+        return self.values.get(name, [""])[0].replace("\r\n", "\n")
 
     def sequence(self, name: str = "sequence") -> int:
         """Return a sequence, 0 for none; raises `WrongFormError`."""
@@ -99,22 +103,25 @@ class Row:
 Handler = Callable[[Request, Form | None], Awaitable[Response]]
 """Gets a request, and its form if it has one."""
 
+Route = tuple[str, Callable[[Request], Awaitable[Response]]]
+"""A path and its handler."""
+
 
 class Control:
-    """The handlers of these pages."""
+    """The handlers of these pages, and what all pages that change schedules share."""
 
     def __init__(self, link: Asking, source: Answers, pages: Pages, controllers: Controllers) -> None:
         """Ask over `link`, whose answers are not kept; `source` has the clock, and answers that a change outdates."""
-        self._link = link
-        self._source = source
-        self._pages = pages
+        self.link = link
+        self.source = source
+        self.pages = pages
         self._controllers = controllers
 
-    def routes(self) -> list[tuple[str, Callable[[Request], Awaitable[Response]]]]:
+    def routes(self) -> list[Route]:
         """Return the paths with their handlers."""
-        return [(CHANGE, partial(self._handled, self._change))]
+        return [(CHANGE, partial(self.handled, self._change))]
 
-    async def _handled(self, handler: Handler, request: Request) -> Response:
+    async def handled(self, handler: Handler, request: Request) -> Response:
         """Answer a request; the form of a POST has a proof."""
         try:
             form = await self._form(request) if request.method == "POST" else None
@@ -135,16 +142,21 @@ class Control:
             raise WrongFormError(403, "the form was made for another login, or before a restart: open its page again")
         return form
 
-    async def _shown(self, request: Request, name: str, title: str, values: Values) -> Response:
+    async def shown(self, request: Request, name: str, title: str, values: Values) -> Response:
         """Render a page with a form; it is left as it is while its reader types."""
         who: Controller = request.state.who
         shown = {
             "is_still": True,
+            "is_stale": False,
             "proof": self._controllers.form_proof(who),
             "most_chars": MAX_AUTHOR_CHARS,
             **values,
         }
-        return await self._pages.page(name, title, partial(_given, shown), request)
+        return await self.pages.page(name, title, partial(_given, shown), request)
+
+    async def shown_done(self, request: Request, words: str, stream: str, rows: Sequence[Row]) -> Response:
+        """Render what was done, and what was refused."""
+        return await self.shown(request, "changed", words, {"words": words, "stream": stream, "rows": rows})
 
     # -- pause, resume, fire and remove ----------------------------------------------------------------------------
 
@@ -156,7 +168,7 @@ class Control:
             raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
         given: dict[str, object] = {"drop": True} if do == "resume" and query.text("drop") else {}
         if do == "fire":
-            given["fire_time"] = query.text("fire_time") or format_rfc3339(self._source.now())
+            given["fire_time"] = query.text("fire_time") or format_rfc3339(self.source.now())
         values: dict[str, Any] = {
             "do": do,
             "words": OPERATIONS[do],
@@ -172,31 +184,30 @@ class Control:
         rows: list[Row] = []
         if form is not None:
             rows = [_row(one) for one in form.values.get("one", ())]
-            author = _author(request.state.who, form)
-            values["wrong"] = _missing(author) or ("" if rows else "no schedule is selected")
+            author = author_of(request.state.who, form)
+            values["wrong"] = missing_of(author) or ("" if rows else "no schedule is selected")
             if not values["wrong"]:
-                values |= {"is_done": True, "rows": await self._asked(do, stream, rows, {**given, **author})}
-                self._source.ask_again()
-                return await self._shown(request, "change", OPERATIONS[do], values)
+                done = await self._asked(do, stream, rows, {**given, **author})
+                return await self.shown_done(request, OPERATIONS[do], stream, done)
             values["status"] = UNPROCESSABLE
         try:
             if not rows:
                 rows, values["more"] = await self._selected(query)
         except QuestionError as error:
-            values |= {"fault": str(error), "status": NOT_FOUND if _code(error) == NOT_FOUND else OK}
+            values |= {"fault": str(error), "status": NOT_FOUND if code_of(error) == NOT_FOUND else OK}
         values["rows"] = await self._asked(do, stream, rows, {**given, "dry_run": True})
-        return await self._shown(request, "change", OPERATIONS[do], values)
+        return await self.shown(request, "change", OPERATIONS[do], values)
 
     async def _selected(self, query: Form) -> tuple[list[Row], bool]:
         """Return the schedules that are meant, and whether there are more; raises `QuestionError`."""
         stream, subject = query.text("stream"), query.text("subject")
         if subject:
-            one = read(ScheduleAnswer, await self._link.ask("schedules.get", {"stream": stream, "subject": subject}))
+            one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
             stored = one["schedule"] or one["rejected"]
             return [Row(subject, 0 if stored is None else stored["sequence"], one["schedule"])], False
         wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind")}
         asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
-        found = read(SchedulesAnswer, await self._link.ask("schedules.list", asked))
+        found = read(SchedulesAnswer, await self.link.ask("schedules.list", asked))
         rows = [Row(one["subject"], one["sequence"], one) for one in found["schedules"]]
         return rows, found["cursor"] is not None
 
@@ -211,19 +222,22 @@ class Control:
                         row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, so nothing is done: do it again"
                     )
                 asked = {"stream": stream, "subject": row.subject, "expected": row.sequence or None, **given}
-                try:
-                    return _with(row, answer=await self._change_of(f"schedules.{do}", asked))
-                except QuestionError as error:
-                    return _with(row, refusal=str(error))
+                answer, refusal, _code = await self.done(f"schedules.{do}", asked)
+                return _with(row, answer, refusal)
 
         return [*await asyncio.gather(*map(answered, rows))]
 
-    async def _change_of(self, endpoint: str, asked: Mapping[str, object]) -> ChangeAnswer:
-        """Send a control request; raises `QuestionError`."""
+    async def done(self, endpoint: str, asked: Mapping[str, object]) -> tuple[ChangeAnswer | None, str, int]:
+        """Send a control request, and return its answer, or why there is none and the code of the sidecar for it."""
         try:
-            return read(ChangeAnswer, await self._link.change(endpoint, asked))
+            answer = read(ChangeAnswer, await self.link.change(endpoint, asked))
         except NotAnsweredError as error:
-            raise NotAnsweredError(f"{error}: it may be done or not, its page shows which") from None
+            return None, f"{error}: it may be done or not, its page shows which", 0
+        except QuestionError as error:
+            return None, str(error), code_of(error)
+        if not answer["dry_run"]:
+            self.source.ask_again()
+        return answer, "", 0
 
 
 def sequence_of(text: str) -> int:
@@ -243,20 +257,22 @@ def _with(row: Row, answer: ChangeAnswer | None = None, refusal: str = "") -> Ro
     return Row(row.subject, row.sequence, row.schedule, answer, refusal)
 
 
-def _author(who: Controller, form: Form) -> dict[str, str]:
+def author_of(who: Controller, form: Form) -> dict[str, str]:
+    """Return the keys of a request that say who asks for it, and why."""
     return {
         "author": (who.name or form.text("author"))[:MAX_AUTHOR_CHARS],
         "reason": form.text("reason")[:MAX_AUTHOR_CHARS],
     }
 
 
-def _missing(author: Mapping[str, str]) -> str:
+def missing_of(author: Mapping[str, str]) -> str:
     """Return what is missing of who and why; "" if both are there."""
     missing = [words for name, words in (("author", "who you are"), ("reason", "why")) if not author[name]]
     return f"say {' and '.join(missing)}: it is recorded with the change" if missing else ""
 
 
-def _code(error: QuestionError) -> int:
+def code_of(error: QuestionError) -> int:
+    """Return the code of an error of a sidecar, 0 of any other."""
     return error.code if isinstance(error, RequestRefusedError) else 0
 
 

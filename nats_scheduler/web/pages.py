@@ -382,6 +382,10 @@ class Pages:
         }
         return HTMLResponse(render(self._templates, f"{name}.html", shown), shown["status"])
 
+    def part(self, name: str, values: Values) -> Response:
+        """Render a part of a page, for a script that puts it there."""
+        return HTMLResponse(render(self._templates, name, values))
+
     async def _common(self) -> Values:
         """Ask for what each page shows."""
         ask = self._source.get

@@ -134,7 +134,7 @@ def test_the_rule_about_timetables_sees_each_way_to_ask(sample: Path) -> None:
 
 
 LISTENER, ADDRESS = PACKAGE / "observe" / "listener.py", PACKAGE / "observe" / "address.py"
-WEB_PAGES = frozenset({PACKAGE / "web" / name for name in ("app.py", "control.py", "guard.py", "pages.py")})
+WEB_PAGES = frozenset(PACKAGE / "web" / f"{name}.py" for name in ("app", "control", "editing", "guard", "pages"))
 """The status page: a process of its own, with the same listener."""
 EMBEDDED = PACKAGE / "runtime" / "embedded.py"
 """Binds ports to find a free one for a server of its own, and listens on none."""

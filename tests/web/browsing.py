@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from html.parser import HTMLParser
 from typing import Any
 
 import httpx
@@ -18,6 +19,45 @@ from tests.harness.account import CLOCK
 from tests.harness.waiting import eventually
 
 TOKEN = "-".join(["nobody", "guesses", "this"])
+
+
+class _Fields(HTMLParser):
+    """Collects the fields of a page's forms as a browser would send them, without its buttons."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fields: list[tuple[str, str]] = []
+        self.names: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        name, value = given.get("name"), given.get("value") or ""
+        if tag == "option" and self.names and (self.names[-1] not in dict(self.fields) or "selected" in given):
+            self.fields = [
+                *((one, text) for one, text in self.fields if one != self.names[-1]),
+                (self.names[-1], value),
+            ]
+        if not name:
+            return
+        if tag == "input" and (given.get("type") != "checkbox" or "checked" in given):
+            self.fields.append((name, value))
+        if tag in ("select", "textarea"):
+            self.names.append(name)
+
+    def handle_data(self, data: str) -> None:
+        if self.names and self.lasttag == "textarea":
+            self.fields.append((self.names[-1], data.removeprefix("\n")))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("select", "textarea"):
+            self.names.clear()
+
+
+def fields_of(text: str) -> list[tuple[str, str]]:
+    """Return the fields of the form that changes something, as a browser would send them."""
+    parser = _Fields()
+    parser.feed(text.partition('<main id="main"')[2])
+    return parser.fields
 
 
 @dataclass

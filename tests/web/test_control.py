@@ -1,24 +1,23 @@
 """The pages that change schedules, beside a real sidecar: what they ask for is done, and nothing else is."""
 
-import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from html import unescape
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.web.control import MAX_SELECTED
 from nats_scheduler.web.rendering import address
 from tests.harness.servers import V2_11, V2_15, server_binary
 from tests.service.controlling import Controlled, controlled_on, far
-from tests.web.browsing import TOKEN, Browsing, browsing
+from tests.web.browsing import TOKEN, Browsing, browsing, fields_of
 from tests.web.test_guard import CONTROL_TOKEN, controllers
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 
-WHO = {"author": "Ada", "reason": "stocktaking"}
-FIELD = re.compile(r'<(?:input|textarea)[^>]* name="([^"]+)"(?:[^>]* value="([^"]*)")?')
+WHO: dict[str, Any] = {"author": "Ada", "reason": "stocktaking"}
 
 
 @dataclass
@@ -33,7 +32,7 @@ class Scene:
         text = await self.page.get(path)
         return fields_of(text)
 
-    async def send(self, path: str, fields: list[tuple[str, str]], status: int = 200, **typed: str) -> str:
+    async def send(self, path: str, fields: list[tuple[str, str]], status: int = 200, **typed: Any) -> str:
         """Send a form with what is typed into it, and return the page that answers."""
         sent = [*((name, value) for name, value in fields if name not in typed), *typed.items()]
         data: dict[str, list[str]] = {}
@@ -43,15 +42,10 @@ class Scene:
         assert answer.status_code == status, (answer.status_code, answer.text[-3000:])
         return answer.text.replace("<wbr>", "")
 
-    async def change(self, do: str, subject: str = "O.s", status: int = 200, **typed: str) -> str:
+    async def change(self, do: str, subject: str = "O.s", status: int = 200, **typed: Any) -> str:
         """Change a schedule as a person would."""
         fields = await self.form(address("/change", do=do, stream="O", subject=subject))
         return await self.send("/change", fields, status, **{**WHO, **typed})
-
-
-def fields_of(text: str) -> list[tuple[str, str]]:
-    """Return the fields of the forms of a page with their values, but for that of the sign-out."""
-    return [(name, unescape(value)) for name, value in FIELD.findall(text) if name != "leave"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=[V2_11, V2_15])
@@ -82,3 +76,97 @@ async def test_a_schedule_is_paused_and_resumed_by_whom_and_why(scene: Scene) ->
     assert "is paused already" in await scene.page.get(address("/change", do="pause", stream="O", subject="O.s"))
     await scene.page.shows("/schedule?stream=O&subject=O.s", ">Resume</a>")
     assert "<strong>resumed</strong>" in await scene.change("resume")
+
+
+async def test_a_form_fires_once_however_often_it_is_sent(scene: Scene) -> None:
+    await scene.controlled.change("add", "O.fire", headers=far("O.fired"))
+    fields = await scene.form(address("/change", do="fire", stream="O", subject="O.fire"))
+    assert "<strong>fired</strong>" in await scene.send("/change", fields, **WHO)
+    assert "<strong>unchanged</strong>" in await scene.send("/change", fields, **WHO)
+    assert await scene.controlled.account.number_on("O", "O.fired") == 1
+    assert "<strong>removed</strong>" in await scene.change("remove", "O.fire")
+    assert '<span class="alarm">refused</span>' in await scene.send("/change", fields, **WHO)
+
+
+async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(scene: Scene) -> None:
+    """A preview stores nothing, and shows the next fires or the refusal with its code; what is typed comes back."""
+    new = await scene.form("/add?stream=O")
+    typed = {"subject": "O.new", "pattern": "0 30 9 * * mon-fri", "target": "O.out", "body": "\r\nline\r\n", **WHO}
+    wrong = await scene.send("/add", new, **{**typed, "pattern": "@every soon", "step": "preview"})
+    assert "server code 10189" in wrong
+    assert 'value="@every soon"' in wrong
+    shown = await scene.send("/add", new, **{**typed, "step": "preview"})
+    assert "It would be <strong>added</strong>" in shown
+    assert "every weekday at 09:30" in shown
+    assert shown.count(" UTC</li>") == 5
+    assert await scene.controlled.last("O.new") is None
+    refused = await scene.send("/add", new, 422, **{**typed, "step": "store", "reason": " "})
+    assert "say why: it is recorded with the change" in refused
+    assert "<strong>added</strong>" in await scene.send("/add", fields_of(refused), **{**typed, "step": "store"})
+    stored = await scene.controlled.stored("O.new")
+    assert (b"Nats-Schedule: 0 30 9 * * mon-fri" in stored.block, stored.body) == (True, b"\nline\n")
+
+    fields = await scene.form("/edit?stream=O&subject=O.new")
+    assert ("pattern", "0 30 9 * * mon-fri") in fields
+    edit = {"ttl": "5m", "set": "Kind: order", "step": "store", **WHO}
+    assert "<strong>edited</strong>" in await scene.send("/edit", fields, **edit)
+    stored = await scene.controlled.stored("O.new")
+    assert all(line in stored.block for line in (b"Nats-Schedule-TTL: 5m", b"Kind: order", b"mon-fri"))
+    assert stored.body == b"\nline\n", "the body that nobody touched stays"
+    part = await scene.page.client.post("/edit", data={**dict(fields), "step": "preview"}, headers={"X-Fragment": "1"})
+    assert part.text.startswith('<div id="preview"'), "a script gets the preview alone"
+
+
+async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(scene: Scene) -> None:
+    await scene.controlled.change("add", "O.two", headers=far("O.out"))
+    ada, bob = [await scene.form("/edit?stream=O&subject=O.two") for _ in range(2)]
+    assert "<strong>edited</strong>" in await scene.send("/edit", bob, target="O.bob", ttl="1m", step="store", **WHO)
+    conflict = await scene.send("/edit", ada, 409, target="O.ada", step="store", **WHO)
+    assert "Nothing is stored" in conflict
+    assert '<input name="target" value="O.ada"' in conflict
+    assert 'There now: <bdi class="code">O.bob</bdi>' in conflict
+    assert '<input name="ttl" value="1m"' in conflict, "a field that she did not touch has what he wrote"
+    again = [*fields_of(conflict)]
+    assert "<strong>edited</strong>" in await scene.send("/edit", again, step="store", **WHO)
+    block = (await scene.controlled.stored("O.two")).block
+    assert b"Nats-Schedule-Target: O.ada" in block
+    assert b"Nats-Schedule-TTL: 1m" in block
+
+    new = await scene.form("/add?stream=O&subject=O.two")
+    typed = {"pattern": "@every 1h", "target": "O.new", "step": "store", **WHO}
+    taken = await scene.send("/add", new, 409, **typed)
+    assert 'There now: <bdi class="code">O.ada</bdi>' in taken
+    assert "<strong>edited</strong>" in await scene.send("/add", fields_of(taken), **{**typed, "replace": "1"})
+    assert b"@every 1h" in (await scene.controlled.stored("O.two")).block
+
+
+async def test_all_that_a_search_finds_is_changed_after_it_is_listed(scene: Scene) -> None:
+    """What another client changes in between is refused, and so is what cannot be done; the rest is done."""
+    for name in ("a", "b", "c", "d"):
+        await scene.controlled.change("add", f"O.many.{name}", headers=far("O.out"))
+    await scene.controlled.change("pause", "O.many.a")
+    path = address("/change", do="pause", stream="O", filter="O.many.*")
+    await scene.page.shows("/schedules?stream=O&filter=O.many.*", f'"{path.replace("&", "&amp;")}"', ">Add a schedule<")
+    listed = await scene.page.shows(path, "O.many.d</bdi>", "is paused already")
+    fields = fields_of(listed)
+    assert [value.split()[1] for name, value in fields if name == "one"] == ["O.many.b", "O.many.c", "O.many.d"]
+    await scene.controlled.change("edit", "O.many.c", set=[["Kind", "order"]])
+    left = [one for one in fields if "O.many.d" not in one[1]]
+    done = await scene.send("/change", left, **WHO)
+    assert "Pause: 1 done, 1 refused" in done
+    assert "and not" in done, "it has another sequence"
+    paused = {name: b"X-Paused" in (await scene.controlled.stored(f"O.many.{name}")).block for name in "bcd"}
+    assert paused == {"b": True, "c": False, "d": False}
+    assert "no schedule is selected" in await scene.send(
+        "/change", [one for one in fields if one[0] != "one"], 422, **WHO
+    )
+    assert "No schedule is as you search" in await scene.page.get("/change?do=pause&stream=O&filter=O.none.*")
+
+
+@pytest.mark.parametrize("scene", [V2_11], indirect=True)
+async def test_a_page_changes_so_many_and_says_that_there_are_more(scene: Scene) -> None:
+    for number in range(MAX_SELECTED + 1):
+        await scene.controlled.account.publish(f"O.all.{number}", dict(far("O.out")))
+    text = await scene.page.shows("/change?do=remove&stream=O&filter=O.all.*", "There are more schedules than these")
+    fields = fields_of(text)
+    assert len([name for name, _value in fields if name == "one"]) == MAX_SELECTED

@@ -1,0 +1,257 @@
+"""The pages on which a schedule is edited, or a new one is written, with what the server would say of it.
+
+The rules:
+
+- An edit sends what differs from what the page showed, and nothing else: what another person changed meanwhile
+  is refused by its sequence, shown beside what was typed, and taken over where nothing was typed.
+- What is typed comes back with each answer. Notes of the sidecar are shown before it is stored.
+- No request answers a body, or a header that is none of a schedule: they stay as they are unless new ones are written.
+
+Cost: two requests for each preview, of which a script of the page asks for some while a person types.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nats_scheduler.observe.documents import ScheduleDocument
+from nats_scheduler.service import answers
+from nats_scheduler.service.client import QuestionError, read
+from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service.patterns import ExplainAnswer
+from nats_scheduler.service.schemas import ScheduleAnswer
+from nats_scheduler.web.control import (
+    UNPROCESSABLE,
+    Control,
+    Form,
+    Route,
+    Row,
+    WrongFormError,
+    author_of,
+    code_of,
+    missing_of,
+)
+from nats_scheduler.web.guard import ADD, EDIT
+from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
+
+CONFLICT = 409
+FIRES_SHOWN = 5
+
+HEADERS = {
+    "pattern": "Nats-Schedule",
+    "time_zone": "Nats-Schedule-Time-Zone",
+    "target": "Nats-Schedule-Target",
+    "source": "Nats-Schedule-Source",
+    "ttl": "Nats-Schedule-TTL",
+    "rollup": "Nats-Schedule-Rollup",
+}
+"""The header of each field, in the spelling of ADR-51."""
+
+SPELLINGS = {"adr51": "", "portable": "X-"}
+"""What stands before the names of the headers, by the name of the spelling."""
+
+SHOWN = (*HEADERS, "policies")
+"""The fields that show what is stored."""
+
+Fields = Mapping[str, str]
+"""What is in the fields of a form, by their names."""
+
+Header = Sequence[str]
+"""A name and a value."""
+
+
+def fields_of(schedule: ScheduleDocument | None) -> Fields:
+    """Return the fields of a schedule that is stored; empty ones of none."""
+    if schedule is None:
+        return dict.fromkeys(SHOWN, "")
+    stored: Mapping[str, Any] = schedule
+    policies = "\n".join(f"{name}: {value}" for name, value in schedule["policies"].items())
+    return {**{name: stored[name] or "" for name in HEADERS}, "policies": policies}
+
+
+def headers_of(fields: Fields, spelling: str) -> list[Header]:
+    """Return the headers that fields stand for; raises `ValueError` for a policy that is none."""
+    before = SPELLINGS[spelling]
+    headers: list[Header] = [[before + header, fields[name]] for name, header in HEADERS.items() if fields[name]]
+    return headers + [[f"{before}Nats-Schedule-{name}", value] for name, value in lines_of(fields["policies"])]
+
+
+def lines_of(text: str) -> list[Header]:
+    """Return the headers of a text with one a line; raises `ValueError`, which shows what is expected."""
+    pairs = [line.partition(":") for line in text.split("\n") if line.strip()]
+    for name, colon, value in pairs:
+        if not colon or not name.strip():
+            raise ValueError(f"a line of '{(name + colon + value)[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
+    return [[name.strip(), value.strip()] for name, _colon, value in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a form says of a schedule: its fields as typed, and as they were when it was made."""
+
+    stream: str
+    subject: str
+    spelling: str
+    sequence: int
+    """The sequence that the form shows, 0 for none."""
+    typed: Fields
+    was: Fields
+
+    def edit(self) -> dict[str, object]:
+        """Return the keys of the request for what differs; raises `ValueError`."""
+        before, after = headers_of(self.was, self.spelling), headers_of(self.typed, self.spelling)
+        others, names = lines_of(self.typed["set"]), {name for name, _value in after}
+        gone = [name for name, _value in before if name not in names]
+        asked: dict[str, object] = {
+            "set": [one for one in after if one not in before] + others,
+            "unset": gone + self.typed["unset"].replace(",", " ").split(),
+            "expected": self.sequence or None,
+        }
+        return {**asked, "body": self.typed["body"]} if self.typed["replace"] else asked
+
+    def addition(self) -> dict[str, object]:
+        """Return the keys of the request for a new schedule; raises `ValueError`."""
+        headers = headers_of(self.typed, self.spelling) + lines_of(self.typed["set"])
+        asked: dict[str, object] = {"headers": headers, "body": self.typed["body"]}
+        return {**asked, "replace": True, "expected": self.sequence} if self.typed["replace"] else asked
+
+    def beside(self, schedule: ScheduleDocument | None, sequence: int, *, is_new: bool) -> "Written":
+        """Return it beside what is stored now; in an edit, a field in which nothing was typed has what is stored."""
+        now, untouched = fields_of(schedule), [name for name in SHOWN if self.typed[name] == self.was[name]]
+        typed = self.typed if is_new else {**self.typed, **{name: now[name] for name in untouched}}
+        spelling = self.spelling if is_new or schedule is None else schedule["dialect"]
+        return Written(self.stream, self.subject, spelling, sequence, typed, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What would be stored, when it would fire, and what the sidecar says of it."""
+
+    explained: ExplainAnswer | None = None
+    answer: ChangeAnswer | None = None
+    refusal: str = ""
+    code: int = 0
+
+
+class Editing:
+    """The handlers of these pages."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+        self._link = control.link
+
+    def routes(self) -> list[Route]:
+        """Return the paths with their handlers."""
+        pages = {EDIT: self._edit, ADD: self._add}
+        return [(path, partial(self._control.handled, page)) for path, page in pages.items()]
+
+    async def _edit(self, request: Request, form: Form | None) -> Response:
+        """Show a schedule in a form, what an edit would make of it, or edit it."""
+        if form is not None:
+            return await self._answered(request, form, "edit")
+        stream, subject = request.query_params.get("stream", ""), request.query_params.get("subject", "")
+        try:
+            schedule = (await self._stored(stream, subject))["schedule"]
+        except QuestionError as error:
+            raise WrongFormError(code_of(error) or NOT_FOUND, str(error)) from None
+        if schedule is None:
+            raise WrongFormError(NOT_FOUND, f"'{subject}' has no valid schedule to edit: replace it by a new one")
+        was = fields_of(schedule)
+        empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
+        written = Written(stream, subject, schedule["dialect"], schedule["sequence"], {**was, **empty}, was)
+        return await self._page(request, "edit", written, await self._preview("edit", written))
+
+    async def _add(self, request: Request, form: Form | None) -> Response:
+        """Show the form of a new schedule, what it would be, or store it."""
+        if form is not None:
+            return await self._answered(request, form, "add")
+        stream, subject = request.query_params.get("stream", ""), request.query_params.get("subject", "")
+        streams = (await self._control.source.get(answers.STREAMS, ALL_STREAMS)).data
+        modes = {one["stream"]: one["mode"] for one in ([] if streams is None else streams["streams"])}
+        spelling = "portable" if modes.get(stream) == "portable" else "adr51"
+        was = fields_of(None)
+        empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
+        written = Written(stream, subject, spelling, 0, {**was, **empty}, was)
+        return await self._page(request, "add", written, Preview())
+
+    async def _answered(self, request: Request, form: Form, do: str) -> Response:
+        """Answer a form: with a preview, with what was done, or with what is wrong beside all that was typed."""
+        written = written_in(form)
+        preview = await self._preview(do, written)
+        if request.headers.get("x-fragment"):
+            return self._control.pages.part("preview.html", {"preview": preview})
+        author, stale = author_of(request.state.who, form), preview.code == CONFLICT
+        notes = "\n".join(preview.answer["notes"]) if preview.answer is not None else ""
+        wrong = preview.refusal if form.text("step") == "store" else ""
+        if form.text("step") == "store" and preview.answer is not None:
+            unread = "read the notes of the preview, then store it" if notes and notes != form.text("notes") else ""
+            wrong = missing_of(author) or unread
+            if not wrong:
+                answer, refusal, code = await self._control.done(f"schedules.{do}", self._asked(do, written) | author)
+                if answer is not None:
+                    return await self._control.shown_done(
+                        request, do.title(), written.stream, [Row(written.subject, written.sequence, None, answer)]
+                    )
+                wrong, stale = refusal, code == CONFLICT
+                preview = Preview(preview.explained, None, refusal, code)
+        if stale:
+            written, wrong = await self._beside(do, written), preview.refusal
+            preview = await self._preview(do, written) if written.sequence and do == "edit" else preview
+        return await self._page(request, do, written, preview, wrong=wrong, form=form, is_stale=stale)
+
+    async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
+        values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
+        status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if more.get("wrong") else {}
+        title = f"Edit {written.subject}" if do == "edit" else "Add a schedule"
+        return await self._control.shown(request, "edit", title, {**values, **more, **status})
+
+    async def _preview(self, do: str, written: Written) -> Preview:
+        """Ask when a schedule would fire, and what the sidecar says of it, without storing it."""
+        pattern = {"pattern": written.typed["pattern"], "time_zone": written.typed["time_zone"] or None}
+        try:
+            asked = {**self._asked(do, written), "dry_run": True}
+        except ValueError as error:
+            return Preview(refusal=str(error))
+        explained, (answer, refusal, code) = await asyncio.gather(
+            self._explained({**pattern, "count": FIRES_SHOWN}), self._control.done(f"schedules.{do}", asked)
+        )
+        return Preview(explained, answer, refusal, code)
+
+    async def _explained(self, asked: Mapping[str, object]) -> ExplainAnswer | None:
+        try:
+            return read(ExplainAnswer, await self._link.ask("explain", asked)) if asked["pattern"] else None
+        except QuestionError:
+            return None  # the sidecar says in its answer to the change what is wrong
+
+    async def _stored(self, stream: str, subject: str) -> ScheduleAnswer:
+        return read(ScheduleAnswer, await self._link.ask("schedules.get", {"stream": stream, "subject": subject}))
+
+    async def _beside(self, do: str, written: Written) -> Written:
+        """Return what was typed on top of what is stored now, if that can be asked for."""
+        try:
+            found = await self._stored(written.stream, written.subject)
+        except QuestionError:
+            return written
+        stored = found["schedule"] or found["rejected"]
+        return written if stored is None else written.beside(found["schedule"], stored["sequence"], is_new=do == "add")
+
+    @staticmethod
+    def _asked(do: str, written: Written) -> dict[str, object]:
+        place: dict[str, object] = {"stream": written.stream, "subject": written.subject}
+        return place | (written.edit() if do == "edit" else written.addition())
+
+
+def written_in(form: Form) -> Written:
+    """Return what a form says of a schedule; raises `WrongFormError` if it is none of this page."""
+    spelling = form.text("spelling")
+    if spelling not in SPELLINGS:
+        raise WrongFormError(400, f"a spelling of '{spelling[:40]}': expected {' or '.join(SPELLINGS)}")
+    typed = {name: form.text(name) for name in (*SHOWN, "set", "unset", "replace")}
+    was = {name: form.text(f"was_{name}") for name in SHOWN}
+    body = form.whole("body")
+    return Written(form.text("stream"), form.text("subject"), spelling, form.sequence(), {**typed, "body": body}, was)

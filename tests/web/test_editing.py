@@ -1,0 +1,61 @@
+"""What a form of an edit asks for: what differs from what it showed, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from nats_scheduler.web.editing import SHOWN, Written, fields_of, lines_of
+
+STORED: Any = {
+    "pattern": "@every 1h", "time_zone": None, "target": "O.out", "source": None, "ttl": "5m", "rollup": None,
+    "policies": {"X-Limit": "3", "X-Jitter": "5s"}, "dialect": "portable",
+}
+
+
+def written(sequence: int = 7, spelling: str = "portable", **typed: str) -> Written:
+    """Return a form of the stored schedule, with what is typed into it."""
+    was = fields_of(STORED)
+    empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
+    return Written("O", "O.s", spelling, sequence, {**was, **empty, **typed}, was)
+
+
+def test_an_edit_names_what_differs_and_nothing_else() -> None:
+    assert written().edit() == {"set": [], "unset": [], "expected": 7}
+    edited = written(
+        pattern="@every 2h", ttl="", source="O.last", policies="X-Limit: 3\nX-Start:2027-01-01T00:00:00Z", unset="A, B"
+    )
+    assert edited.edit() == {
+        "set": [
+            ["X-Nats-Schedule", "@every 2h"],
+            ["X-Nats-Schedule-Source", "O.last"],
+            ["X-Nats-Schedule-X-Start", "2027-01-01T00:00:00Z"],
+        ],
+        "unset": ["X-Nats-Schedule-TTL", "X-Nats-Schedule-X-Jitter", "A", "B"],
+        "expected": 7,
+    }
+    assert "body" not in written(body="typed, and not to be stored").edit()
+    assert written(body="", replace="1").edit()["body"] == "", "an empty body replaces the stored one"
+
+
+def test_a_new_schedule_replaces_only_what_was_seen() -> None:
+    new = written(spelling="adr51", policies="", ttl="", set="Kind: a:b", body="x", sequence=9)
+    headers = [["Nats-Schedule", "@every 1h"], ["Nats-Schedule-Target", "O.out"], ["Kind", "a:b"]]
+    assert new.addition() == {"headers": headers, "body": "x"}
+    replacing = written(spelling="adr51", policies="", ttl="", set="Kind: a:b", body="x", replace="1", sequence=9)
+    assert replacing.addition() == {"headers": headers, "body": "x", "replace": True, "expected": 9}
+
+
+def test_what_is_stored_meanwhile_is_taken_over_where_nothing_was_typed() -> None:
+    theirs: Any = {**STORED, "target": "O.theirs", "ttl": "1m"}
+    mine = written(target="O.mine").beside(theirs, 8, is_new=False)
+    assert (mine.typed["target"], mine.typed["ttl"], mine.was["target"]) == ("O.mine", "1m", "O.theirs")
+    assert mine.edit() == {"set": [["X-Nats-Schedule-Target", "O.mine"]], "unset": [], "expected": 8}
+    new = written(ttl="").beside(theirs, 8, is_new=True)
+    assert [new.typed[name] for name in SHOWN] == [written(ttl="").typed[name] for name in SHOWN]
+
+
+def test_a_line_without_a_colon_is_shown_with_what_is_expected() -> None:
+    assert lines_of("\n A : b \n") == [["A", "b"]]
+    for line in ("X-Limit 3", ": 3"):
+        with pytest.raises(ValueError, match=f"a line of '{line}': expected a name, a colon and a value"):
+            lines_of(f"A: b\n{line}")
