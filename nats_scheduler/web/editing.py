@@ -83,11 +83,11 @@ def headers_of(fields: Fields, spelling: str) -> list[Header]:
 
 def lines_of(text: str) -> list[Header]:
     """Return the headers of a text with one a line; raises `ValueError`, which shows what is expected."""
-    pairs = [line.partition(":") for line in text.split("\n") if line.strip()]
-    for name, colon, value in pairs:
-        if not colon or not name.strip():
-            raise ValueError(f"a line of '{(name + colon + value)[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
-    return [[name.strip(), value.strip()] for name, _colon, value in pairs]
+    lines = [line for line in text.split("\n") if line.strip()]
+    for line in lines:
+        if not line.partition(":")[0].strip() or ":" not in line:
+            raise ValueError(f"a line of '{line[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
+    return [[one.strip() for one in line.split(":", 1)] for line in lines]
 
 
 @dataclass(frozen=True, slots=True)

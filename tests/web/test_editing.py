@@ -7,8 +7,14 @@ import pytest
 from nats_scheduler.web.editing import SHOWN, Written, fields_of, lines_of
 
 STORED: Any = {
-    "pattern": "@every 1h", "time_zone": None, "target": "O.out", "source": None, "ttl": "5m", "rollup": None,
-    "policies": {"X-Limit": "3", "X-Jitter": "5s"}, "dialect": "portable",
+    "pattern": "@every 1h",
+    "time_zone": None,
+    "target": "O.out",
+    "source": None,
+    "ttl": "5m",
+    "rollup": None,
+    "policies": {"X-Limit": "3", "X-Jitter": "5s"},
+    "dialect": "portable",
 }
 
 
