@@ -132,6 +132,8 @@ class Written:
 class Preview:
     """What would be stored, when it would fire, and what the sidecar says of it."""
 
+    asked: Mapping[str, Any]
+    """The keys of the request, of which an edit shows those of the headers."""
     explained: ExplainAnswer | None = None
     answer: ChangeAnswer | None = None
     refusal: str = ""
@@ -177,7 +179,7 @@ class Editing:
         was = fields_of(None)
         empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
         written = Written(stream, subject, spelling, 0, {**was, **empty}, was)
-        return await self._page(request, "add", written, Preview())
+        return await self._page(request, "add", written, Preview({}))
 
     async def _answered(self, request: Request, form: Form, do: str) -> Response:
         """Answer a form: with a preview, with what was done, or with what is wrong beside all that was typed."""
@@ -198,7 +200,7 @@ class Editing:
                         request, do.title(), written.stream, [Row(written.subject, written.sequence, None, answer)]
                     )
                 wrong, stale = refusal, code == CONFLICT
-                preview = Preview(preview.explained, None, refusal, code)
+                preview = Preview(preview.asked, preview.explained, None, refusal, code)
         if stale:
             written, wrong = await self._beside(do, written), preview.refusal
             preview = await self._preview(do, written) if written.sequence and do == "edit" else preview
@@ -216,11 +218,11 @@ class Editing:
         try:
             asked = {**self._asked(do, written), "dry_run": True}
         except ValueError as error:
-            return Preview(refusal=str(error))
+            return Preview({}, refusal=str(error))
         explained, (answer, refusal, code) = await asyncio.gather(
             self._explained({**pattern, "count": FIRES_SHOWN}), self._control.done(f"schedules.{do}", asked)
         )
-        return Preview(explained, answer, refusal, code)
+        return Preview(asked, explained, answer, refusal, code)
 
     async def _explained(self, asked: Mapping[str, object]) -> ExplainAnswer | None:
         try:

@@ -131,7 +131,7 @@ async def test_a_page_is_accessible_fits_a_phone_and_the_console_has_nothing_to_
     assert await browser.run("return document.querySelectorAll('#main img, #main b, #main script').length") == 0
     said = await browser.console()
     assert said == [] if path != "/nowhere" else len(said) > 0, "the browser reports each answer with 404"
-    assert await accessibility_faults(watched, *ALL_RULES) == []
+    assert await accessibility_faults(watched.browser, *ALL_RULES) == []
     await browser.console()
     try:
         await browser.size(PHONE, 844, is_phone=True)
@@ -237,21 +237,21 @@ async def test_the_page_works_by_keys(watched: Watched) -> None:
     assert places == ["nats-scheduler", *pages, "All is well", "Pause"]
 
 
-async def accessibility_faults(watched: Watched, *rules: str) -> list[tuple[str, Any]]:
+async def accessibility_faults(browser: Browser, *rules: str) -> list[tuple[str, Any]]:
     """Return what axe finds wrong with the page that is open."""
-    await watched.browser.run(AXE.read_text("utf-8") + ";return true")
+    await browser.run(AXE.read_text("utf-8") + ";return true")
     kind = "tag" if rules == ALL_RULES else "rule"
     script = (
         "return JSON.stringify((await axe.run({ runOnly: { type: given[0], values: given.slice(1) } })).violations)"
     )
-    found = await watched.browser.run(script, kind, *rules)
+    found = await browser.run(script, kind, *rules)
     return [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in json.loads(found)]
 
 
 async def test_the_judge_of_accessibility_finds_faults(watched: Watched) -> None:
     await watched.open("/")
     await watched.browser.run("document.querySelector('h1').replaceWith(new Image())")
-    assert "image-alt" in [name for name, _ in await accessibility_faults(watched, *ALL_RULES)]
+    assert "image-alt" in [name for name, _ in await accessibility_faults(watched.browser, *ALL_RULES)]
     await watched.browser.console()
 
 
@@ -262,7 +262,7 @@ async def test_the_dark_colours_have_contrast(watched: Watched, path: str) -> No
     try:
         await watched.open(path)
         assert await browser.run("return getComputedStyle(document.body).backgroundColor") == "rgb(14, 17, 22)"
-        assert await accessibility_faults(watched, "color-contrast") == []
+        assert await accessibility_faults(watched.browser, "color-contrast") == []
     finally:
         await browser.prefer(prefers_color_scheme="light")
         await browser.console()

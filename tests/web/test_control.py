@@ -98,7 +98,7 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     shown = await scene.send("/add", new, **{**typed, "step": "preview"})
     assert "It would be <strong>added</strong>" in shown
     assert "every weekday at 09:30" in shown
-    assert shown.count(" UTC</li>") == 5
+    assert shown.count(" UTC</span></li>") == 5
     assert await scene.controlled.last("O.new") is None
     refused = await scene.send("/add", new, 422, **{**typed, "step": "store", "reason": " "})
     assert "say why: it is recorded with the change" in refused
@@ -109,6 +109,9 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
     fields = await scene.form("/edit?stream=O&subject=O.new")
     assert ("pattern", "0 30 9 * * mon-fri") in fields
     edit = {"ttl": "5m", "set": "Kind: order", "step": "store", **WHO}
+    shown = await scene.send("/edit", fields, **{**edit, "step": "preview"})
+    assert "<bdi>Nats-Schedule-TTL: 5m</bdi>" in shown
+    assert "<bdi>Kind: order</bdi>" in shown
     assert "<strong>edited</strong>" in await scene.send("/edit", fields, **edit)
     stored = await scene.controlled.stored("O.new")
     assert all(line in stored.block for line in (b"Nats-Schedule-TTL: 5m", b"Kind: order", b"mon-fri"))
