@@ -24,6 +24,7 @@ from itertools import islice, pairwise
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.control.current import Current
 from nats_scheduler.control.errors import ForbiddenError
+from nats_scheduler.control.words import publishable, publishable_again
 from nats_scheduler.message.dialect import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_items
 from nats_scheduler.message.policies import extension_prefix, policy_header
@@ -62,7 +63,7 @@ class Rule:
         self._used_at = now
         if self._used + 1 > most:
             what = f"rule {self.allowed.name!r}, clause changes_per_minute: more than {most} requests in a minute"
-            raise ServiceError(TOO_MANY_REQUESTS, f"{what}: ask again later")
+            raise ServiceError(TOO_MANY_REQUESTS, f"{what}: ask later")
         self._used += 1
 
     def signed(self, author: str) -> str:
@@ -78,7 +79,8 @@ class Rule:
 
     def check_schedule(self, found: Current) -> None:
         """Raise `ForbiddenError` unless a schedule, as it is while it is not paused, is one that the rule allows."""
-        allowed, dialect, block = self.allowed, found.dialect, found.active_block
+        allowed, dialect = self.allowed, found.dialect
+        block = (publishable_again if found.sequence else publishable)(found.active_block)
         policies = extension_prefix(dialect)
         own = {dialect.schedule, dialect.time_zone, dialect.target, dialect.source, dialect.ttl, dialect.rollup}
         names = [name for name, _value in header_items(block) if b"nats-" in name.lower()]

@@ -1,4 +1,7 @@
-"""A team that has a rule changes its own schedules, and nothing that it tries reaches those of another team."""
+"""A team that has a rule changes its own schedules, and nothing that it tries reaches those of another team.
+
+`tests/deploy/test_teams.py` does the same with the permissions of the server.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.control import CONTROL_SUBJECTS
+from nats_scheduler.service.micro import TOO_MANY_REQUESTS, ServiceError
+from nats_scheduler.service.rules import Rule
 from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
-from tests.harness.account import Account, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import V2_11, V2_15
 from tests.service.controlling import ENDPOINTS, Refused, far, request
 
@@ -91,9 +98,7 @@ def additions(prefix: str) -> list[tuple[str, list[list[str]]]]:
             [at, own, ["Nats-Rollup", "sub"], ["Nats-Rollup", "all"]],
             [at, own, ["nats-rollup", "all"]],
             [at, own, ["Nats-Msg-Id", f"nats-scheduler:3:0:{OTHER}"]],
-            [at, own, ["Nats-Trace-Dest", "$JS.API.STREAM.PURGE.T"]],
             [at, own, ["Nats-Marker-Reason", "Purge"]],
-            [at, own, ["Nats-Expected-Last-Sequence", "1"]],
         ],
         "policies": [[at, own, [f"{name}-X-Note", "n"]]],
         "shortest_interval": [[[name, one], own] for one in ("@every 59s", "* * * * * *", "0,59 59 * * * *")],
@@ -161,3 +166,73 @@ async def test_a_team_reaches_nothing_of_another(start_server: StartServer, vers
         assert "allow_control is off" in plain.sentence, "a rule opens the subjects of its name and no others"
         for stream in ("T", "MAIL", "P"):
             assert await last_of(owner, stream) == (before if stream == "T" else 0), stream
+
+
+async def test_a_team_does_all_that_its_rule_allows(start_server: StartServer) -> None:
+    async with teams_on(start_server, V2_11) as owner:
+
+        async def change(endpoint: str, subject: str = "t.a.schedules.new", **more: Any) -> str:
+            body = {"stream": "T", "subject": subject, "author": "ada", **more}
+            answer = await request(owner.connection, endpoint, body, by="a")
+            assert isinstance(answer, dict), answer
+            assert answer["author"] == "a: ada"
+            return str(answer["change"])
+
+        hourly = [["Nats-Schedule", "@every 1h"], ["Nats-Schedule-Target", "t.a.due.gold"], ["Nats-TTL", "1h"]]
+        sampled = [["Nats-Schedule-Source", "t.prices.gold"], ["Nats-Schedule-Rollup", "sub"]]
+        anchor = format_rfc3339((CLOCK.now() // SECOND - 7200) * SECOND)
+        policies = [["Nats-Schedule-X-Missed", "skip"], ["Nats-Schedule-X-Anchor", anchor]]
+        assert await change("add", headers=[*hourly, *sampled], dry_run=True) == "added"
+        # A condition of the publish is not stored, as for all requests, and does not count here either.
+        dropped = ["Nats-Expected-Last-Sequence", "1"]
+        assert await change("add", headers=[*hourly, *sampled, dropped]) == "added"
+        assert await change("edit", set=[["Greeting", "hello"]], body="text") == "edited"
+        assert await change("pause") == "paused"
+        assert await change("fire") == "fired"
+        assert await change("resume") == "resumed"
+        assert await change("remove") == "removed"
+        [fire] = await owner.messages("T", "t.a.due.gold")
+        assert b"Carat: 18" in fire.block, "a sample"
+        elsewhere = [["X-Nats-Schedule", "@every 1m"], ["X-Nats-Schedule-X-Target", "mail.a"]]
+        assert await change("add", "t.a.schedules.mail", headers=elsewhere) == "added"
+        assert await change("fire", "t.a.schedules.mail") == "fired"
+        await owner.wait_for("MAIL", "mail.a")
+        past, target = "t.a.schedules.past", ["Nats-Schedule-Target", "t.a.past"]
+        assert await change("add", past, headers=[hourly[0], target, *policies]) == "added"
+        assert await change("backfill", past, since=anchor, until=in_seconds(-1800)) == "backfilled"
+        # What others have stored on its subject, it can stop, and replace by what is allowed.
+        assert await change("pause", f"{FOREIGN}.target") == "paused"
+        assert await change("edit", f"{FOREIGN}.target", set=[["Nats-Schedule-Target", "t.a.due"]]) == "edited"
+        assert await change("remove", f"{FOREIGN}.source") == "removed"
+
+
+def test_a_rule_has_its_requests_in_a_minute_and_more_as_time_passes() -> None:
+    now = [0.0]
+    limited = Rule(rule("a", changes_per_minute=2), (), lambda: now[0])
+
+    def taken(at: float) -> bool:
+        now[0] = at
+        try:
+            limited.take_a_turn()
+        except ServiceError as refused:
+            expected = "rule 'a', clause changes_per_minute: more than 2 requests in a minute: ask later"
+            return (refused.code, refused.sentence) != (TOO_MANY_REQUESTS, expected)
+        return True
+
+    assert [taken(at) for at in (0, 0, 0, 29, 30, 59, 60, 60, 1000, 1000, 1000)] == [
+        *(True, True, False, False, True, False, True, False, True, True, False)
+    ]
+
+
+async def test_too_many_requests_are_refused_with_the_rule_whatever_they_ask(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with (
+        sidecar_on(server.url, control_rules=(rule("a", changes_per_minute=1),)) as running,
+        account_on(server.url) as owner,
+    ):
+        await owner.create("T")
+        await running.ready("T")
+        answers = [await request(owner.connection, "remove", b"{", by="a") for _ in range(5)]
+        codes = [answer.code for answer in answers if isinstance(answer, Refused)]
+        assert codes[0] == 400
+        assert TOO_MANY_REQUESTS in codes

@@ -62,6 +62,25 @@ def test_the_nearest_word_wins(tmp_path: Path) -> None:
     assert load_settings({}, environ, None).connection.servers == ("nats://ours:4222",), "ours wins over the CLI's"
 
 
+def test_what_is_wrong_with_a_rule_is_named_by_its_place(tmp_path: Path) -> None:
+    good: dict[str, object] = {"name": "a", "streams": ["T"], "subjects": ["t.a.>"]}
+    wide = ["$JS.x", "_INBOX.x", ">", "*.x", "t.a*", "t..x", "nats_scheduler.control.v1.x"]
+    bad = {**good, "name": "a b", "targets": ["t.x", *wide], "may": ["all"], "shortest_interval": "1ms", "rate": 1}
+    file = write(tmp_path, control_rules=[good, bad, {"name": "c", "subjects": []}])
+    reported = problems(file=file)
+    keys = ["name", *(f"targets[{number}]" for number in range(1, 8)), "may[0]", "shortest_interval", "rate"]
+    named = [line.partition(" of ")[0] for line in reported]
+    missing = ["control_rules[2].streams", "control_rules[2].subjects"]
+    assert named == [*(f"control_rules[1].{key}" for key in keys), *missing]
+    assert f"control_rules[1].targets[3] of '>' (file {file}): expected a subject such as" in reported[3]
+    assert reported[10].endswith("sources, policies, may, shortest_interval, changes_per_minute"), "an unknown key"
+    assert reported[11].endswith(f"of nothing (file {file}): expected names of the streams with the schedules")
+    twice = problems(file=write(tmp_path, control_rules=[good, good]))
+    assert [one.rpartition(": expected ")[2] for one in twice] == ["each name once, not two rules 'a'"]
+    rules = load_settings({}, NOWHERE, write(tmp_path, control_rules=[good])).control_rules
+    assert (rules[0].targets, rules[0].policies, rules[0].changes_per_minute) == ((), None, 60)
+
+
 def test_ways_to_log_in_win_as_a_whole_and_may_come_from_two_places(tmp_path: Path) -> None:
     creds = tmp_path / "x.creds"
     creds.write_text("")
