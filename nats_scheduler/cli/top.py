@@ -1,8 +1,8 @@
 """`nats-scheduler top`: whether all is well, at a glance, live in a terminal.
 
-Rule: what is shown is what running sidecars answer, and the advisories that they publish (`cli.top_asking`); no stream
-is read, and nothing is changed. The screen is drawn once in each interval, and when a key is pressed; only the lines
-that changed are written.
+Rule: what is shown is what running sidecars answer, and the advisories that they publish (`cli.top_asking`); nothing is
+changed. Only where none runs, the streams on which the server itself fires are read.
+The screen is drawn once in each interval, and when a key is pressed; only the lines that changed are written.
 Whatever ends the program, the terminal is as it was before: Ctrl-Z leaves the screen too, and coming back draws it
 again. Without a keyboard (standard input is no terminal) everything works but the keys. While the terminal has not
 taken the bytes of a screen, the next one is left out, so that a slow line does not fall behind.
@@ -91,7 +91,8 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
 
     Of all streams, or of one STREAM. Keys: q quits, s changes the order of the streams.
     Where standard output is no terminal, one screen is printed, as with --once.
-    Exit codes: 0 ended so, 1 the server is not reached, or with --once no sidecar answers, 2 wrong use or settings.
+    Where no sidecar runs, what a server of 2.12 or later fires by itself is shown.
+    Exit codes: 0 ended so, 1 the server is not reached, or with --once nothing is answered, 2 wrong use or settings.
     """
     check_stream(stream)
     for warning in resolved.warnings:
@@ -99,7 +100,7 @@ def command(resolved: ResolvedSettings, stream: str | None, interval: float, onc
     if isinstance(sys.stdout, io.TextIOWrapper):
         with suppress(OSError):  # where a file became a pipe; a terminal can always be asked to replace
             sys.stdout.reconfigure(errors="replace")
-    feed = Feed(resolved.settings.connection, stream, interval)
+    feed = Feed(resolved.settings, stream, interval)
     try:
         if once or not (as_json or _can_draw()):
             asyncio.run(feed.once())

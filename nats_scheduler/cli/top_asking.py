@@ -1,15 +1,17 @@
 """The questions of `top` to the sidecars, and the receipt of what they publish.
 
 Rule: all is asked in each interval, and an answer that is not there by then is shown when it comes (`service.answers`).
+Where no sidecar runs, what the server itself fires is read here, and answered as a sidecar would (`runtime.asked`).
 A connection that is lost is made again, as often as it takes.
 These permissions are enough: to publish to `nats_scheduler.v1.>`, and to subscribe to `nats_scheduler.advisory.>` and
-to the own inboxes.
+to the own inboxes; to read without a sidecar, those to list and read streams.
 Cost: seven questions in each interval, one more for each sidecar and for each of the streams that are shown first.
 Limit: an advisory that was published while there was no connection is shown only if a stream keeps advisories.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 from nats_scheduler.cli.top_knowledge import Asked, Knowledge
 from nats_scheduler.jetstream.connection import Connection
@@ -17,10 +19,12 @@ from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX
 from nats_scheduler.message.foreign_json import Object
+from nats_scheduler.runtime.access import Access
+from nats_scheduler.runtime.asked import ServerAlone
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.service.answers import ANSWER_SECONDS, Answers
-from nats_scheduler.service.client import NotConnectedError, ask
-from nats_scheduler.settings.connection import ConnectionSettings
+from nats_scheduler.service.client import NotConnectedError, NothingSubscribesError, ask
+from nats_scheduler.settings.sidecar import SidecarSettings
 
 ADVISORIES = f"{ADVISORY_PREFIX}.>"
 RECONNECT_WAIT_SECONDS = 1.0
@@ -31,17 +35,20 @@ MAX_NAME_CHARS = 12
 class Feed:
     """Asks for what is shown, on one connection after the other."""
 
-    def __init__(self, settings: ConnectionSettings, stream: str | None, interval: float) -> None:
+    def __init__(self, settings: SidecarSettings, stream: str | None, interval: float) -> None:
         """Prepare to ask each `interval` seconds about a stream, or about all."""
-        self._dialer = Dialer(settings)
+        self._settings = settings
+        self._dialer = Dialer(settings.connection)
         self._interval = interval
         self._connection: Connection | None = None
+        self._alone: ServerAlone | None = None
         self._answers = Answers(self._ask, SystemClock().now, lambda _error: None)
         self.knowledge = Knowledge(stream, self._answers, interval)
 
     async def connect(self) -> Connection:
         """Connect, and receive advisories; raises `JetStreamError`."""
         self._connection = connection = await self._dialer.dial()
+        self._alone = ServerAlone(Access.through(connection, self._settings), SystemClock())
         server, known = connection.server, self.knowledge
         name = server.name if len(server.name) <= MAX_NAME_CHARS else f"{server.name[:MAX_NAME_CHARS]}…"
         known.server, known.lost, known.denied = f"{connection.url} ({name}, {server.version})", "", ""
@@ -54,8 +61,9 @@ class Feed:
         """Ask everything once; what follows from the first answers in a second round; raises `JetStreamError`."""
         connection = await self.connect()
         try:
-            await self._ask_all(self.knowledge.questions(), None)
-            await self._ask_all(self.knowledge.further_questions(), None)
+            async with self._opened():
+                await self._ask_all(self.knowledge.questions(), None)
+                await self._ask_all(self.knowledge.further_questions(), None)
         finally:
             await self._answers.close()
             await connection.close()
@@ -65,7 +73,8 @@ class Feed:
         try:
             while True:
                 try:
-                    await self._ask_until_lost(connection, notify)
+                    async with self._opened():
+                        await self._ask_until_lost(connection, notify)
                     self.knowledge.lost = str(connection.lost.result())
                 finally:
                     await connection.close()
@@ -88,9 +97,17 @@ class Feed:
         self.knowledge.take()
 
     async def _ask(self, endpoint: str, request: Mapping[str, object]) -> Object:
-        if self._connection is None or self._connection.is_lost:
+        if self._connection is None or self._alone is None or self._connection.is_lost:
             raise NotConnectedError("there is no connection")
-        return await ask(self._connection, endpoint, request, ANSWER_SECONDS)
+        try:
+            return await ask(self._connection, endpoint, request, ANSWER_SECONDS)
+        except NothingSubscribesError:
+            return await self._alone.answer(endpoint, request)
+
+    def _opened(self) -> AbstractAsyncContextManager[None]:
+        """Let what the server fires be read, where no sidecar runs."""
+        assert self._alone is not None, "there is a connection"
+        return self._alone.opened()
 
     async def _connect_again(self, notify: Callable[[], None]) -> Connection:
         while True:

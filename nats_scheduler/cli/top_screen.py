@@ -128,6 +128,8 @@ def _status(view: View) -> Text:
 
 
 def _alive_text(alive: int, total: int) -> str:
+    if not total:
+        return "no sidecar"
     number = f"{alive}" if alive == total else f"{alive} of {total}"
     return f"{number} sidecar{'' if total == 1 else 's'} alive"
 

@@ -94,7 +94,7 @@ class View:
     age: int = 0
     """The age of the answers (ns)."""
     answered: bool = False
-    """True if any sidecar answered."""
+    """True if any sidecar answered, or a server that fires by itself was read."""
     is_health_known: bool = False
     """True if any of them reported whether it is ready."""
     advice: str = ""

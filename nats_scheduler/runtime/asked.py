@@ -4,22 +4,35 @@ The rule: nothing here changes anything, but for the store, whose schedules requ
 it. The service imports nothing of the runtime, so it gets values and functions.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+import json
+import sys
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.sharing.leases import Leases
+from nats_scheduler.engine.views.stored import StoredSchedules
+from nats_scheduler.engine.views.view import EngineView, FiredBy
 from nats_scheduler.jetstream.errors import Denial, JetStreamError
+from nats_scheduler.jetstream.streams import StreamState
+from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.observe.activity import Activity
 from nats_scheduler.observe.documents import StreamModeDocument
+from nats_scheduler.observe.fire_counts import FireMetrics
+from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
-from nats_scheduler.runtime.modes import SharedLookup, mode_document
+from nats_scheduler.runtime.modes import Mode, ServedStream, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.service.client import NothingSubscribesError, RequestRefusedError
 from nats_scheduler.service.endpoint import Asked
-from nats_scheduler.service.port import Examination
+from nats_scheduler.service.endpoints import ENDPOINTS
+from nats_scheduler.service.micro import ServiceError
+from nats_scheduler.service.port import AskedStream, Examination
 from nats_scheduler.service.turns import Turns
 
 
@@ -64,6 +77,66 @@ def asked_sidecar(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class UnservedStream:
+    """A stream on which the server fires, and that no sidecar serves: nothing of it is held."""
+
+    state: StreamState
+    view: EngineView
+    mode: str = Mode.NATIVE
+    key: str = ""
+    others_fired_by: FiredBy | None = FiredBy.SERVER
+    is_ready: bool = True
+    last_read: int = sys.maxsize
+    failing_count: int = 0
+
+    def failing(self, _most: int) -> Sequence[tuple[int, Failing]]:
+        """Return nothing: no sidecar fires."""
+        return ()
+
+
+class ServerAlone:
+    """Answers as a sidecar would, where none runs, about the streams on which the server itself fires."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        """Read nothing yet."""
+        services = StreamServices(access.settings, clock, lambda _stream, _event: None)
+        activity = Activity(FireMetrics())
+        self._asked = asked_sidecar(
+            access, Leases(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
+        )
+        self._api = access.api
+        self._lookup = SharedLookup(self._native_streams)
+        self._answering = {one.name: one.answering(self._asked) for one in ENDPOINTS}
+        self.opened = self._asked.server_schedules.opened
+
+    async def answer(self, endpoint: str, request: Mapping[str, object]) -> Object:
+        """Return the answer of an endpoint that reads; raises `QuestionError`.
+
+        That is `NothingSubscribesError` if the server fires on no stream, or does not let its streams be listed.
+        """
+        streams: dict[str, AskedStream] = {}
+        with suppress(JetStreamError):
+            for one in await self._lookup.streams():
+                streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one.state, _nothing_of(one))
+        self._asked.streams = streams
+        try:
+            answer = read_object(await self._answering[endpoint](json.dumps(request).encode())) if streams else None
+        except ServiceError as error:
+            raise RequestRefusedError(error.code, error.sentence) from None
+        if answer is None:
+            raise NothingSubscribesError("no sidecar runs, and the server fires on no stream")
+        return answer
+
+    async def _native_streams(self) -> list[ServedStream]:
+        states = [StreamState.from_info(info) async for info in self._api.streams()]
+        return [ServedStream(state, Mode.NATIVE) for state in states if state.is_native]
+
+
+def _nothing_of(stream: ServedStream) -> EngineView:
+    return StoredSchedules(stream.state.rules, (), FiredBy.SERVER).view
+
+
 # The parts of the sidecar that the doctor gets, so that it can examine the account with what is held already.
 #
 # The rule: `runtime` does not import `doctor`. Who starts a sidecar gives it the function that examines.
@@ -90,6 +163,6 @@ Examine = Callable[[Examinable, Turns], Awaitable[Examination]]
 """Examines the account of a sidecar; raises `JetStreamError`."""
 
 
-async def examine_nothing(_examinable: Examinable, _slices: Turns) -> Examination:
+async def examine_nothing(*_given: object) -> Examination:
     """Refuse to examine."""
     raise JetStreamError("this sidecar was started without the doctor; `nats-scheduler doctor` examines the account")

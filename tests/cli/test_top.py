@@ -22,7 +22,7 @@ from tests.harness.account import Account, account_on, sidecar_on
 from tests.harness.permissions import Permission, shared_account, url_of
 from tests.harness.processes import sidecar, sidecar_command
 from tests.harness.screen import Screen
-from tests.harness.servers import V2_11
+from tests.harness.servers import V2_11, V2_15
 from tests.harness.terminal import COLUMNS, ROWS, Terminal, start_on_terminal
 from tests.harness.waiting import eventually
 
@@ -164,6 +164,26 @@ async def test_a_connection_that_is_lost_and_sidecars_that_end_and_start_are_sho
         terminal.press("q")
         assert await terminal.end() == 0
         assert "Traceback" not in terminal.text
+
+
+async def test_where_no_sidecar_runs_it_shows_what_the_server_fires(start_server: StartServer, tmp_path: Path) -> None:
+    server = await start_server(V2_15)
+    async with account_on(server.url) as account, top(server, tmp_path) as terminal:
+        await until(terminal, "^NO SIDECAR ANSWERS  start `nats-scheduler run`")
+        await account.create("ORDERS", storage="file")
+        await account.publish("ORDERS.s", EACH_SECOND)
+        await until(terminal, "^READY  no sidecar$")
+        await until(terminal, r"^ORDERS +native +1 +0 +0 +[1-9]")
+        await until(terminal, r"^\d\d:\d\d:\d\d +\d\S* m?s +ORDERS +ORDERS\.s$")
+        await server.kill()
+        await until(terminal, "^CONNECTION LOST")
+        await server.restart()
+        await until(terminal, "^READY  no sidecar$")
+        async with sidecar_on(server.url) as running:
+            await running.ready("ORDERS")
+            await until(terminal, "^READY  1 sidecar alive$")
+        terminal.press("q")
+        assert await terminal.end() == 0
 
 
 async def test_a_sidecar_that_stands_still_is_named_and_the_others_answer(
