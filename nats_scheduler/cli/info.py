@@ -1,7 +1,8 @@
 """`nats-scheduler info`: one schedule: what was published, when it fires and who fires it, and what is wrong with it.
 
 Rule: it is read as `ls` reads it, with the same code, and its pattern is explained as by `explain`; nothing is changed.
-Cost: the stream's headers are read once, as by `ls`, and the past fires are searched as by `history`.
+Cost: the stream's headers are read once, as by `ls`, the past fires are searched as by `history`, and what went wrong
+as by `failures`.
 Limit: the next fire of a schedule of the server is that of its pattern.
 """
 
@@ -19,16 +20,24 @@ from nats_scheduler.cli.history import print_past_fires
 from nats_scheduler.cli.listing import Listing, end_reason, not_stored_error, read_listing
 from nats_scheduler.cli.next import fire_count_option
 from nats_scheduler.cli.options import connection_options
-from nats_scheduler.cli.output import json_option, labelled_lines, print_json, wide_option
+from nats_scheduler.cli.output import CommandError, json_option, labelled_lines, print_json, print_table, wide_option
 from nats_scheduler.cli.session import ServedStream, Session, in_session
 from nats_scheduler.control.past import FireQuery
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule, Query
+from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.message.headers import decoded, header_items
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_literal_subject
-from nats_scheduler.observe.documents import PastFireDocument, misnamed_document, rejected_document, schedule_document
+from nats_scheduler.observe.documents import (
+    FailureDocument,
+    PastFireDocument,
+    instant_of,
+    misnamed_document,
+    rejected_document,
+    schedule_document,
+)
 from nats_scheduler.observe.explanations import marked_fire_documents, skipped_documents
 from nats_scheduler.observe.texts import (
     NO_SERVER_KNOWS,
@@ -39,14 +48,19 @@ from nats_scheduler.observe.texts import (
     schedule_words,
     span_text,
     time_text,
+    what_happened,
 )
 from nats_scheduler.runtime.modes import EXPLANATIONS
 from nats_scheduler.schedule.clock_changes import NextFire, SkippedTimes, with_clock_changes
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+from nats_scheduler.service.advisories import AdvisoryQuery
 from nats_scheduler.settings.load import ResolvedSettings
 
 MAX_FIRES_SHOWN = 1_000
 """The most fires that one call shows."""
+
+MAX_FAILURES_SHOWN = 5
+"""The most failures of it that are shown: `failures` shows the others."""
 
 LABEL_CHARS = 11
 DONE = frozenset({State.FIRED, State.CANCELLED, State.ENDED})
@@ -65,6 +79,8 @@ class Story:
     """The version of the server."""
     past: Sequence[PastFireDocument]
     """Its last fires, the newest first."""
+    failures: Sequence[FailureDocument]
+    """What went wrong with it last, the newest first."""
 
     @property
     def stream(self) -> ServedStream:
@@ -124,11 +140,22 @@ async def _read(session: Session, resolved: ResolvedSettings, stream: str, subje
     listing = await read_listing(session, resolved, stream, Query(subject=subject))
     rows = (listing.schedules, listing.rejected, listing.misnamed)
     sequences = [one.sequence for found in rows for _, one in found]
+    failures = await _failures(session, resolved, AdvisoryQuery(stream, subject, MAX_FAILURES_SHOWN))
     if not sequences:
-        raise not_stored_error(stream, subject)
+        more = f"; `nats-scheduler failures {stream} {printable(subject)}` says what went wrong" if failures else ""
+        raise CommandError(not_stored_error(stream, subject).message + more)
     message = await session.api.message(stream, seq=sequences[0])
     past = await session.known(lambda known: known.fires(stream, FireQuery(subject, count)))
-    return Story(subject, listing, message, session.server.version, past["fires"])
+    return Story(subject, listing, message, session.server.version, past["fires"], failures)
+
+
+async def _failures(session: Session, resolved: ResolvedSettings, query: AdvisoryQuery) -> Sequence[FailureDocument]:
+    """Return what went wrong, as far as it is kept and may be read."""
+    kept_in = resolved.settings.failures_stream
+    try:
+        return (await session.known(lambda known: known.failures(kept_in, query)))["failures"]
+    except (CommandError, JetStreamError):
+        return []
 
 
 # -- for people ------------------------------------------------------------------------------------------------
@@ -158,6 +185,13 @@ def _print(story: Story, count: int, *, wide: bool) -> None:
         print_past_fires(story.past, wide=wide)
     elif one is not None:
         click.echo("\nNo fire of it is stored.")
+    if story.failures:
+        click.echo("\nWhat went wrong with it, newest first:\n")
+        rows = [
+            [moment_text(instant_of(one["stored"])), one["kind"], what_happened(one["advisory"])]
+            for one in story.failures
+        ]
+        print_table(("stored (UTC)", "kind", "what"), rows, wide=wide)
 
 
 def _schedule_lines(story: Story, one: ListedSchedule) -> list[tuple[str, str]]:
@@ -254,6 +288,7 @@ def _document(story: Story, count: int) -> dict[str, object]:
         "next_fires": [] if one is None else marked_fire_documents(one.timetable, entries),
         "skipped": skipped_documents(entries),
         "fires": list(story.past),
+        "failures": list(story.failures),
         "holder": story.holder,
         **listing.sidecars.document(),
     }

@@ -38,7 +38,7 @@ COMMANDS: dict[str, frozenset[str]] = {
     "next S S.cron --count 3": SCHEDULES,
     "ls S": SCHEDULES,
     "ls S --wide": SCHEDULES,
-    "info S S.s": SCHEDULES | {"fires.list"},
+    "info S S.s": SCHEDULES | {"fires.list", "failures.list"},
 }
 """Commands, and the endpoints that each of them asks."""
 NOT_ABOUT_SIDECARS = frozenset({"history", "failures", "next"})

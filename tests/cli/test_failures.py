@@ -70,6 +70,17 @@ async def test_what_went_wrong_is_shown_newest_first(cli: Cli, start_server: Sta
         assert "schedule_rejected" in text
         assert "1 failure, newest first" in text
         assert (NOT_OF_THE_SERVER in text) is (version == V2_15)
+        shown = await prompt.shows("info S S.a")
+        assert "schedule_rejected" in shown.partition("What went wrong with it, newest first:")[2]
+        document = await prompt.document("info S S.a")
+        assert [one["advisory"]["schedule"] for one in document["failures"]] == ["S.a"]
+        await prompt.account.api.call("STREAM.PURGE.S", {"filter": "S.a"})
+        hint = "`nats-scheduler failures S S.a` says what went wrong"
+
+        async def is_gone() -> bool:
+            return hint in (await prompt.says("info S S.a")).stderr
+
+        await eventually(is_gone, describe="it is not listed any more")
 
 
 async def test_what_is_no_advisory_is_passed_over_and_a_stream_that_is_not_there_is_named(prompt: Prompt) -> None:
