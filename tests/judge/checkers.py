@@ -17,6 +17,8 @@ Its rule: a checker demands what its promise says and excuses what the promise e
 - *Live*: while an instance is ready no fire is late, and after the last fault something fires.
 - *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end,
   and keeps it.
+- *Done* is what a policy asks for: a fire that is unfinished for too long is reported, once all is well and it still
+  is; one that was finished before is not. How often it is reported is not counted: each instance that starts may.
 - *Overlap* is what a policy asks for: no fire while the one before is unfinished (`tests.judge.overlaps`).
 """
 
@@ -36,6 +38,9 @@ from tests.judge.versions import REPLACING, Version
 
 ALL_SHARDS = range(64)
 """The parts into which the schedules of a stream are divided."""
+
+REPORTED_WITHIN = 8 * SECOND
+"""The time (ns) in which a fire whose time is over is reported: questions without an answer are asked again later."""
 
 MOST_HAND_OVERS = 10
 """The number of times that shards may change hands in the last seconds: a relief of an idle holder may end then."""
@@ -363,6 +368,26 @@ def overlapping(case: Case) -> list[Violation]:
     return found
 
 
+def done(case: Case) -> list[Violation]:
+    """Find fires that nobody finished in time and nobody reported, and reports of what was finished, or too early."""
+    found, history = [], case.history
+    well_from = max((begin for begin, end in case.readiness.stretches if end == history.end), default=NEVER)
+    slack = case.terms.window + SECOND
+    for version in case.versions.values():
+        within = version.pattern.policies.done_within
+        for fire in version.fires if within is not None else ():
+            deadline = fire.stored_at + (within or 0) * SECOND
+            finished = min(history.finished.get(fire.sequence, NEVER), version.fire_gone_at(fire))
+            reports = history.not_done.get(fire.sequence, [])
+            is_stored = history.remaining_fires is None or fire.sequence in history.remaining_fires
+            owed_from = max(deadline, well_from) + REPORTED_WITHIN
+            if not reports and is_stored and owed_from < min(finished, history.end):
+                found.append(_violation("Done", version, f"{fire.sequence} is unfinished, which nobody reported"))
+            wrong = [at for at in reports if at + slack < deadline or finished + slack < at]
+            found += [_violation("Done", version, f"{fire.sequence} is reported at {case.at(at)}") for at in wrong]
+    return found
+
+
 def _time(case: Case, fire: FireSeen) -> str:
     return "an unknown time" if fire.fire_time is None else case.at(fire.fire_time)
 
@@ -374,4 +399,4 @@ def _violation(promise: str, version: Version, evidence: str) -> Violation:
 
 PROMISES = (complete, unique, timely, faithful, latest, gone, live)
 
-CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided, overlapping)
+CHECKERS: tuple[Callable[[Case], list[Violation]], ...] = (*PROMISES, divided, overlapping, done)

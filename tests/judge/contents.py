@@ -46,8 +46,9 @@ class Contents:
             appended.append(("Nats-TTL", f"{version.fire_ttl}s"))
         if version.rolls_up and self._terms.allows_roll_ups:
             appended.append(("Nats-Rollup", "sub"))
+        said = [(f"X-{name}", value) for name, value in version.pattern.policies.deadline_headers()]
         return [
-            Content(version.target, body, (*headers, *appended, *report))
+            Content(version.target, body, (*headers, *appended, *report, *said))
             for body, headers in self._bases(version, due, fire)
             for report in self._reports(version, due, fire)
         ]

@@ -262,6 +262,8 @@ class History:
     unfinished."""
     acknowledged: dict[int, int] = field(default_factory=dict)
     """The instant at which workers had finished a message on a target, by sequence, whatever lay before it."""
+    not_done: dict[int, list[int]] = field(default_factory=dict)
+    """The instants at which instances reported a fire as not done, by its sequence, where that was recorded."""
     sources: list[SourceSeen] = field(default_factory=list)
     taken: list[IdentityTaken] = field(default_factory=list)
     """The identities that a forger took."""

@@ -48,6 +48,8 @@ class Policies:
     consumer: str = ""
     timeout: int | None = None
     """The number of milliseconds after which an unfinished fire counts as finished."""
+    done_within: int | None = None
+    """The number of seconds after which an unfinished fire is reported; for `at` too."""
 
     def headers(self) -> dict[str, str]:
         """Return the headers as a publisher writes them."""
@@ -58,10 +60,19 @@ class Policies:
         found |= {} if self.jitter is None else {"Nats-Schedule-X-Jitter": f"{self.jitter}ms"}
         found |= {"Nats-Schedule-X-Missed": self.missed} if self.missed else {}
         found |= {} if self.grace is None else {"Nats-Schedule-X-Grace": f"{self.grace}s"}
-        if self.overlap != "allow":
-            found |= {"Nats-Schedule-X-Overlap": self.overlap, "Nats-Schedule-X-Consumer": self.consumer}
+        found |= {} if self.overlap == "allow" else {"Nats-Schedule-X-Overlap": self.overlap}
+        found |= {} if self.done_within is None else {"Nats-Schedule-X-Done-Within": f"{self.done_within}s"}
+        found |= {"Nats-Schedule-X-Consumer": self.consumer} if self.consumer else {}
         found |= {} if self.timeout is None else {"Nats-Schedule-X-Timeout": f"{self.timeout}ms"}
         return found | ({"Nats-Schedule-X-Report": "true"} if self.report else {})
+
+    def deadline_headers(self) -> list[tuple[str, str]]:
+        """Return those that a fire has too, in their order."""
+        if self.done_within is None:
+            return []
+        return [
+            (name, value) for name, value in sorted(self.headers().items()) if name.endswith(("Consumer", "Within"))
+        ]
 
     @property
     def most(self) -> int | None:

@@ -163,6 +163,31 @@ def test_a_fire_that_is_stored_before_the_one_before_is_finished_is_found() -> N
     assert is_found("Overlap", *made) == [False, True]
 
 
+def test_a_fire_that_nobody_finished_in_time_is_owed_a_report_and_one_that_was_finished_gets_none() -> None:
+    policies = Policies(done_within=1, consumer="worker-1")
+    headers = tuple((f"X-{name}", value) for name, value in policies.deadline_headers())
+    stored = [replace(one, headers=(*one.headers, *headers)) for one in KEPT.fires]
+    ends = {10 + due: at(due + 0.3) for due in range(4, 13, 2)}
+    for late, reports, promises in (
+        ({}, {}, []),
+        ({14: at(30)}, {}, ["Done"]),
+        ({14: at(30)}, {14: [at(5.1)]}, []),
+        ({14: at(30)}, {14: [at(5.1), at(9)]}, []),
+        ({14: at(30)}, {14: [at(3.5)]}, ["Done"]),
+        ({14: at(10)}, {}, []),
+        ({14: at(4.9)}, {14: [at(7)]}, ["Done"]),
+    ):
+        made = history(
+            store={"pattern": Pattern("every", 2, policies)},
+            fires=dict.fromkeys(range(4, 13, 2)),
+            more=stored,
+            finished=ends | late,
+            not_done=reports,
+            end=at(14),
+        )
+        assert broken(replace(made, lives=[Life("i0", at(0), at(14))])) == promises, (late, reports)
+
+
 def test_what_is_acknowledged_itself_excuses_whatever_lies_before_it() -> None:
     """Something before it may have expired, and then it is finished."""
     made = history(worked("skip", {}), finished={})

@@ -108,6 +108,7 @@ class Publishers:
         self._overlapping = Random(f"what overlaps {scenario.seed}")
         self._pausing = Random(f"what is paused {scenario.seed}")
         self._rolling_up = Random(f"what rolls up {scenario.seed}")
+        self._doing = Random(f"what is to be done {scenario.seed}")
         self._combining = Random(f"what is combined {scenario.seed}")
         """Draws a further policy of a schedule that has another one already."""
         self._trace = trace
@@ -184,7 +185,7 @@ class Publishers:
         if verb is Verb.STORE:
             operation.pattern = self._pattern()
             operation.target = self._target_of(subject)
-            operation.pattern = self._held_back(operation.pattern, operation.target)
+            operation.pattern = self._to_be_done(self._held_back(operation.pattern, operation.target), operation.target)
             operation.body = b"%d" % len(self._server.history.operations)
             self._fill(operation)
             self._stored_last[subject] = operation
@@ -267,6 +268,13 @@ class Publishers:
         overlap, timeout = draw.choice(["skip", "queue"]), draw.choice([None, None, None, 400, 3_000, 9_000])
         held_back = replace(pattern.policies, overlap=overlap, consumer=worker_of(target), timeout=timeout)
         return replace(pattern, policies=held_back)
+
+    def _to_be_done(self, pattern: Pattern, target: str) -> Pattern:
+        """Draw within which time a fire is to be done, for a target that has a worker."""
+        if not self._scenario.deadlines or not target.startswith("t.") or self._doing.random() < 0.4:
+            return pattern
+        within = self._doing.choice([1, 1, 3, 9])
+        return replace(pattern, policies=replace(pattern.policies, done_within=within, consumer=worker_of(target)))
 
     def _policies(self, kind: str) -> Policies:
         """Draw the bounds of a pattern that repeats; each leaves at least one fire."""

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from nats_scheduler.engine.actions import PublishFires, WakeAt
 from nats_scheduler.engine.fire import ReadDuplicate
-from nats_scheduler.engine.firing import building, outcomes, sending
+from nats_scheduler.engine.firing import building, done, outcomes, sending
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import Contents
 from nats_scheduler.engine.firing.course import NEGLECT_LIMIT_NS, Course, Neglect
+from nats_scheduler.engine.firing.done import DONE_WITHIN, Deadlines, Watched
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.firing.overlap import Overlaps
 from nats_scheduler.engine.firing.sending import Firing, Proposals
@@ -61,7 +62,7 @@ from nats_scheduler.testing.memory_stream import MemoryStream
 from tests.harness.blocks import with_identity
 from tests.harness.replicated import LaggingContact, ReplicatedStream
 from tests.judge.history import NEVER
-from tests.simulation.scenario import Scenario, drawn, with_roll_ups
+from tests.simulation.scenario import Scenario, drawn, with_roll_ups, with_snapshots
 
 KEPT_ANSWERS = bounds._nth_fire
 """The cache of the product to which bugs in bounds would write."""
@@ -231,6 +232,23 @@ BUGS = {
     "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
     "waiting_fire_settled": Bug("Complete", 1061, instead(Lifecycle, "all_held_back", lambda _self: [])),
     "question_asked_once": Bug("Complete", 20204, instead(Overlaps, "answered_too_soon", lambda *_: None)),
+    # -- fires that are to be done within a time
+    "fires_of_others_not_watched": Bug(
+        "Done",
+        33,
+        around(
+            Outcomes,
+            "read_back",
+            lambda original, self, generated, message, **how: original(
+                self, generated, message._replace(block=message.block.replace(DONE_WITHIN, b"X")), **how
+            ),
+        ),
+        with_snapshots,
+    ),
+    "deadline_settled_at_once": Bug("Done", 16, instead(done, "SETTLED_NS", -NEVER), with_snapshots),
+    "fires_of_a_holder_before_left": Bug(
+        "Done", 72, instead(Deadlines, "shards_changed", lambda _self: None), with_snapshots
+    ),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
     "past_schedule_settled": Bug("Complete", 5404, instead(Holdings, "waits_for_calendar", lambda *_: None)),
@@ -259,11 +277,13 @@ BUGS = {
 """Each bug by its name; more are entered below."""
 
 
-def breaks(promise: str, seed: int, place: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def breaks(
+    promise: str, seed: int, place: Any, name: str, draw: Callable[[int], Scenario] = drawn
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Enter a function as a bug: it is put in the place of another one, which it gets as its first argument."""
 
     def enter(changed: Callable[..., Any]) -> Callable[..., Any]:
-        BUGS[changed.__name__] = Bug(promise, seed, around(place, name, changed))
+        BUGS[changed.__name__] = Bug(promise, seed, around(place, name, changed), draw)
         return changed
 
     return enter
@@ -506,6 +526,13 @@ def grace_forgotten(original: Any, held: Held, following: int | None, now: int) 
     """Skip what is late at all."""
     chosen, is_skipped = original(held, following, now), held.terms.policies.missed.kept is Kept.SKIP
     return None if is_skipped and chosen is not None and now - held.send_time_of(chosen) > SECOND // 10 else chosen
+
+
+@breaks("Done", 2, Deadlines, "_ask", with_snapshots)
+def acknowledgement_not_asked_for(original: Any, self: Deadlines, fire: Watched) -> None:
+    """Ask whether a fire is stored, whatever its consumer has acknowledged."""
+    fire.consumer = None
+    original(self, fire)
 
 
 @breaks("Overlap", 83, Held, "fire_is_stored")

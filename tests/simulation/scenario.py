@@ -123,6 +123,8 @@ class Scenario:
 
     No draw either.
     """
+    deadlines: bool = False
+    """True if some schedules say within which time their fires are to be done; no draw either."""
     snapshots: bool = False
     """True if instances keep snapshots, and begin with them: no draw, so that each seed has a world of either kind."""
 
@@ -205,7 +207,7 @@ def with_roll_ups(seed: int) -> Scenario:
 
 
 def with_snapshots(seed: int) -> Scenario:
-    """Draw the scenario of a seed in which instances keep snapshots, and are killed at least.
+    """Draw the scenario of a seed in which instances keep snapshots, and are killed at least; fires have deadlines.
 
     No schedule names a calendar, which prevents snapshots, and nothing is consumed: witnesses would not stay.
     """
@@ -213,6 +215,7 @@ def with_snapshots(seed: int) -> Scenario:
     return replace(
         usual,
         snapshots=True,
+        deadlines=True,
         kinds=tuple(kind for kind in KINDS if kind == "kill" or kind in usual.kinds),
         consumes=False,
         calendars=False,

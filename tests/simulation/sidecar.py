@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
-from nats_scheduler.engine.events import Event
+from nats_scheduler.engine.events import Event, FireNotDone
 from nats_scheduler.engine.fire import Fire, Question
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.inputs import (
@@ -360,3 +360,5 @@ class Sidecar:
 
     def _report(self, _stream: str, event: Event) -> None:
         self._process.note(str(event))
+        if isinstance(event, FireNotDone):
+            self._server.history.not_done.setdefault(event.stored_as, []).append(self._server.timeline.now)

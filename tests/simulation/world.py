@@ -67,7 +67,7 @@ class World:
         self.server = Server(scenario, self.timeline, self.history, written)
         self.publishers = Publishers(self.server, scenario, written)
         self.forger = Forger(self.server, scenario.seed, written)
-        if scenario.overlaps:
+        if scenario.overlaps or scenario.deadlines:
             self.workers = Workers(self.server, scenario.seed)
         self.instances = [
             Instance(f"i{n}", self.server, Random(f"instance {scenario.seed} {n}"), written)
