@@ -54,6 +54,7 @@ class PolicyArguments(TypedDict, total=False):
     missed: Literal["once", "skip", "all"] | int | None
     grace: timedelta | None
     report: bool | None
+    debounce: bool | None
     overlap: Literal["allow", "skip", "queue"] | None
     consumer: str | None
     timeout: timedelta | None
@@ -102,7 +103,7 @@ _WRITERS: Mapping[str, Callable[[Any, str], str]] = {
 
 
 def _plain_text(value: Any, name: str) -> str:
-    if value is True and name == "report":
+    if value is True and name in ("report", "debounce"):
         return "true"
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise TypeError(f"{name} of {value!r}: a {'number' if name == 'limit' else 'text'} is expected")

@@ -18,6 +18,7 @@ from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
 from nats_scheduler.message.foreign_json import inner
+from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.zones import OffsetTable
 
@@ -208,6 +209,8 @@ class AccountFacts:
     """The subjects of all streams of the account, also of those that are not among these; None if some are unknown."""
     subscriptions: Sequence[str] | None = None
     """The subjects that clients other than sidecars subscribe to; None if they could not be listed."""
+    announced: Sequence[FailureDocument] = ()
+    """The advisories of the last day whose kinds are findings (`finding.ANNOUNCED`), newest first."""
     unexamined: Sequence[Unexamined] = ()
     copies: Mapping[str, Sequence[Copy]] = field(init=False)
     """The streams that copy others, by the names of those that they take from."""

@@ -100,6 +100,11 @@ class Code(StrEnum):
     HEADERS_MISNAMED = "headers_misnamed", _W, "no program reads a header of this name"
     SCHEDULES_EQUAL = "schedules_equal", _W, "the same message is stored several times at each fire"
     TARGET_UNREAD = "target_unread", _W, "what fires there is stored, and no program receives it"
+    SCHEDULE_REPLACED_UNFIRED = (
+        "schedule_replaced_unfired",
+        _W,
+        "the body of the schedule that was replaced is never delivered",
+    )
     GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
     POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
     DEFECT_ZONE_GAP = (
@@ -155,6 +160,9 @@ Unlisted = Mapping[tuple[Code, str | None], int]
 """The numbers of further findings, by their code and stream."""
 
 NONE_UNLISTED: Unlisted = {}
+
+ANNOUNCED = (Code.SCHEDULE_REPLACED_UNFIRED,)
+"""The findings that sidecars announce when they notice them, as advisories of the same names."""
 
 
 class Report(NamedTuple):

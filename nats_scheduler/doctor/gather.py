@@ -7,7 +7,7 @@ no more than a sidecar that starts.
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from nats_scheduler.doctor.facts import (
     unexamined,
     without_leaders,
 )
+from nats_scheduler.doctor.finding import ANNOUNCED
 from nats_scheduler.doctor.permissions import needs_of, place_of, read_permissions
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
@@ -33,6 +34,7 @@ from nats_scheduler.jetstream.streams import Progress, StreamState, reading_prog
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
@@ -42,7 +44,9 @@ from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_listing import read_stored, read_stream_listing
 from nats_scheduler.runtime.unserved import SearchedHeaders
+from nats_scheduler.schedule.instants import DAY
 from nats_scheduler.schedule.zones import zone_data_versions
+from nats_scheduler.service.advisories import find_announced
 
 T = TypeVar("T")
 
@@ -56,6 +60,9 @@ MAX_BODIES_COMPARED = 1_000
 """Schedules of one stream whose bodies are read to find equal ones."""
 
 MAX_REQUESTS_IN_FLIGHT = 256
+
+ANNOUNCED_SINCE_NS = DAY
+"""What sidecars announced longer ago (ns) is not reported."""
 
 OURS = "nats-scheduler-"
 """The consumers of sidecars and commands have names that begin like this."""
@@ -125,6 +132,15 @@ async def _of_all(connection: Connection, servers: int) -> list[Object]:
     return answers
 
 
+async def read_announced(account: Access, infos: Iterable[Mapping[str, Any]], now: int) -> Sequence[FailureDocument]:
+    """Return what sidecars announced of the schedules during the last day before `now` (ns)."""
+    name = account.settings.failures_stream
+    kept_in = next((StreamState.from_info(info) for info in infos if info["config"]["name"] == name), None)
+    if kept_in is None:
+        return ()
+    return await find_announced(account.connection, account.api, kept_in, ANNOUNCED, now - ANNOUNCED_SINCE_NS)
+
+
 class Gathering:
     """The gathering of one account's facts."""
 
@@ -165,6 +181,7 @@ class Gathering:
         known = set(self._needs(outlines))
         denied, untried = await self._permissions([need for need in self._needs(streams) if need not in known])
         subscriptions = await self._subscriptions()
+        announced = await self._tried("what sidecars announced", read_announced(self._account, infos, self._now()), ())
         clocks = await read_clocks(self._account.api, infos, streams, self._now)
         if self._account.connection.is_lost:
             raise ConnectionLostError(self._account.connection.lost.result())
@@ -181,6 +198,7 @@ class Gathering:
             streams=streams,
             stored_subjects=subjects_of(infos) if self._knows_all_streams else None,
             subscriptions=subscriptions,
+            announced=announced,
             unexamined=self._unexamined,
         )
 

@@ -1,5 +1,6 @@
 """Checks of the schedules: those that never fire, are refused, fire to an unread target, or cannot graduate."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
@@ -123,6 +124,25 @@ def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         )
         command = f"nats stream purge {stream.name} --subject {second.subject}, if one of them is enough"
         yield Finding(Code.SCHEDULES_EQUAL, what, command, stream.name, first.subject)
+
+
+def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find what sidecars announced of the stream during the last day."""
+    for one in facts.announced:
+        names = defaultdict(str, one["advisory"], subject=one["schedule"], stream=stream.name)
+        for code, (what, command) in ANNOUNCEMENTS.items():
+            if (one["stream"], one["kind"]) == (stream.name, code):
+                yield Finding(code, what.format_map(names), command.format_map(names), stream.name, one["schedule"])
+
+
+ANNOUNCEMENTS = {
+    Code.SCHEDULE_REPLACED_UNFIRED: (
+        "{subject} (sequence {seq}, published {published}) was to fire at {due}: sequence {replaced_by}, published "
+        "{replaced}, replaced it with another body",
+        "use a subject for each schedule, or X-Debounce if replacement is meant",
+    ),
+}
+"""What each says, and the change to make; the names in braces are keys of its advisory."""
 
 
 def check_graduation(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

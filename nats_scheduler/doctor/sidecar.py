@@ -29,6 +29,7 @@ from nats_scheduler.doctor.facts import (
     without_leaders,
 )
 from nats_scheduler.doctor.finding import Code
+from nats_scheduler.doctor.gather import read_announced
 from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.pages import Sliced
@@ -96,6 +97,7 @@ class _Gathering:
         for outline in outlines:
             filters = [one for _kind, _name, taken in copies.get(outline.name, ()) for one in taken]
             streams.append(await self._stream(outline, failures, filters))
+        announced = await read_announced(sidecar.access, infos, sidecar.server_now())
         clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
         return AccountFacts(
             at=sidecar.server_now(),
@@ -107,6 +109,7 @@ class _Gathering:
             sidecars=sidecars,
             streams=streams,
             stored_subjects=None if unanswered else subjects_of(infos),
+            announced=announced,
             unexamined=without_leaders(unanswered),
         )
 

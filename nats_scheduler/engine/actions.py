@@ -85,14 +85,14 @@ Action = Question | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Repo
 # was followed: then the answer is `Unanswered`, so that no fire is sent before the leader has its schedule.
 # - `FinishChecked` says that a fire is finished because it is not stored only if the server that answered had reached
 # the sequence of the fire. What was finished once stays so.
+# - `BodiesCompared` says that bodies differ only if both messages were read.
 # - A fire that the server has in process under the same identity is `Unknown`, marked as `in_process`: it may be
 #   stored yet. If it is so again, with the same leader, after the answer `ProposalsApplied` to a wait that began
 #   after the first such answer, no fire with this identity is stored, nor will one be that the server had received
 #   before.
 # - `remove` removes a schedule or a generated message whose own TTL has run out, and nothing else, whatever sequence
 #   it is given.
-# - What `follow` delivers has no body, and may have a `Nats-Msg-Size` header in its place; what is read has both as
-# stored.
+# - What `follow` delivers may have no body, and a `Nats-Msg-Size` header in its place; what is read has both as stored.
 # - `follow` delivers every message stored after a sequence, once and in order, and `CaughtUp` when it has delivered
 #   all that was stored when it began; then it continues. It ends only by cancellation or with an exception that says
 #   why.

@@ -88,6 +88,19 @@ class ScheduleLost(NamedTuple):
     ending: Ending
 
 
+class ScheduleReplacedUnfired(NamedTuple):
+    """A one-shot was replaced before its fire, which was `due` (ns), by another body or by what is no schedule."""
+
+    schedule: str
+    sequence: int
+    stored_at: int
+    due: int
+    replaced_by: int
+    """The sequence of the message that replaced it."""
+    replaced_at: int
+    """The instant (ns) at which that was stored."""
+
+
 class FireStored(NamedTuple):
     """A fire was acknowledged."""
 
@@ -325,6 +338,7 @@ Event = (
     | HeadersMisnamed
     | ScheduleEndsEarly
     | ScheduleLost
+    | ScheduleReplacedUnfired
     | FireStored
     | FireReadBack
     | FireUnknown

@@ -117,8 +117,19 @@ class CheckFinished(NamedTuple):
         return self.through == self.after + 1
 
 
-Question = ReadContent | ReadDuplicate | AwaitProposals | LookForFire | CheckFinished
-"""A question about one fire."""
+class CompareBodies(NamedTuple):
+    """Read whether two messages on the subject of a schedule, `sequence` and a later one, have different bodies.
+
+    Answer `BodiesCompared`.
+    """
+
+    schedule: str
+    sequence: int
+    replaced_by: int
+
+
+Question = ReadContent | ReadDuplicate | AwaitProposals | LookForFire | CheckFinished | CompareBodies
+"""A question about one fire, or about one schedule."""
 
 
 def consumer_missing(stream: str, consumer: str) -> str:

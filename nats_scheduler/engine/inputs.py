@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from nats_scheduler.engine.fire import CheckFinished, Fire, Question
+from nats_scheduler.engine.fire import CheckFinished, CompareBodies, Fire, Question
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import KnownCalendars
@@ -186,6 +186,13 @@ class FinishChecked:
     """Why no acknowledgement can finish it: the consumer does not exist, or does not receive the target."""
 
 
+class BodiesCompared(NamedTuple):
+    """The answer to whether two messages have different bodies; False too if one of them is gone."""
+
+    question: CompareBodies
+    is_other: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Unanswered:
     """It could not be found out what was asked about a fire."""
@@ -311,6 +318,7 @@ Input = (
     | ProposalsApplied
     | FireLookedFor
     | FinishChecked
+    | BodiesCompared
     | Unanswered
     | PublishConcluded
     | FiresStored

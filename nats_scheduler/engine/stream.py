@@ -20,7 +20,14 @@ from typing import assert_never
 
 from nats_scheduler.engine.actions import Action, Report, WakeAt
 from nats_scheduler.engine.events import StreamReady
-from nats_scheduler.engine.fire import AwaitProposals, CheckFinished, LookForFire, ReadContent, ReadDuplicate
+from nats_scheduler.engine.fire import (
+    AwaitProposals,
+    CheckFinished,
+    CompareBodies,
+    LookForFire,
+    ReadContent,
+    ReadDuplicate,
+)
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.contents import ContentMemory, Contents
@@ -33,6 +40,7 @@ from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
+    BodiesCompared,
     CalendarsRead,
     CaughtUp,
     CheckpointLoaded,
@@ -65,6 +73,7 @@ from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
+from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Holdings
@@ -130,6 +139,7 @@ class StreamEngine:
         self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
+        self._replacements = Replacements(lifecycle, debounces=rules.debounces)
         self.admission = Admission(
             lifecycle,
             self._course,
@@ -138,6 +148,7 @@ class StreamEngine:
             self.inactive,
             self.calendars,
             self._places,
+            self._replacements,
         )
         self._intake = Intake(
             reader,
@@ -147,6 +158,7 @@ class StreamEngine:
             self._purges,
             self.admission,
             self.inactive,
+            self._replacements,
             self._expiry,
         )
         self.snapshots = Snapshots(
@@ -298,6 +310,8 @@ class StreamEngine:
                 self._outcomes.looked_for(given, now)
             case FinishChecked():
                 self._finish_answered(given, given.request, now)
+            case BodiesCompared():
+                self.admission.compared(given.question, is_other=given.is_other)
             case RemovalRequested():
                 self._removal_requested(given, now)
             case SchedulesGone():
@@ -339,6 +353,8 @@ class StreamEngine:
                 self._course.firing.applied(given, now)
             case CheckFinished():
                 self._finish_answered(given, given.question, now)
+            case CompareBodies():
+                self.admission.compared(given.question, is_other=False)
             case _:
                 assert_never(given.question)
 
@@ -357,6 +373,7 @@ class StreamEngine:
         self._course.firing.proposals.caught_up()
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._holdings.begin_with(self.ownership.shards)
+        self._replacements.begin_with(self.ownership.shards)
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:

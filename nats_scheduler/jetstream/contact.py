@@ -12,6 +12,7 @@ from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
+    CompareBodies,
     Fire,
     LookForFire,
     Question,
@@ -20,7 +21,7 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.jetstream.api import Config, JetStreamApi, reads_all
 from nats_scheduler.jetstream.connection import Connection
-from nats_scheduler.jetstream.contents import RangeReader, content_reader, duplicate_reader
+from nats_scheduler.jetstream.contents import RangeReader, body_comparer, content_reader, duplicate_reader
 from nats_scheduler.jetstream.elsewhere import ElsewhereContact
 from nats_scheduler.jetstream.finished import finish_checker
 from nats_scheduler.jetstream.follow import ConsumerFollower
@@ -96,12 +97,14 @@ class StreamContact:
         self._duplicates = duplicate_reader(api, stream, notify, tasks)
         self._proposals = proposal_waiter(api, stream, notify, tasks)
         self._finish_checks = finish_checker(api, stream, notify, tasks, reach)
+        self._comparisons = body_comparer(api, stream, notify, tasks)
         self._askers: dict[type[Question], Callable[[Any], None]] = {
             ReadContent: (self._ranges or self._reader).begin,
             ReadDuplicate: self._duplicates.begin,
             AwaitProposals: self._proposals.begin,
             LookForFire: self._elsewhere.look_for,
             CheckFinished: self._finish_checks.begin,
+            CompareBodies: self._comparisons.begin,
         }
         self._purger = Purger(connection, api, config, notify, tasks, reach)
         self._remover = remover(api, stream, notify, tasks, reach)
@@ -142,6 +145,6 @@ class StreamContact:
         """End the contact: what is in flight is concluded as unknown."""
         if self._ranges is not None:
             self._ranges.end()
-        reads = self._reader, self._duplicates, self._proposals, self._finish_checks, self._remover
-        for part in (self._publisher, self._elsewhere, self._purger, *reads):
+        reads = self._reader, self._duplicates, self._proposals, self._finish_checks, self._comparisons
+        for part in (self._publisher, self._elsewhere, self._purger, self._remover, *reads):
             part.end(reason)

@@ -15,8 +15,8 @@ from contextlib import aclosing
 from itertools import pairwise
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.fire import ReadContent, ReadDuplicate
-from nats_scheduler.engine.inputs import ContentRead, DuplicateRead, Input, Unanswered
+from nats_scheduler.engine.fire import CompareBodies, ReadContent, ReadDuplicate
+from nats_scheduler.engine.inputs import BodiesCompared, ContentRead, DuplicateRead, Input, Unanswered
 from nats_scheduler.jetstream.api import (
     CLUSTER_DEADLINE_SECONDS,
     CONSUMER_DEADLINE_SECONDS,
@@ -32,6 +32,9 @@ from nats_scheduler.jetstream.stretches import PulledConsumer
 from nats_scheduler.message.foreign_json import as_answered, inner, integer, is_expressible
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+
+MAX_COMPARISONS_IN_FLIGHT = 8
+"""Pairs of bodies that are read at once: few, so that what fires read does not wait for them."""
 
 MAX_CONTENT_READS_IN_FLIGHT = 512
 """Reads in flight at once: enough to keep a server busy, few enough to stay far below its queue limit."""
@@ -269,6 +272,19 @@ def duplicate_reader(
         return await _read_duplicate(api, request.stream or stream, request, tasks)
 
     return BoundedRequests(notify, tasks, ask=ask, limit=MAX_DUPLICATE_READS_IN_FLIGHT)
+
+
+def body_comparer(
+    api: JetStreamApi, stream: str, notify: Notify, tasks: asyncio.TaskGroup
+) -> BoundedRequests[CompareBodies]:
+    """Return what compares the bodies of messages in a stream."""
+
+    async def ask(request: CompareBodies) -> Input:
+        one = await api.message(stream, seq=request.sequence)
+        other = one and await api.message(stream, seq=request.replaced_by)
+        return BodiesCompared(request, one is not None and other is not None and one.body != other.body)
+
+    return BoundedRequests(notify, tasks, ask=ask, limit=MAX_COMPARISONS_IN_FLIGHT)
 
 
 async def _read_duplicate(api: JetStreamApi, stream: str, request: ReadDuplicate, tasks: asyncio.TaskGroup) -> Input:

@@ -1,4 +1,4 @@
-"""Follow a stream through a consumer: every message once, in order, headers only.
+"""Follow a stream through a consumer: every message once, in order, nearly always headers only.
 
 For streams with limits retention, on which a consumer is harmless; for the others see `jetstream.scan`.
 A pull consumer, because the server cuts off a slow push consumer without flow control, and one with flow control needs
@@ -7,6 +7,9 @@ Ephemeral, in memory, without acknowledgements: the follower knows what was read
 node, or in a restart, a new one begins behind that message.
 While a cluster creates no consumer, messages are read one by one. During a burst of the sidecar's
 own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
+
+Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1), bodies are delivered too, once all is
+read and until a large one comes: only they show what was replaced (`engine.reading.replaced`).
 
 The rule: the consumer delivers without a gap, or it is replaced by a new one.
 In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
@@ -39,7 +42,7 @@ from nats_scheduler.jetstream.connection import Connection, frame
 from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.wire import ConsumerFrames
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES, StoredMessage
 from nats_scheduler.schedule.instants import SECOND
 
 # Read a stream one message after the other, while no consumer can be created.
@@ -137,6 +140,7 @@ CLUSTER_CONSUMER_DEADLINES_SECONDS = (CLUSTER_DEADLINE_SECONDS, 1.0, CONSUMER_DE
 PROBE_PULL = b'{"batch":1,"no_wait":true}'
 
 BURST_BEGAN = "a burst is read by its acknowledgements"
+BODIES_CHANGE = "from here on messages are read with their bodies, or without"
 
 STATUS_HEARTBEAT, STATUS_NO_MESSAGES, STATUS_PULL_EXPIRED, STATUS_NO_RESPONDERS = b"100", b"404", b"408", b"503"
 """The status codes that a consumer, or the server for it, sends in place of a message."""
@@ -168,6 +172,8 @@ class ConsumerFollower:
         self._otherwise = otherwise
         self._extra_config = wanted
         self._has_bodies = wanted.get("headers_only") is False
+        self._wants_bodies = config.get("max_msgs_per_subject") == 1 and not wanted
+        """True if a message that is replaced is gone at once: only its body, read before, shows what is lost."""
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
         self._may_walk = bool(connection.server.cluster) and not wanted
@@ -220,7 +226,7 @@ class ConsumerFollower:
                 attempt = 0
                 if reason == BURST_BEGAN:
                     await self._follow_burst()
-                else:
+                elif reason != BODIES_CHANGE:
                     self._notify(ContactLost(reason))
         finally:
             self._end_walk()
@@ -382,7 +388,11 @@ class ConsumerFollower:
 
     def _consumer_config(self) -> Config:
         last = self._last if self._walk is None else self._walk.last
-        return {**consumer_from(last + 1, self._config), "headers_only": True, **self._extra_config}
+        return {
+            **consumer_from(last + 1, self._config),
+            "headers_only": not self._has_bodies,
+            **self._extra_config,
+        }
 
     def _pull(self) -> None:
         request = {
@@ -411,6 +421,9 @@ class ConsumerFollower:
         self._call_after_this_chunk()
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._batches.append((StoredMessage(name, self._last, int(stored_at), block, kept),))
+        if self._has_bodies and len(body) > MAX_FOLLOWED_BODY_BYTES and not self._extra_config:
+            self._has_bodies = self._wants_bodies = False
+            self._finish(BODIES_CHANGE)
         if not self._caught_up and pending == b"0" and self._last >= self._leader_last:
             self._catch_up()
 
@@ -447,6 +460,9 @@ class ConsumerFollower:
         self._caught_up = True
         self._deliver_received()
         self._notify(CaughtUp())
+        if self._wants_bodies and not self._has_bodies:
+            self._has_bodies = True
+            self._finish(BODIES_CHANGE)
 
     def _status(self, block: bytes) -> None:
         status = block[9:12]

@@ -40,7 +40,7 @@ from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
 from nats_scheduler.jetstream.lookups import Lookups, StreamNumbers, is_temporary
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.message.reading import SCHEDULE_SUBSTRING
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES, StoredMessage
 
 # Publishes that were received and have to be looked up: a limited number, each until it is found stored or not
 # stored.
@@ -367,7 +367,8 @@ class ScanFollower:
             message = await self._lookups.last(hint.subject)
             if message is not None and fingerprint_of(message.block, message.body) == hint.fingerprint:
                 if not hint.covers_others:
-                    self._notify(MessagesRead([message._replace(body=None)]))
+                    is_small = len(message.body or b"") <= MAX_FOLLOWED_BODY_BYTES
+                    self._notify(MessagesRead([message if is_small else message._replace(body=None)]))
                     return
                 break
         else:

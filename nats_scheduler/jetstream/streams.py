@@ -30,6 +30,7 @@ from nats_scheduler.message.stream_rules import (
     StreamRules,
     check_create,
     check_update,
+    has_metadata,
     implied,
     takes_from_others,
 )
@@ -166,7 +167,7 @@ class StreamState:
     @property
     def has_metadata_flag(self) -> bool:
         """True if a key of its metadata stands for the flag."""
-        return _is_set(self.config, METADATA_FLAG)
+        return has_metadata(self.config, METADATA_FLAG)
 
     @property
     def excludes_schedules(self) -> bool:
@@ -187,7 +188,7 @@ class StreamState:
     def rules(self) -> StreamRules:
         """The rules by which its messages are read, with the flags of the registry and of its metadata."""
         by_us = self.remembered is not None and self.remembered.allow_msg_ttl
-        ttl = self.config.get(TTL_FLAG) is True or _is_set(self.config, METADATA_TTL_FLAG) or by_us
+        ttl = self.config.get(TTL_FLAG) is True or has_metadata(self.config, METADATA_TTL_FLAG) or by_us
         return StreamRules.from_config({**self.config, TTL_FLAG: ttl})
 
 
@@ -236,7 +237,7 @@ class FlaggedStreams:
         Nothing is written if the entry is right already, and never anything into the stream's configuration.
         """
         is_known, has_ttl = state.remembered is not None, state.rules.allow_msg_ttl
-        if _is_set(asked, METADATA_TTL_FLAG):
+        if has_metadata(asked, METADATA_TTL_FLAG):
             asked = {**asked, TTL_FLAG: True}
         allow_msg_ttl = has_ttl or StreamRules.from_config(asked).allow_msg_ttl
         wanted = {**state.config, FLAG: True, TTL_FLAG: allow_msg_ttl}
@@ -407,11 +408,6 @@ def _of_the_user(config: Config) -> dict[str, str]:
 def _is_plain(value: object) -> bool:
     items = value if isinstance(value, list) else [value]
     return all(isinstance(item, str | int | bool) for item in items)
-
-
-def _is_set(config: Config, key: str) -> bool:
-    value = (config.get("metadata") or {}).get(key, "")
-    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def _read(value: Mapping[str, Any] | None, written_at: int) -> Remembered | None:

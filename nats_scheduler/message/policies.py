@@ -105,7 +105,7 @@ def _span(is_valid: Callable[[int], bool], fault: str) -> Callable[[str], int]:
     return read
 
 
-def _report(value: str) -> bool:
+def _true(value: str) -> bool:
     if value != "true":
         raise FaultError("is not 'true', the only value")
     return True
@@ -226,6 +226,8 @@ class Policies:
     """All of them, in the order of their names."""
     bounds: Bounds = NO_BOUNDS
     """The bounds that `X-Start`, `X-End`, `X-Limit`, `X-Anchor` and `X-Except` set to the fire times of the pattern."""
+    debounce: bool = False
+    """True if it is meant to replace, or to be replaced, before it fires (`engine.reading.replaced`)."""
     consumer: str | None = None
     """The consumer whose acknowledgement finishes a fire, on a stream that keeps what was acknowledged."""
     done_within: int | None = None
@@ -400,7 +402,7 @@ class Policy(NamedTuple):
     words: Callable[[Policies], str] | None = None
     """Says what it changes, in words that follow those of the pattern; "" if it changes nothing."""
     is_label: bool = False
-    """True if it only says something to people."""
+    """True if it changes no fire: it only says something to people, and to what reports to them."""
 
 
 def _policy(short: str, dialect: Dialect) -> Policy:
@@ -545,6 +547,7 @@ def _overlap_words(policies: Policies) -> str:
 POLICIES: Mapping[str, Policy] = {
     "X-Anchor": Policy(_anchor),
     "X-Consumer": Policy(_value("consumer", read_consumer)),
+    "X-Debounce": Policy(_value("debounce", _true), is_label=True),
     "X-Done-Within": Policy(
         _value(
             "done_within",
@@ -580,7 +583,7 @@ POLICIES: Mapping[str, Policy] = {
     "X-Note": Policy(_value("note", _text), is_label=True),
     "X-Overlap": Policy(_value("overlap", _overlap), _overlap_words),
     "X-Owner": Policy(_value("owner", _text), is_label=True),
-    "X-Report": Policy(_value("report", _report)),
+    "X-Report": Policy(_value("report", _true)),
     "X-Start": Policy(_bound(start=_time)),
     "X-Syntax": Policy(_syntax),
     "X-Target": Policy(_target),
@@ -592,7 +595,7 @@ POLICY_NAMES = tuple(POLICIES)
 """The names of all policies, without the prefix."""
 
 LABELS = frozenset(name for name, policy in POLICIES.items() if policy.is_label)
-"""The policies that only say something to people."""
+"""The policies that change no fire."""
 
 
 def policy_words(policies: Policies) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import repeat
 from typing import NamedTuple, Self, overload
+from zlib import crc32
 
 NAME_PART_LOWER, NAME_PART_UPPER = b"hedul", b"HEDUL"
 """Every header of a schedule, and every header that looks like one, contains one of these; few other messages do."""
@@ -28,6 +29,44 @@ class StoredMessage(NamedTuple):
     """The raw header block, `b""` if the message has none."""
     body: bytes | None
     """The body, or None if only the headers were read."""
+
+
+# What is known of a body, in four bytes, so that a million can be kept: its size, and a checksum if it was read.
+#
+# Bodies with different marks are different, unless one of the marks has no checksum. Of a million pairs of different
+# bodies of one size, one has equal marks; so have bodies without a checksum whose sizes differ by a multiple of 4 KiB.
+
+MAX_FOLLOWED_BODY_BYTES = 16 * 1024
+"""Largest body that is received only to compare it."""
+
+_SIZE_BITS = 12
+_SIZE = (1 << _SIZE_BITS) - 1
+_CHECKSUMS = (1 << 32 - _SIZE_BITS) - 1
+_MESSAGE_SIZE = b"\r\nNats-Msg-Size: "
+
+
+def size_named(block: bytes) -> int:
+    """Return the size of the body (bytes), which the server writes behind the headers of a message without its body."""
+    begins = block.rfind(_MESSAGE_SIZE)
+    digits = block[begins + len(_MESSAGE_SIZE) : block.find(b"\r", begins + 2)] if begins >= 0 else b""
+    return int(digits) if digits.isdigit() and len(digits) <= 10 else 0
+
+
+def body_mark(message: StoredMessage) -> int:
+    """Return what is known of the body of a message, from 0 (nothing) to less than 2 to the power of 32."""
+    body = message.body
+    if body is None:
+        return size_named(message.block) & _SIZE
+    return crc32(body) % _CHECKSUMS + 1 << _SIZE_BITS | len(body) & _SIZE
+
+
+def is_other_body(one: int, other: int) -> bool | None:
+    """Return whether two marks are those of different bodies; None if that is not known."""
+    if not one or not other:
+        return None
+    if (one ^ other) & _SIZE:
+        return True
+    return one != other if one >> _SIZE_BITS and other >> _SIZE_BITS else None
 
 
 # Messages that were read together: their subjects, sequences, times and blocks, each in a sequence of its own.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from nats_scheduler.message import rejection
+from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.schedule.instants import SECOND
@@ -86,6 +87,8 @@ def _not_allowed(what: str, allowed: tuple[str, ...]) -> str:
 FLAG = "allow_msg_schedules"
 DEFAULT_DUPLICATE_WINDOW_NS = 120 * SECOND
 """The duplicate window of a stream whose configuration names none; no longer than its `max_age`."""
+METADATA_DEBOUNCE = "nats-scheduler.debounce"
+"""The metadata key that says that schedules of a stream are meant to be replaced before they fire, to `true`."""
 _TTL_FLAG = "allow_msg_ttl"
 _MARKER_TTL = "subject_delete_marker_ttl"
 
@@ -115,6 +118,8 @@ class StreamRules:
     """True if they stand for a stream that is not known: it has every subject, and none is known to be another's."""
     keeps_acknowledged: bool = False
     """True if a message stays stored after it was acknowledged (limits retention); False too if that is not known."""
+    debounces: bool = False
+    """True if schedules are meant to be replaced before they fire (`METADATA_DEBOUNCE`)."""
     restrictions: Restrictions = UNRESTRICTED
     """The operator's restrictions; they are not part of the stream's own configuration."""
     max_age: int = field(default=0, compare=False)
@@ -143,6 +148,7 @@ class StreamRules:
             moves_subjects=bool(config.get("subject_transform")),
             rolls_up_by_purge=not (_is_on(config, "allow_rollup_hdrs") or config.get("subject_transform")),
             keeps_acknowledged=config.get("retention", "limits") == "limits",
+            debounces=has_metadata(config, METADATA_DEBOUNCE),
             max_age=max_age,
             evicts=_limit(config, "max_msgs") > 0 or _limit(config, "max_bytes") > 0,
             duplicate_window=_limit(config, "duplicate_window") or shortest,
@@ -358,6 +364,12 @@ def check_flag(config: Config) -> Rejection | None:
 
 def _is_on(config: Config, key: str) -> bool:
     return config.get(key) is True
+
+
+def has_metadata(config: Config, key: str) -> bool:
+    """Return whether a key of a stream's metadata is set to `true`."""
+    value = inner(config.get("metadata")).get(key, "")
+    return str(value).lower() in ("true", "1", "yes", "on")
 
 
 def _listed(config: Config, key: str) -> Sequence[Any]:

@@ -108,6 +108,17 @@ KINDS: Mapping[str, Advisory] = {
             "reason": _text("Why it was removed."),
         },
     ),
+    "schedule_replaced_unfired": Advisory(
+        "A schedule that fires once was replaced before its fire, by another body or by a message that is no schedule.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "published": _time("When it was published, RFC 3339 in UTC."),
+            "due": _time("The fire time of the fire that is lost, RFC 3339 in UTC."),
+            "replaced_by": _number("Stream sequence of the message that replaced it.", 1),
+            "replaced": _time("When that was published, RFC 3339 in UTC."),
+        },
+    ),
     "fire_refused": Advisory(
         "A fire of a schedule was refused for the first time; it is retried as long as the schedule is held.",
         {

@@ -59,6 +59,9 @@ class Metrics:
         self.ends_early = self._counter(
             "schedules_end_early", "Schedules that expire before their next fire, by reason.", "reason"
         )
+        self.replaced_unfired = self._counter(
+            "schedules_replaced_unfired", "Schedules that fire once and were replaced before that by another body."
+        )
         self.misnamed = self._counter("headers_misnamed", "Messages with headers that look like those of a schedule.")
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")
         self.expired = self._counter("messages_expired", "Messages removed because their TTL ran out, on 2.10.")
@@ -102,7 +105,8 @@ class Metrics:
         """Create every series of a stream that is served from now on, at 0 if nothing was counted yet."""
         self.fires.of(stream)
         counters = self.unanswered, self.forged, self.missed, self.purges_failed, self.expired, self.expiries_failed
-        for counter in (*counters, self.accepted, self.misnamed, self.timed_out, self.not_done):
+        more = self.accepted, self.misnamed, self.timed_out, self.not_done, self.replaced_unfired
+        for counter in (*counters, *more):
             counter.labels(stream)
         for ended in Ending:
             self.ended.labels(stream, ended.name.lower())

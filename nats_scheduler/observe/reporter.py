@@ -35,6 +35,7 @@ from nats_scheduler.engine.events import (
     ScheduleEndsEarly,
     ScheduleLost,
     ScheduleRejected,
+    ScheduleReplacedUnfired,
     SchedulesFailing,
     StillRefused,
     StreamReady,
@@ -277,6 +278,19 @@ class Reporter:
         due, reason = _time(event.due), str(event.ending)
         self._alert("schedule_lost", stream, schedule=event.schedule, seq=event.sequence, due=due, reason=reason)
 
+    def _replaced_unfired(self, stream: str, event: ScheduleReplacedUnfired) -> None:
+        self._metrics.replaced_unfired.labels(stream).inc()
+        self._alert(
+            "schedule_replaced_unfired",
+            stream,
+            schedule=event.schedule,
+            seq=event.sequence,
+            published=_time(event.stored_at),
+            due=_time(event.due),
+            replaced_by=event.replaced_by,
+            replaced=_time(event.replaced_at),
+        )
+
     def _stored(self, stream: str, event: FireStored) -> None:
         self._fires.stored(stream, event)
         if self._logs_attempt("fire_stored", stream):
@@ -482,6 +496,7 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     HeadersMisnamed: Reporter._misnamed,
     ScheduleEndsEarly: Reporter._ends_early,
     ScheduleLost: Reporter._lost,
+    ScheduleReplacedUnfired: Reporter._replaced_unfired,
     FireStored: Reporter._stored,
     FireReadBack: Reporter._seen,
     FireUnknown: Reporter._unanswered,

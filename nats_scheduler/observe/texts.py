@@ -117,6 +117,7 @@ SHOWN = {
     "within": "to be done within",
     "ends": "ends",
     "since": "since",
+    "replaced_by": "replaced by sequence",
     "make_up_fire": "make-up fire",
     "dropped": "dropped",
     "policy": "policy",

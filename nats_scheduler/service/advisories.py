@@ -9,7 +9,7 @@ made by another tool, such as the `nats` CLI, is not recorded.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from nats_scheduler.control.changes import read_change
@@ -25,6 +25,9 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
+
+MAX_ANNOUNCED = 100
+"""Most advisories of one kind that the doctor reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,16 @@ async def find_changes(
         return read_change(one["advisory"]) is not None
 
     return await _find(connection, api, kept_in, query, SCHEDULE_CHANGED, is_change)
+
+
+async def find_announced(
+    connection: Connection, api: JetStreamApi, kept_in: StreamState, kinds: Iterable[str], since: int
+) -> list[FailureDocument]:
+    """Find the advisories of these kinds that were stored since an instant (ns), at most `MAX_ANNOUNCED` of each."""
+    query, found = AdvisoryQuery(limit=MAX_ANNOUNCED, since=since), list[FailureDocument]()
+    for kind in kinds:
+        found += (await _find(connection, api, kept_in, query, kind, lambda _one: True))["failures"]
+    return found
 
 
 async def _find(

@@ -18,6 +18,7 @@ from nats_scheduler.engine.actions import Notify, PurgeSchedule, RemoveExpired
 from nats_scheduler.engine.fire import (
     AwaitProposals,
     CheckFinished,
+    CompareBodies,
     Fire,
     LookForFire,
     Question,
@@ -28,6 +29,7 @@ from nats_scheduler.engine.fire import (
 )
 from nats_scheduler.engine.inputs import (
     NO_STREAM,
+    BodiesCompared,
     CaughtUp,
     ContentRead,
     DuplicateRead,
@@ -159,6 +161,9 @@ class MemoryContact:
             case AwaitProposals(fire):
                 purge = PurgeSchedule(fire.schedule, 0)
                 self._begin_repeated(self._applying(question), lambda: self._network.purge(purge))
+            case CompareBodies(schedule, sequence):
+                read = ReadContent(schedule, sequence, None)
+                self._begin(self._network.read(read), self._comparing_bodies(question))
             case CheckFinished(schedule, sequence):
                 read = ReadContent(schedule, sequence, None)
                 self._begin_repeated(self._checking(question), lambda: self._network.read(read))
@@ -318,6 +323,13 @@ class MemoryContact:
             message = stream.message(sequence)
             behind = message or next(stream.messages(after=sequence), None)
             return DuplicateRead(fire, sequence, message, None if behind is None else behind.stored_at)
+
+        return _asking(request, do)
+
+    def _comparing_bodies(self, request: CompareBodies) -> _Request:
+        def do() -> Input:
+            one, other = self._stream.message(request.sequence), self._stream.message(request.replaced_by)
+            return BodiesCompared(request, one is not None and other is not None and one.body != other.body)
 
         return _asking(request, do)
 

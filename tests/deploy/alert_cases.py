@@ -130,6 +130,9 @@ SchedulesLost {J, S, reason="limits"}
         schedules_ended_total{A, S, reason="expired"} 0+50x240 |
         schedules_ended_total{A, S, reason="cancelled"} 0+50x240 |
         schedules_ended_total{A, S, reason="exhausted"} 0+50x240
+ReplacedUnfired {J, S}
+    schedules_replaced_unfired_total{A, S} 0x100 1x140
+  - schedules that are replaced as it is meant: schedules_replaced_unfired_total{A, S} 3x240
 PurgesFail {J, S} at 50m
     purges_failed_total{A, S} 0x10 0+1x230 | expiries_failed_total{A, S} 0x240
   - purges while a leader is elected: purges_failed_total{A, S} 0x40 200x200 | expiries_failed_total{A, S} 0x240

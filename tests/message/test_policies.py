@@ -88,6 +88,7 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
         ("X-Jitter", "1h30m"),
         ("X-Missed", "all 12"),
         ("X-Report", "true"),
+        ("X-Debounce", "true"),
         ("X-Overlap", "queue"),
         ("X-Consumer", "billing"),
         ("X-Timeout", "2h"),
@@ -99,7 +100,8 @@ def test_each_policy_is_read_in_both_spellings(dialect: Dialect) -> None:
     policies = definition.terms.policies
     assert (policies.note, policies.owner) == ("Rückfragen: Anna", "billing")
     assert policies.jitter == 5_400 * SECOND
-    assert (policies.missed, policies.grace, policies.report) == (Missed(Kept.ALL, 12), 60 * SECOND, True)
+    assert (policies.missed, policies.grace) == (Missed(Kept.ALL, 12), 60 * SECOND)
+    assert (policies.report, policies.debounce) == (True, True)
     assert (policies.overlap, policies.consumer, policies.timeout) == ("queue", "billing", 7_200 * SECOND)
     assert policies.done_within == 5_400 * SECOND
     assert [name for name, _value in policies.written] == sorted(set(POLICY_NAMES) - {"X-Syntax", "X-Target"})
@@ -242,11 +244,12 @@ WRONG = [
     (EVERY, "X-Grace", "-1m", "is less than 1s"),
     (EVERY, "X-Report", "false", "is not 'true', the only value"),
     (EVERY, "X-Report", "True", "is not 'true'"),
+    (EVERY, "X-Debounce", "1", "is not 'true'"),
     (EVERY, "X-Note", "", "is empty"),
     (EVERY, "X-Owner", "x" * (MAX_TEXT_CHARS + 1), "expected at most 256"),
     (EVERY, "X-Sart", "2026-01-01T00:00:00Z", "X-Start may be meant"),
     (EVERY, "X-START", "2026-01-01T00:00:00Z", "names are case-sensitive: X-Start may be meant"),
-    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-Done-Within, X-End"),
+    (EVERY, "X-Zebra", "1", "expected one of X-Anchor, X-Consumer, X-Debounce"),
     (EVERY, "X-", "1", "is an unknown policy"),
     (EVERY, "X-Overlap", "", "is not what a fire may do: expected one of allow, skip, queue"),
     (EVERY, "X-Overlap", "Skip", "is not what a fire may do"),

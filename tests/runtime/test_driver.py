@@ -101,7 +101,7 @@ async def caught_up(clock: ManualClock, wakes: Wakes | None = None) -> StreamDri
 def version(sequence: int) -> StoredMessage:
     """Return a version of a schedule that is not due in our time."""
     block = b"NATS/1.0\r\nNats-Schedule: @at 2200-01-01T00:00:00Z\r\nNats-Schedule-Target: orders.out\r\n\r\n"
-    return StoredMessage("orders.s", sequence, 1, block, None)
+    return StoredMessage("orders.s", sequence, 1, block, b"")
 
 
 def purging(engine: NotingEngine, wakes: Wakes | None = None) -> StreamDriver:

@@ -118,6 +118,9 @@ class Scenario:
     overlaps: bool
     """True if some schedules hold fires back while the one before is unfinished, and workers take their time."""
 
+    compares: bool
+    """True if a one-shot that is replaced is compared with what replaces it, and purged after that."""
+
     rolls_up: bool = False
     """True if fires of some schedules replace those before them, in a stream that does not take `Nats-Rollup`.
 
@@ -197,6 +200,7 @@ def drawn(seed: int) -> Scenario:
         elsewhere=Random(f"elsewhere {seed}").random() < 0.3,
         pauses=Random(f"pausing {seed}").random() < 0.3,
         overlaps=Random(f"overlap {seed}").random() < 0.3,
+        compares=Random(f"compared {seed}").random() < 0.2,
     )
 
 

@@ -17,6 +17,7 @@ from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ID, header_items, header_value
 from nats_scheduler.message.reading import read_message
 from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stream_rules import METADATA_DEBOUNCE
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.memory_stream import MemoryStream
 from nats_scheduler.testing.network import Fate
@@ -154,6 +155,7 @@ class Server:
             "allow_msg_ttl": scenario.expires,
             "duplicate_window": scenario.duplicate_window,
             "num_replicas": 3 if scenario.lags else 1,
+            "metadata": {} if scenario.compares else {METADATA_DEBOUNCE: "true"},
         }
         self.stream = ReplicatedStream(config, timeline.clock.now, guard=scenario.guard)
         self.stream.listen(self._stored)

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from nats_scheduler.engine.holding.flight import Flight, Stage
 from nats_scheduler.engine.holding.held import Held
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import StoredMessage, size_named
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 DEFAULT_CONTENT_MEMORY_BYTES = 64 * 1024 * 1024
@@ -43,8 +43,6 @@ LOOK_FOR_ROOM_INTERVAL_NS = 10 * MILLISECOND
 
 CLAIM_NS = 1 * SECOND
 """A claim that is not renewed for this time (ns) is void: its stream may be gone."""
-
-_MESSAGE_SIZE = b"\r\nNats-Msg-Size: "
 
 
 class ContentMemory:
@@ -123,7 +121,7 @@ class Contents:
     def note(self, message: StoredMessage) -> None:
         """Note the size of a schedule message if it is large."""
         _subject, sequence, _stored_at, block, body = message
-        size = len(block) + (_size_named(block) if body is None else len(body))
+        size = len(block) + (size_named(block) if body is None else len(body))
         if size > self._memory.small_size:
             self._noted[sequence] = size
 
@@ -250,10 +248,3 @@ def size_of(content: StoredMessage, source: StoredMessage | None = None) -> int:
     """Return the bytes of a content that was read, and of its source."""
     size = len(content.block) + len(content.body or b"")
     return size if source is None else size + len(source.block) + len(source.body or b"")
-
-
-def _size_named(block: bytes) -> int:
-    """Return the size of the body (bytes), which the server writes behind the headers of a message without its body."""
-    begins = block.rfind(_MESSAGE_SIZE)
-    digits = block[begins + len(_MESSAGE_SIZE) : block.find(b"\r", begins + 2)] if begins >= 0 else b""
-    return int(digits) if digits.isdigit() and len(digits) <= 10 else 0

@@ -8,7 +8,7 @@ The rule: what is unpacked is equal to what was packed. What cannot be packed st
 need more than its definition, one in progress, one with a fire time after 2262, and texts that are too long or contain
 the separator.
 
-Cost: 45 bytes for each schedule, about ten for its entry in the index and 4 for that in the agenda, the bytes of its
+Cost: 49 bytes for each schedule, about ten for its entry in the index and 4 for that in the agenda, the bytes of its
 subject, target and source, and of an `@at` that is not written as it is printed; 2 µs to pack or to unpack, about one
 to find a subject. A row is 256 schedules; its texts take at most 64 KB.
 """
@@ -450,6 +450,8 @@ class FarEntry(NamedTuple):
     fire_time: int
     wake: int
     expires: int
+    mark: int = 0
+    """What is known of its body (`message.stored.body_mark`), if it fires once; 0 for nothing."""
 
 
 class FarColumns(NamedTuple):
@@ -476,6 +478,7 @@ class FarRow:
         "_first",
         "_is_trimmed",
         "_kinds",
+        "_marks",
         "_numbers",
         "_shards",
         "_stored",
@@ -497,6 +500,7 @@ class FarRow:
         """The number of bytes of the texts that belong to schedules; the others are left of what was taken out."""
         self._stored = array("q")
         self._shards = array("B")
+        self._marks = array("I")
         self._expiries: dict[int, int] = {}
         self._is_trimmed = False
         self.fire_times = array("q")
@@ -515,12 +519,12 @@ class FarRow:
         packed = kind_and_text(held.subject, held.pattern, held.terms, held.fire_time)
         if packed is None:
             return False
-        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires
+        numbers = held.sequence, held.stored_at, held.shard, held.fire_time, held.wake, held.expires, held.mark
         return self.put(place, FarEntry(*packed, *numbers))
 
     def put(self, place: int, entry: FarEntry) -> bool:
         """Put a packed schedule into a place; returns whether that was possible."""
-        kind, text, sequence, stored_at, shard, fire_time, wake, expires = entry
+        kind, text, sequence, stored_at, shard, fire_time, wake, expires, mark = entry
         if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
             self._compact()
             if len(self._texts.data) + len(text) > MAX_ROW_BYTES:
@@ -534,6 +538,7 @@ class FarRow:
         self._used += len(text)
         self._stored[place] = stored_at
         self._shards[place] = shard
+        self._marks[place] = mark
         if expires != NO_EXPIRY:
             self._expiries[place] = expires
         self.fire_times[place] = fire_time
@@ -550,12 +555,13 @@ class FarRow:
         self._texts.trim(count)
         self._numbers, self._stored, self._shards = self._numbers[:count], self._stored[:count], self._shards[:count]
         self.fire_times, self.wakes = self.fire_times[:count], self.wakes[:count]
-        self.sequences = self.sequences[:count]
+        self.sequences, self._marks = self.sequences[:count], self._marks[:count]
 
     def fill(self, columns: FarColumns) -> None:
         """Put far schedules into the first places of a row that never had any."""
         assert not self.sequences, "the row had no far schedule"
         self._numbers, self.sequences, self._stored, self._shards = columns[:4]
+        self._marks = array("I", bytes(4 * len(columns.sequences)))
         self.fire_times, self.wakes = columns.fire_times, columns.wakes
         self._expiries = columns.expiries
         self._texts = Texts.of_ends(columns.ends, columns.texts)
@@ -586,7 +592,7 @@ class FarRow:
         """Return the schedule in a place as it is packed."""
         expires = self._expiries.get(place, NO_EXPIRY)
         numbers = self.sequences[place], self._stored[place], self._shards[place]
-        times = self.fire_times[place], self.wakes[place], expires
+        times = self.fire_times[place], self.wakes[place], expires, self._marks[place]
         return FarEntry(self._kinds[self._numbers[place]], self._texts.at(place), *numbers, *times)
 
     def has(self, place: int) -> bool:
@@ -607,6 +613,7 @@ class FarRow:
         held.fire_time = fire_time
         held.expires = self._expiries.get(place, NO_EXPIRY)
         held.flight = None
+        held.mark = self._marks[place]
         held.place = self._first | place
         held.wake = self.wakes[place]
         return held
@@ -661,7 +668,7 @@ class FarRow:
         self._texts.grow(more)
         self._numbers.extend([_NO_KIND] * more)
         self.fire_times.extend([NO_FIRE_TIME] * more)
-        for column in (self._stored, self._shards, self.wakes):
+        for column in (self._stored, self._shards, self._marks, self.wakes):
             column.frombytes(bytes(more * column.itemsize))
         self.sequences.frombytes(bytes(more * self.sequences.itemsize))  # the last one: it says which places there are
 

@@ -67,6 +67,7 @@ class Held(Timetable):
         "expires",
         "fire_time",
         "flight",
+        "mark",
         "place",
         "sequence",
         "shard",
@@ -128,6 +129,8 @@ class Held(Timetable):
         """The instant (ns) at which its TTL runs out: it has no fires from that time on."""
         self.flight: Flight | None = None
         """The work in progress, None while it only waits."""
+        self.mark = 0
+        """What is known of its body (`message.stored.body_mark`), if it fires once; 0 for nothing."""
         self.wake: int = NO_WAKE
         """The instant of its valid agenda entry."""
         self.place = NO_PLACE

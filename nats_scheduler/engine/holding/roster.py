@@ -431,11 +431,18 @@ class Roster:
         self._near[held.subject] = held
 
     def hold_far(
-        self, subject: str, sequence: int, definition: Definition, stored_at: int, fire_time: int, wake: int
+        self,
+        subject: str,
+        sequence: int,
+        definition: Definition,
+        stored_at: int,
+        fire_time: int,
+        wake: int,
+        mark: int = 0,
     ) -> int | None:
         """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then.
 
-        It has neither policies nor a TTL; instants are in ns.
+        It has neither policies nor a TTL; instants are in ns. `mark` is what is known of its body.
         """
         if subject in self._near or not self._far_agenda.is_far(wake):
             return None
@@ -447,7 +454,7 @@ class Roster:
         if packed is None:
             return None
         shard = hashed % SHARDS
-        numbers = sequence, stored_at, shard, fire_time, wake, NO_EXPIRY
+        numbers = sequence, stored_at, shard, fire_time, wake, NO_EXPIRY, mark
         place = self.rows.add_far(tuple.__new__(FarEntry, (*packed, *numbers)))
         if place is None:
             return None

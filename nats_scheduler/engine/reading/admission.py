@@ -15,6 +15,7 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
@@ -23,14 +24,16 @@ from nats_scheduler.engine.holding.lifetimes import PausedSchedule
 from nats_scheduler.engine.holding.roster import Roster, Row
 from nats_scheduler.engine.inputs import RemovalRequested, SchedulesGone, Version
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_schedule
+from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Holdings
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stored import StoredMessage
+from nats_scheduler.message.stored import StoredMessage, body_mark
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
+from nats_scheduler.schedule.patterns import At
 
 # Which schedules of a stream are held if the operator limits how many.
 #
@@ -164,6 +167,7 @@ class Admission(Part):
         inactive: Inactive,
         calendars: Calendars,
         places: Places,
+        replacements: Replacements,
     ) -> None:
         super().__init__(lifecycle)
         self._course = course
@@ -172,6 +176,7 @@ class Admission(Part):
         self._inactive = inactive
         self._calendars = calendars
         self._places = places
+        self._replacements = replacements
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
@@ -202,7 +207,8 @@ class Admission(Part):
         ):
             return False
         wake = self._course.first_read_at(fire_time, terms.source)
-        shard = self._roster.hold_far(subject, sequence, definition, stored_at, fire_time, wake)
+        mark = body_mark(message) if type(pattern) is At else 0
+        shard = self._roster.hold_far(subject, sequence, definition, stored_at, fire_time, wake, mark)
         if shard is None:
             return False
         if self._progress.is_live:
@@ -215,6 +221,11 @@ class Admission(Part):
         Everything below it is purged: a read may have found it before the follower delivered the versions in between.
         """
         self._purge(subject, sequence - 1, before)
+
+    def compared(self, question: CompareBodies, *, is_other: bool) -> None:
+        """Roll up the subject of a schedule that was replaced, whose body was to be compared first."""
+        if (lost := self._replacements.compared(question, is_other=is_other)) is not None:
+            self.supersede(lost.schedule, lost.replaced_by, Version(lost.sequence, lost.stored_at))
 
     def overwritten(self, message: StoredMessage, *, has_landed: bool) -> None:
         """Reject nothing on the subject of a message; if it `has_landed`, a schedule that waits for a place stays."""
@@ -279,8 +290,8 @@ class Admission(Part):
 
     def _enqueue(self, held: Held, before: Held | None, now: int) -> None:
         if before is not None:
+            self._replace(before, held)
             self._lifecycle.end(before, Ending.REPLACED)
-            self.supersede(held.subject, held.sequence, _version(before))
         self._places.wait(held)
         self.fill_places(now)
         if self._places.waiting_on(held.subject) is held:
@@ -303,7 +314,12 @@ class Admission(Part):
             self._calendars.hold(held)
         self._places.placed(held)
         if before is not None:
+            self._replace(before, held)
             self._lifecycle.discard(before)
+
+    def _replace(self, before: Held, held: Held) -> None:
+        """Roll up the subject of a schedule that is replaced, unless its body is to be compared first."""
+        if not self._replacements.by_schedule(before, held):
             self.supersede(held.subject, held.sequence, _version(before))
 
     def _begin(self, held: Held) -> None:

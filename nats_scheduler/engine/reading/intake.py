@@ -18,6 +18,7 @@ from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRe
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
 from nats_scheduler.engine.reading.progress import reading_of
+from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
@@ -25,7 +26,7 @@ from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.reader import MessageReader
 from nats_scheduler.message.reading import Generated, Paused, Reading, has_schedule_header
 from nats_scheduler.message.rejection import Rejection
-from nats_scheduler.message.stored import MessageRun, StoredMessage
+from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark
 from nats_scheduler.message.subjects import is_literal_subject
 
 MAX_READ_BACK_PER_STEP = 256
@@ -44,6 +45,7 @@ class Intake(Part):
         purges: Purges,
         admission: Admission,
         inactive: Inactive,
+        replacements: Replacements,
         expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""
@@ -54,6 +56,7 @@ class Intake(Part):
         self._purges = purges
         self._admission = admission
         self._inactive = inactive
+        self._replacements = replacements
         self._expiry = expiry
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
@@ -176,7 +179,10 @@ class Intake(Part):
             if has_landed:
                 self._course.covered(held, message.sequence, now)
             else:
-                self._lifecycle.end(held, self._lifetimes.why_covered(held, message))
+                ending = self._lifetimes.why_covered(held, message)
+                if ending is Ending.OVERWRITTEN:
+                    self._replacements.by_other(held, message)
+                self._lifecycle.end(held, ending)
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:
         before = self._roster.on(message.subject)
@@ -189,6 +195,8 @@ class Intake(Part):
             return
         held = Held(message.subject, message.sequence, definition, message.stored_at)
         held.expires = self._lifetimes.expiry(message, expires)
+        if before is not None or not held.repeats:
+            held.mark = body_mark(message)
         self._admission.accept(held, before, now)
 
     def _pause(self, paused: Paused, message: StoredMessage, expires: int | None) -> None:
@@ -220,6 +228,7 @@ class Intake(Part):
         if held is not None:
             if held.sequence >= message.sequence:
                 return
+            self._replacements.by_other(held, message)
             self._lifecycle.end(held, Ending.REPLACED)
         if self._inactive.at(message.subject) < message.sequence:
             self._admission.discard(message.subject)

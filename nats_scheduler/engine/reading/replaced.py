@@ -1,0 +1,98 @@
+"""Notice a pending one-shot that another message replaces before it fired: its body is lost.
+
+The rules:
+
+- It is a loss if the other message has another body, or is no valid schedule. The same body again is the same message,
+  repeated or moved to another time.
+- Marks of four bytes say whether bodies differ (`message.stored.body_mark`). If they do not, both messages are read
+  once, and the older one is purged after that. If it is gone by then, nothing is known, and nothing is reported.
+- What was due when it was replaced may have fired, and is not reported here.
+- Nothing is reported where replacement is meant: by `X-Debounce` on one of the two, or for the whole stream.
+- Before all is read, whose schedule it is is not known: what is certain is reported when its shard is held.
+
+Cost: nothing for what is not replaced. Limit: `MAX_COMPARED` comparisons at once; beyond that, bodies of one size count
+as equal.
+"""
+
+from nats_scheduler.engine.actions import Report
+from nats_scheduler.engine.events import ScheduleReplacedUnfired
+from nats_scheduler.engine.fire import CompareBodies
+from nats_scheduler.engine.holding.flight import DONE
+from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.sharing.shards import shard_of
+from nats_scheduler.message.stored import StoredMessage, is_other_body
+
+MAX_COMPARED = 64
+"""Pairs of bodies that are read at once."""
+
+MAX_UNREPORTED = 1_000
+"""Losses that are noted while the stream is read, until it is known whose they are."""
+
+
+class Replacements(Part):
+    """The one-shots of one stream that were replaced before they fired."""
+
+    def __init__(self, lifecycle: Lifecycle, *, debounces: bool) -> None:
+        """Report what is replaced, unless the stream `debounces`: there replacement is meant."""
+        super().__init__(lifecycle)
+        self._debounces = debounces
+        self._compared: dict[CompareBodies, ScheduleReplacedUnfired] = {}
+        self._unreported: list[ScheduleReplacedUnfired] = []
+
+    def by_schedule(self, before: Held, held: Held) -> bool:
+        """Report a one-shot that a schedule with another body replaces.
+
+        Returns whether the bodies are read first, so that `before` may not be purged yet.
+        """
+        if held.terms.policies.debounce or not self._is_pending(before, held.stored_at):
+            return False
+        lost = _loss(before, held.sequence, held.stored_at)
+        is_other = is_other_body(before.mark, held.mark)
+        if is_other is None and self._progress.is_live and len(self._compared) < MAX_COMPARED:
+            question = CompareBodies(held.subject, before.sequence, held.sequence)
+            self._compared[question] = lost
+            self._emit(question)
+            return True
+        if is_other:
+            self._report(lost)
+        return False
+
+    def by_other(self, before: Held, message: StoredMessage) -> None:
+        """Report a one-shot that a message replaces which is no valid schedule."""
+        if self._is_pending(before, message.stored_at):
+            self._report(_loss(before, message.sequence, message.stored_at))
+
+    def compared(self, question: CompareBodies, *, is_other: bool) -> ScheduleReplacedUnfired | None:
+        """Report a one-shot if its body `is_other` than that of its replacement; returns what may be purged now."""
+        lost = self._compared.pop(question, None)
+        if lost is not None and is_other:
+            self._report(lost)
+        return lost
+
+    def begin_with(self, shards: frozenset[int]) -> None:
+        """Report what was replaced in these shards before all was read."""
+        unreported, self._unreported = self._unreported, []
+        for lost in unreported:
+            if shard_of(lost.schedule) in shards:
+                self._emit(Report(lost))
+
+    def _is_pending(self, before: Held, at: int) -> bool:
+        """Return whether a one-shot was still to fire at an instant (ns), is ours, and is not meant to be replaced."""
+        is_done = before.flight is not None and before.flight.stage in DONE
+        if before.repeats or is_done or before.only_expires or at >= before.send_time:
+            return False
+        is_meant = self._debounces or before.terms.policies.debounce
+        return not is_meant and (self._ownership.is_ours(before) or not self._progress.is_live)
+
+    def _report(self, lost: ScheduleReplacedUnfired) -> None:
+        if self._progress.is_live:
+            self._emit(Report(lost))
+        elif len(self._unreported) < MAX_UNREPORTED:
+            self._unreported.append(lost)
+
+
+def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfired:
+    return ScheduleReplacedUnfired(
+        before.subject, before.sequence, before.stored_at, before.fire_time, sequence, stored_at
+    )

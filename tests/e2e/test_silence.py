@@ -1,0 +1,57 @@
+"""What happens in silence is announced, on real servers: a loss that nobody asked for, and work that is not done."""
+
+from dataclasses import replace
+
+import pytest
+
+from nats_scheduler.doctor.finding import Code
+from nats_scheduler.engine.events import ScheduleReplacedUnfired
+from nats_scheduler.schedule.instants import HOUR
+from tests.conftest import StartServer
+from tests.doctor.examined import findings_on, of
+from tests.harness.account import CLOCK
+from tests.harness.advisories import HeardAdvisories
+from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
+from tests.harness.servers import V2_11
+
+
+async def beside(served: Served, name: str, **config: object) -> Served:
+    """Have the same sidecar serve another stream too."""
+    await served.account.create(name, **FLAG, **config)
+    await served.sidecar.ready(name)
+    return replace(served, name=name)
+
+
+async def order(served: Served) -> tuple[int, int]:
+    """Store an order that is due in an hour, again, again for a later time, and another one of the same size.
+
+    Returns the sequences of the last two.
+    """
+    due = CLOCK.now() + HOUR
+    for later in (0, 0, HOUR):
+        lost = await served.schedule("order", at(due + later), b"order 1")
+    return lost, await served.schedule("order", at(due), b"order 2")
+
+
+@pytest.mark.slow
+async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(start_server: StartServer) -> None:
+    server = await start_server(V2_11)
+    async with served_on(server.url, config={"metadata": {**FLAGGED, "nats-scheduler.debounce": "true"}}) as meant:
+        limits, one = await beside(meant, "LIMITS"), await beside(meant, "ONE", max_msgs_per_subject=1)
+        await order(meant)
+        for served in (limits, one, await beside(meant, "QUEUE", retention="workqueue")):
+            heard = HeardAdvisories(served.account.connection, served.name)
+            lost, by = await order(served)
+            advisory = await heard.first("schedule_replaced_unfired")
+            assert (advisory["schedule"], advisory["replaced_by"]) == (served.subject("order"), by)
+            # On a work queue, versions within milliseconds count as one; they have the same body.
+            assert advisory["seq"] <= lost if served.name == "QUEUE" else advisory["seq"] == lost
+            await served.left("order", [b"order 2"])
+            await served.schedule("order", at(CLOCK.now()), b"order 2")
+            await served.wait_for("out")
+            assert [event.replaced_by for event in served.of(ScheduleReplacedUnfired)] == [by]
+            assert served.sidecar.metrics.value("schedules_replaced_unfired", stream=served.name) == 1
+        assert meant.of(ScheduleReplacedUnfired) == []
+        found = of(await findings_on(server), Code.SCHEDULE_REPLACED_UNFIRED)
+        assert [one.subject for one in found] == ["LIMITS.order", "ONE.order", "QUEUE.order"]
+        assert all("replaced it with another body" in one.what for one in found)
