@@ -345,6 +345,13 @@ class SidecarSettings(BaseModel):
     web_control_token_file: Path | None = Field(
         default=None, description="File with that token, instead of web_control_token; blanks around it are ignored."
     )
+    web_control_rule: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+        default=None,
+        description=(
+            "Name of one of the control_rules of the sidecars: the status page changes what that rule allows, and "
+            "nothing else; without it, all schedules, if allow_control is on."
+        ),
+    )
     web_user_header: HeaderName | None = Field(
         default=None,
         description=(

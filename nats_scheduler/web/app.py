@@ -107,7 +107,7 @@ async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.E
     """
     token = token_of(settings)
     sessions = None if token is None else Sessions(token, now)
-    link = Link(settings.connection)
+    link = Link(settings.connection, settings.web_control_rule)
     controllers = controllers_of(settings, now)
     source = Answers(link.ask, now, lambda error: logger().error("request_failed", exc_info=error))
     app = application(link, source, {"localhost", settings.web_address, *settings.web_hosts}, sessions, controllers)

@@ -35,8 +35,8 @@ from nats_scheduler.web.pages import NOT_FOUND, Pages, Values, body_of
 MAX_SELECTED = 200
 """Schedules that one page changes."""
 
-MAX_AT_ONCE = 8
-"""Requests for changes in work at once; a sidecar takes 16, and others ask it too."""
+MAX_AT_ONCE = 4
+"""Requests for changes in work at once; a sidecar takes 16, of which a rule gets four, and others ask it too."""
 
 BEGIN_SECONDS = 12.0
 """The time after which no further change of a form begins: a request of a browser may take 30 s."""

@@ -32,7 +32,9 @@ class Link:
     A request never waits for it: without a connection it fails at once with the reason, so that a page can say so.
     """
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, rule: str | None = None) -> None:
+        """Connect by `settings`; changes are asked for under a rule of the sidecars, if one is named."""
+        self._control = f"{CONTROL_SUBJECTS}.for.{rule}" if rule else CONTROL_SUBJECTS
         self._dialer = Dialer(settings)
         self._connection: Connection | None = None
         self._reason = "the first connection is being made"
@@ -84,5 +86,5 @@ class Link:
         if self._connection is None:
             raise NotConnectedError(self._reason)
         return await ask(
-            self._connection, endpoint, request, CHANGE_SECONDS, "the user of this page", control=CONTROL_SUBJECTS
+            self._connection, endpoint, request, CHANGE_SECONDS, "the user of this page", control=self._control
         )

@@ -99,13 +99,14 @@ async def browsing(
     hosts: tuple[str, ...] = (),
     ahead: int = 0,
     controllers: Controllers | None = None,
+    rule: str | None = None,
     **settings: Any,
 ) -> AsyncIterator[Browsing]:
     """Serve the page to a client; its connection is to `url`, and may never come about.
 
     The clock of its machine is `ahead` (ns) of ours.
     """
-    link = Link(ConnectionSettings(servers=(url,), **settings))
+    link = Link(ConnectionSettings(servers=(url,), **settings), rule)
     sessions = None if token is None else Sessions(token, CLOCK.now)
     source = Answers(link.ask, lambda: CLOCK.now() + ahead, lambda error: pytest.fail(repr(error)))
     app = application(link, source, {"localhost", *hosts}, sessions, controllers)
