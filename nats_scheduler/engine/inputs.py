@@ -83,6 +83,8 @@ class CaughtUp:
     """
 
     through: int = 0
+    is_behind: bool = False
+    """True if of what was stored after `through` some was not read, although later messages were."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,6 +173,8 @@ class StreamEngine:
             removes_expired=removes_expired,
         )
         self._read_through = self._now = 0
+        self._is_behind = False
+        """True if some messages were not read although later ones were."""
         self.steps = 0
         """The number of steps that were made: nothing that is known of the stream changes between two."""
 
@@ -284,7 +286,8 @@ class StreamEngine:
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = self.admission.settles_nothing_of()
-        return self._holdings.checkpoint(now, self._progress.last_read, rejected, self.last_message)
+        read = self._read_through if self._is_behind else self._progress.last_read
+        return self._holdings.checkpoint(now, read, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 
@@ -363,7 +366,7 @@ class StreamEngine:
             self._course.finish_answered(given, request, now)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
-        self._read_through = given.through
+        self._read_through, self._is_behind = given.through, given.is_behind
         self._progress.pass_by(given.through)
         if self._progress.is_live:
             return

@@ -261,7 +261,7 @@ class ScanFollower:
     async def _catch_up(self, *, is_live: bool = False) -> None:
         """Deliver what was stored since everything was read, then `CaughtUp`; after each part if contact `is_live`."""
         await self._read_all(await self._lookups.state(), is_live=is_live)
-        self._notify(CaughtUp(self._through))
+        self._notify(CaughtUp(self._through, is_behind=self._hints.overflowed.is_set()))
 
     async def _read_all(self, state: StreamNumbers, *, is_live: bool) -> None:
         """Deliver what is stored after what was read, in the cheaper of two ways."""
@@ -291,7 +291,7 @@ class ScanFollower:
             await self._pass_on(found)
             self._through = through
             if is_live:
-                self._notify(CaughtUp(through))
+                self._notify(CaughtUp(through, is_behind=True))
 
     async def _pass_on(self, found: Sequence[StoredMessage]) -> None:
         """Deliver messages, a moment's work at a time."""
@@ -352,6 +352,7 @@ class ScanFollower:
                 await self._hints.overflowed.wait()
 
     async def _read_what_was_not_seen(self, wait_seconds: float) -> None:
+        self._notify(CaughtUp(self._through, is_behind=True))
         await asyncio.sleep(wait_seconds)
         self._was_not_found = False
         self._hints.overflowed.clear()

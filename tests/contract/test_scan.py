@@ -305,9 +305,19 @@ async def test_a_burst_of_more_hints_than_are_kept_loses_none(
 ) -> None:
     monkeypatch.setattr(scan, "MAX_WAITING_HINTS", 5)
     monkeypatch.setattr(scan, "MAX_HINT_LOOKUPS_IN_FLIGHT", 1)
-    async with queue.following():
-        await queue.store_all(300)
-        await queue.reached(lambda: len(queue.sequences) == 300)
+    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 20)
+    claimed: list[bool] = []
+
+    def note(given: Input) -> None:
+        queue.inputs.append(given)
+        if isinstance(given, CaughtUp) and queue.read and not given.is_behind:
+            claimed.append(len(queue.sequences) == max(queue.sequences))
+
+    await queue.store_all(10)
+    async with queue.following(notify=note):
+        await queue.store_all(290, 10)
+        await queue.reached(lambda: len(queue.sequences) == 300 and claimed)
+        assert all(claimed), "no checkpoint claims what was not read"
 
 
 async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Crashes, outages, drains: after each of them what came due is stored once, or made up once."""
 
+from dataclasses import replace
+
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import FiresMissed, ScheduleAccepted, StreamReady
 from nats_scheduler.engine.fire import Fire
@@ -106,6 +108,20 @@ class TestTheCheckpoint:
     def test_a_delayed_message_that_it_settled_is_purged_and_one_that_was_stored_after_it_is_not(self) -> None:
         assert self.restarted("@at 2026-01-01T00:00:10Z", through=10).purges == [("s.one", 1)]
         assert self.restarted("@at 2026-01-01T00:00:10Z", through=20, sequence=0).reads == [("s.one", 1)]
+
+    def test_it_does_not_settle_what_was_not_read_although_later_messages_were(self) -> None:
+        """Of a flood into a work queue the last messages are found first: what was due among the others is owed."""
+        unread, later = schedule("@at 2026-01-01T00:00:05Z", 2, "s.two"), schedule("@every 5s", 9, "s.nine")
+        desk = Desk(EVERY, live=False, reads_all=False)
+        desk.step(CaughtUp(1))
+        for caught_up, fires in ((CaughtUp(1, is_behind=True), True), (CaughtUp(9), False)):
+            desk.step(MessagesRead([later]), caught_up)
+            desk.now = START + 6 * SECOND
+            settled = desk.engine.checkpoint(desk.now)
+            after = Desk(live=False, reads_all=False)
+            after.now = START + 60 * SECOND
+            after.step(replace(settled, through=desk.now), MessagesRead([EVERY, unread, later]), CaughtUp(9))
+            assert (("s.two", 2) in after.reads, ("s.two", 2) in after.purges) == (fires, not fires)
 
     def test_it_never_passes_a_fire_that_waits_or_is_in_flight_and_reaches_now_when_nothing_is_due(self) -> None:
         desk = Desk(EVERY)
