@@ -15,6 +15,7 @@ Every method raises these errors, beside those that it names:
 Cost: two requests for each read of a schedule, four for each change, six for an edit.
 """
 
+import warnings
 from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Literal, Self
@@ -38,7 +39,7 @@ from nats_scheduler.client.when import PolicyArguments, When
 from nats_scheduler.client.wire import DEFAULT_PREFIX, JetStreamRequests, wire_of
 from nats_scheduler.control.changes import Author, Kind
 from nats_scheduler.control.edits import add, edit_latest, pause, remove, resume
-from nats_scheduler.control.errors import AlreadyExistsError, NotServedError
+from nats_scheduler.control.errors import AlreadyExistsError, NotServedError, ReplacesUnfiredWarning
 from nats_scheduler.control.fires import DEFAULT_BACKFILL, backfill, fire
 from nats_scheduler.control.plan import Plan
 from nats_scheduler.control.store import ScheduleStore, opened, stored_schedules
@@ -104,8 +105,8 @@ class Schedules:
 
         Each fire is a message on `target`, with `body` and `headers`, or with those of the last message on `source`.
         `ttl` (a second or more, or `"never"`) is the TTL of each fire; with `rollup` a fire replaces the earlier ones.
-        Raises `AlreadyExistsError` if the subject has a schedule, `RejectedError` or `InvalidScheduleError` for what
-        would never fire, with the server's code.
+        Raises `AlreadyExistsError` if the subject has a schedule, with its time if that is still to fire once;
+        `RejectedError` or `InvalidScheduleError` for what would never fire, with the server's code.
         """
         wanted = Wanted(when, target, source, ttl, rollup, headers)
         change = await self._add(subject, wanted, body, reason, is_replacing=False)
@@ -131,6 +132,8 @@ class Schedules:
         If the same schedule is there already, nothing is stored and the change is `UNCHANGED`, so an interval keeps its
         phase and any number of replicas may do this when they start. One with `after` is never the same.
         Raises `ConflictError` if another client stores something else at the same moment.
+        If a schedule that fires once is there, has not fired and has another body, a `ReplacesUnfiredWarning` is given
+        before it is replaced; where warnings are errors, nothing is stored.
         """
         wanted = Wanted(when, target, source, ttl, rollup, headers)
         return await self._add(subject, wanted, body, reason, is_replacing=True)
@@ -352,7 +355,9 @@ class Schedules:
     async def _add(self, subject: str, wanted: Wanted, body: bytes, reason: str, *, is_replacing: bool) -> Change:
         block, notes = await self._spelled(wanted)
         author = self._by(reason)
-        change = await add(self._store, self._stream, subject, block, body, replace=is_replacing, author=author)
+        change = await add(
+            self._store, self._stream, subject, block, body, replace=is_replacing, author=author, warn=_warn
+        )
         return change_of(change, *notes)
 
     async def _spelled(self, wanted: Wanted) -> tuple[bytes, tuple[str, ...]]:
@@ -364,3 +369,8 @@ class Schedules:
 
     def _by(self, reason: str) -> Author:
         return Author(self._author, reason)
+
+
+def _warn(loss: str) -> None:
+    """Warn of a loss where the program called `upsert`, which is four calls from here."""
+    warnings.warn(ReplacesUnfiredWarning(loss), stacklevel=5)

@@ -32,8 +32,10 @@ from nats_scheduler.control.storing import (
     counted_anew,
     delete_message,
     has_grid,
+    pending,
     recorded,
     store_schedule,
+    unfired,
     with_phase,
 )
 from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable, publishable_again
@@ -42,6 +44,7 @@ from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, wi
 from nats_scheduler.message.reading import paused_block, paused_name
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.patterns import At
+from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 EVERY = b"@every "
 """The prefix of a pattern with a grid."""
@@ -63,10 +66,13 @@ async def add(
     author: Author = NOBODY,
     expected: int | None = None,
     dry_run: bool = False,
+    warn: Callable[[str], object] = lambda _loss: None,
 ) -> Change:
     """Store a schedule, active or paused, where there is none, or with `replace` in place of what is there.
 
     `expected` is the sequence of the last message on the subject, 0 for none, if the caller knows it.
+    `warn` is called before another body replaces a schedule that fires once and has not fired; if it raises, nothing is
+    stored.
     The kind of the change is `UNCHANGED` if the same is stored already, and `EDITED` if it replaces another schedule.
     Raises `RejectedError` if it would never fire, `AlreadyExistsError` if something else is there (without `replace`),
     and `ConflictError` if another client stored something at the same time (with `replace`). What was removed at the
@@ -86,9 +92,11 @@ async def add(
         if expected is not None and expected != (found := 0 if last is None else last.sequence):
             raise ConflictError(f"{subject}: the last message has sequence {found}, and not {expected}", found)
         if last is not None and not is_free and not replace:
-            raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last)}", last.sequence)
+            raise AlreadyExistsError(f"{subject}: {_what_is_there(served, last, store.now())}", last.sequence)
         if dry_run:
             return change
+        if loss := " ".join(_losses(served, wanted, last, store.now())):
+            warn(f"{subject}: {loss}")
         try:
             return await store_schedule(store, served, change, publishable(block), body)
         except ConflictError as error:
@@ -126,6 +134,7 @@ async def edit(
     block = paused_block(active, found.dialect) if found.is_paused else active
     check_schedule(served, subject, block, body, store.now())
     notes = (*notes, STAYS_PAUSED) if found.is_paused else (*notes, *counted_anew(found))
+    notes = (*unfired(served, found, block, body, store.now()), *notes)
     change = _with(change, kind=Kind.EDITED, notes=(*notes, *inexact))
     return change if dry_run else await store_schedule(store, served, change, block, body)
 
@@ -187,7 +196,14 @@ def _addition(served: Served, wanted: Current, last: StoredMessage | None, autho
     if _is_there(found, wanted):
         notes = (STAYS_PAUSED,) if found.is_paused and not wanted.is_paused else ()
         return _with(change, kind=Kind.UNCHANGED, notes=notes)
-    return _with(change, kind=Kind.EDITED)
+    return _with(change, kind=Kind.EDITED, notes=(*_losses(served, wanted, last, now), *notes))
+
+
+def _losses(served: Served, wanted: Current, last: StoredMessage | None, now: int) -> tuple[str, ...]:
+    """Return what to say of the last message on the subject, if it is a schedule whose body would be lost."""
+    found = None if last is None else read_current(last, served)
+    message = wanted.message
+    return () if found is None else unfired(served, found, message.block, message.body or b"", now)
 
 
 def without_effect(wanted: Current) -> tuple[str, ...]:
@@ -211,11 +227,13 @@ def _is_there(found: Current, wanted: Current) -> bool:
     return is_same(stored, wanted.active_block, wanted.message.body or b"", but_for=(anchor_name(found),))
 
 
-def _what_is_there(served: Served, last: StoredMessage) -> str:
+def _what_is_there(served: Served, last: StoredMessage, now: int) -> str:
     found = read_current(last, served)
     if found is None:
         return f"a message that is no schedule is stored there (sequence {last.sequence})"
-    return f"another schedule is stored there (sequence {last.sequence}): {found.pattern!r}"
+    due = pending(found, now)
+    unfired = "" if due is None else f", which has not fired yet and is due at {format_rfc3339(due)}"
+    return f"another schedule is stored there (sequence {last.sequence}): {found.pattern!r}{unfired}"
 
 
 def _with_grid(found: Current, before: bytes, after: bytes, edit: Edit) -> tuple[bytes, tuple[str, ...]]:

@@ -49,6 +49,10 @@ class AlreadyExistsError(ConflictError):
     """Another schedule is stored on the subject already."""
 
 
+class ReplacesUnfiredWarning(UserWarning):
+    """Another body is about to replace a schedule that fires once and has not fired: as an error it prevents that."""
+
+
 class RejectedError(ScheduleError):
     """The message would be no valid schedule: nothing was stored."""
 

@@ -43,6 +43,7 @@ from nats_scheduler.control.storing import (
     counted_anew,
     has_grid,
     store_schedule,
+    unfired,
     with_phase,
 )
 from nats_scheduler.control.words import is_same, is_same_pattern, words_of
@@ -180,7 +181,7 @@ def _planned(
         return read
     expected, notes = 0 if message is None else message.sequence, without_effect(read)
     if current is not None:
-        return _changed(one, block, current, notes)
+        return _changed(one, block, current, (*unfired(served, current, block, one.body, now), *notes))
     if has_passed(read, now) and not one.paused:
         return "ended"
     to_store = paused_block(block, dialect) if one.paused else block

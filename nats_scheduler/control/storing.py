@@ -40,7 +40,7 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import is_covered, is_literal_subject
 from nats_scheduler.message.timetable import Timetable
 from nats_scheduler.schedule.instants import SECOND, round_to_second
-from nats_scheduler.schedule.patterns import Every, Pattern
+from nats_scheduler.schedule.patterns import At, Every, Pattern
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 NOT_KEPT = (
@@ -149,6 +149,25 @@ async def recorded(store: ScheduleStore, change: Change) -> Change:
     made = replace(change, at=store.now())
     await store.record([made])
     return made
+
+
+def pending(found: Current, now: int) -> int | None:
+    """Return when (ns) a schedule is due that fires once and has not fired by `now` (ns); None for any other one."""
+    base = None if found.definition is None or found.is_paused else found.definition.pattern.base
+    return base.instant if isinstance(base, At) and base.instant > now else None
+
+
+def unfired(served: Served, found: Current, block: bytes, body: bytes, now: int) -> tuple[str, ...]:
+    """Return what to say if another body replaces at `now` (ns) a schedule that fires once, and that is not meant.
+
+    A sidecar reports the same afterwards (`engine.reading.replaced`).
+    """
+    due, blocks = pending(found, now), (block, found.message.block)
+    is_meant = any(header_value(one, policy_header("X-Debounce", of)) for one in blocks for of in DIALECTS)
+    if due is None or is_meant or served.rules.debounces or body == (found.message.body or b""):
+        return ()
+    published, at = format_rfc3339(found.message.stored_at), format_rfc3339(due)
+    return (f"it replaces sequence {found.sequence}, published {published}, which was to fire at {at} and never will",)
 
 
 def check_subject(served: Served, subject: str) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nats_scheduler.client import ForbiddenError, NotServedError, Schedules, at
+from nats_scheduler.client import ForbiddenError, NotServedError, ReplacesUnfiredWarning, Schedules, at
 from tests.client.conftest import Connect
 from tests.conftest import StartServer
 from tests.harness.account import account_on, sidecar_on
@@ -48,7 +48,8 @@ async def read(schedules: Schedules) -> None:
 async def change(schedules: Schedules, subject: str) -> None:
     """Do all that changes a schedule."""
     await schedules.create(subject, FAR, target="orders.out")
-    await schedules.upsert(subject, FAR, b"other", target="orders.out")
+    with pytest.warns(ReplacesUnfiredWarning):
+        await schedules.upsert(subject, FAR, b"other", target="orders.out")
     await schedules.edit(subject, body=b"edited")
     text = (await schedules.export(subject)).text.replace("edited", "applied")
     assert len((await schedules.apply(text)).changes) == 1

@@ -24,6 +24,7 @@ from nats_scheduler.client import (
     NotPossibleError,
     NotServedError,
     RejectedError,
+    ReplacesUnfiredWarning,
     Schedules,
     When,
     after,
@@ -94,9 +95,16 @@ async def test_a_schedule_is_read_as_it_was_stored_and_changed_only_if_it_differ
         with pytest.raises(AlreadyExistsError) as refused:
             await schedules.create(subject, at(FAR), body, target=out)
         assert (refused.value.code, refused.value.sequence) == (10071, first.sequence)
+    assert "has not fired yet and is due at 2200-01-01T00:00:00Z" in str(refused.value)
     same = await again(subject, at(FAR), b"\x00\xff")
     assert (same.kind, same.sequence) == (Kind.UNCHANGED, first.sequence)
-    other = await again(subject, at(FAR), b"2")
+    with pytest.raises(ReplacesUnfiredWarning):  # warnings are errors in tests
+        await again(subject, at(FAR), b"2")
+    assert (await schedules.get(subject)).sequence == first.sequence
+    with pytest.warns(ReplacesUnfiredWarning, match=f"replaces sequence {first.sequence}, published ") as warned:
+        other = await again(subject, at(FAR), b"2")
+    assert [Path(one.filename) for one in warned] == [Path(__file__)], "it names the call of the program"
+    assert any("never will" in note for note in other.notes)
     assert (other.before, (await schedules.get(subject)).body) == (first.sequence, b"2")
     assert other.sequence is not None
     with pytest.raises(ConflictError):
@@ -123,7 +131,8 @@ async def test_a_paused_schedule_does_not_fire_until_it_is_resumed(world: World)
         await world.schedules.pause(subject)
     await world.schedules.resume(subject)
     assert not (await world.schedules.get(subject)).is_paused
-    await world.schedules.upsert(subject, after(SOON), b"now", target=out)
+    with pytest.warns(ReplacesUnfiredWarning):
+        await world.schedules.upsert(subject, after(SOON), b"now", target=out)
     (fired,) = await world.account.wait_for(world.stream, out)
     assert fired.body == b"now"
 
@@ -382,7 +391,7 @@ async def test_a_program_that_may_not_record_works_and_is_told_once(
         connection = await connect(server.url, user="program", password="p", error_cb=kept)  # noqa: S106
         schedules = await Schedules.on(connection, "S")
         for number in range(5):
-            await schedules.upsert("S.s", at(FAR), b"%d" % number, target="S.out")
+            await schedules.upsert("S.s", at(FAR).policies(debounce=True), b"%d" % number, target="S.out")
         await schedules.cancel("S.s")
     assert [str(error).split(" to ")[1][:35] for error in errors] == ['"nats_scheduler.advisory.schedule_c']
 

@@ -1,5 +1,7 @@
 """Schedules are added, edited, removed, paused and resumed: what is not named stays as it is, and nothing is lost."""
 
+from functools import partial
+
 import pytest
 
 from nats_scheduler.control.changes import Author, Kind
@@ -54,6 +56,37 @@ async def test_another_schedule_is_replaced_only_if_that_is_wanted(world: World)
         await add(world.store, "S", SUBJECT, block("@every 1h"), b"body")
     change = await add(world.store, "S", SUBJECT, block("@every 1h"), b"body", replace=True)
     assert (change.kind, change.before, change.after) == (Kind.EDITED, before, before + 1)
+
+
+async def test_a_body_that_is_lost_is_named_before_it_is_replaced(world: World) -> None:
+    meant, warned = {"Nats_Schedule_X_Debounce": "true"}, list[str]()
+    again = partial(add, world.store, "S", SUBJECT, replace=True, warn=warned.append)
+    due = "@at 2026-11-20T13:00:00Z"
+    sequence = world.put(block(due), b"order 1")
+    loss = (
+        f"it replaces sequence {sequence}, published 2026-11-20T12:00:00.4Z, "
+        "which was to fire at 2026-11-20T13:00:00Z and never will"
+    )
+    with pytest.raises(AlreadyExistsError, match="has not fired yet and is due at 2026-11-20T13:00:00Z"):
+        await add(world.store, "S", SUBJECT, block(due), b"order 2")
+    assert (await again(block=block(due), body=b"order 2", dry_run=True)).notes == (loss,)
+    assert (await edit(world.store, "S", SUBJECT, Edit(body=b"order 2"), dry_run=True)).notes == (loss,)
+    assert warned == [], "a dry run loses nothing"
+    assert (await again(block=block("@every 1h"), body=b"order 2")).notes == (loss,)
+    assert warned == [f"{SUBJECT}: {loss}"]
+    for stored, wanted, body in (
+        (block(due), block("@at 2026-11-20T14:00:00Z"), b"order 1"),
+        (block(due, **meant), block(due), b"order 2"),
+        (block(due), block(due, **meant), b"order 2"),
+        (block("@at 2026-11-20T11:00:00Z"), block(due), b"order 2"),
+        (block("@every 1h"), block(due), b"order 2"),
+    ):
+        world.put(stored, b"order 1")
+        assert (await again(block=wanted, body=body)).notes == ()
+    other = World(metadata={"nats-scheduler.debounce": "true"})
+    other.put(block(due), b"order 1")
+    assert (await add(other.store, "S", SUBJECT, block(due), b"order 2", replace=True)).notes == ()
+    assert len(warned) == 1
 
 
 async def test_nobody_has_a_header_stored_that_lends_a_right(world: World) -> None:

@@ -40,7 +40,7 @@ PROBLEMS = [
     "f.yaml:2: owner of 5: expected a text of 1 to 256 characters",
     "f.yaml:6: orders.a: ttl of 1.5: expected a text such as '5m', or whole seconds",
     "f.yaml:7: orders.a: targt is an unknown key: expected one of subject, at,",
-    "f.yaml:8: orders.a: misssed is an unknown key: expected one of anchor, consumer, done_within, end,",
+    "f.yaml:8: orders.a: misssed is an unknown key: expected one of anchor, consumer, debounce, done_within, end,",
     "f.yaml:9: 5: subject of 5: expected text of one line; a number, or a word such as true, needs quotes to be text",
     "f.yaml:11: 5: at and every: expected one of at, every, cron, lines, block_base64",
     "f.yaml:12: 5: rollup of 'yes': expected true or false",
