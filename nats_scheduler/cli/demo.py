@@ -53,6 +53,20 @@ DELAYED_FIRE_AFTER_NS = 5 * SECOND
 """The time from now until the delayed message is due (ns); it is rounded down to a second, so it is at least 4 s."""
 
 
+TO_TRY = (
+    "nats-scheduler top",
+    "nats-scheduler web",
+    "nats-scheduler history DEMO",
+    "nats-scheduler doctor DEMO",
+    "nats-scheduler pause DEMO demo.schedules.interval",
+    "nats-scheduler resume DEMO demo.schedules.interval",
+    "nats-scheduler export DEMO > demo.yaml",
+    "nats-scheduler rm DEMO demo.schedules.cron",
+    "nats-scheduler apply demo.yaml --yes",
+)
+"""Commands about the demo, in this order; the last one adds again what the one before removes."""
+
+
 @dataclass(frozen=True, slots=True)
 class DemoSchedule:
     """One schedule of the demo."""
@@ -173,8 +187,8 @@ class Screen(Printer):
         """Print an empty line and a heading."""
         self.lines("", click.style(text, bold=True))
 
-    def demo(self, published: Sequence[tuple[DemoSchedule, Dialect]], version: str) -> None:
-        """Print what the demo published."""
+    def demo(self, published: Sequence[tuple[DemoSchedule, Dialect]], version: str, url: str) -> None:
+        """Print what the demo published, and what to try on the server at `url`."""
         self.heading("The demo published these schedules")
         for schedule, dialect in published:
             source = f", the last message of {schedule.source}" if schedule.source else ""
@@ -186,6 +200,8 @@ class Screen(Printer):
                 f"nats-server {version} refuses some patterns in Nats-Schedule: natively it supports only @at.",
                 "Those were published with the portable header X-Nats-Schedule, which the sidecar fires.",
             )
+        self.heading("To look at them and change them, in another terminal")
+        self.lines(f"export NATS_URL={url}", *TO_TRY)
 
     def fires(self, fires: Sequence[StoredFire], is_overdue: Callable[[StoredFire], bool]) -> None:
         """Print one line per fire."""

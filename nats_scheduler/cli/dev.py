@@ -159,7 +159,7 @@ class Trial:
             wire = ScheduleWire(session.connection, session.api)
             published = await publish_demo(wire, session.flagged, self._clock.now())
             self._demo_is_due = False
-            self._screen.demo(published, session.server.version)
+            self._screen.demo(published, session.server.version, self._server.url)
         self._screen.lines("", "Ctrl-C ends this.")
         sensor = asyncio.create_task(write_sensor(session.connection)) if self._plan.demo else None
         try:

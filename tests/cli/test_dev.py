@@ -23,7 +23,7 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from tests.cli.prompt import Cli
 from tests.harness.nats_cli import NatsCli
 from tests.harness.processes import ChildProcess, clean_environment, sidecar, sidecar_command
-from tests.harness.servers import V2_10, V2_11, V2_12, V2_14, server_binary
+from tests.harness.servers import CACHE, V2_10, V2_11, V2_12, V2_14, V2_15, server_binary
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.server
@@ -73,6 +73,37 @@ async def test_the_demo_shows_all_four_kinds_and_ends_by_itself_with_a_summary(t
     assert re.search(r"^lateness  p50 [\d.]+ ms, p99 [\d.]+ ms, max [\d.]+ ms$", dev.stdout, re.M)
     assert re.search(r"^rejected  0\nmissed    0$", dev.stdout, re.M)
     assert "\x1b" not in dev.stdout, "no colours in a pipe"
+    assert dev.stderr == ""
+
+
+async def test_the_tour_with_a_server_that_fires_shows_its_fires_and_each_command_of_it_works(tmp_path: Path) -> None:
+    server_binary(V2_15)
+    (cache := tmp_path / "cache" / "nats-scheduler").mkdir(parents=True)
+    (cache / "nats-server").symlink_to(CACHE)
+    home = clean_environment(tmp_path) | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "NATS_SCHEDULER_WEB_PORT": "0"}
+    with sidecar("dev", "--version", "2.15", "--demo", folder=tmp_path, env=home) as dev:
+        await all_kinds(dev)
+        assert "It has message schedules: it fires for Nats-Schedule itself (native)" in dev.stdout
+        connect, *lines = dev.stdout.partition("in another terminal\n")[2].partition("\n\n")[0].splitlines()
+        there = home | {"NATS_URL": connect.removeprefix("export NATS_URL=")}
+        said = dict[str, str]()
+        for line in lines:
+            name, typed = line.split()[1], line.replace("nats-scheduler", shlex.join(sidecar_command()), 1)
+            with ChildProcess(
+                ["/bin/sh", "-c", f'cd "$0" && exec {typed}', str(tmp_path)], tmp_path, name=name, env=there
+            ) as it:
+                if name == "web":
+                    await it.wait_for_line("web_served")
+                    continue
+                assert await it.wait_for_exit() == (3 if name == "doctor" else 0), it.stderr
+                said[name] = it.stdout
+        assert set(said) == {"top", "history", "doctor", "pause", "resume", "export", "rm", "apply"}
+        assert re.search(r"^DEMO +native +[34] +0 +0 +[1-9]", said["top"], re.M)
+        assert re.search(r"^\d\d:\d\d:\d\d +\S+ m?s +DEMO +demo\.schedules\.interval$", said["top"], re.M)
+        assert re.search(r" m?s +demo\.schedules\.cron +server ", said["history"])
+        assert "target_unread" in said["doctor"]
+        assert "demo.schedules.cron" in said["apply"]
+        assert await dev.terminate() == 0
     assert dev.stderr == ""
 
 
