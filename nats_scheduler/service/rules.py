@@ -34,11 +34,14 @@ from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.service.micro import TOO_MANY_REQUESTS, ServiceError
 from nats_scheduler.settings.control_rules import ControlRule
 
-MAX_FIRES_EXAMINED = 1_000
+MAX_FIRES_EXAMINED = 100
 """Fires of a pattern whose distances are compared with `shortest_interval`."""
 
 MAX_CHANGING_BY_A_RULE = 4
 """Requests of one rule in work at once, so that no team takes the places of the others."""
+
+_OTHERWISE_DECIDED = ("X-Target", "X-Anchor")
+"""The policies that a list of names does not concern: a target, and what pausing and editing write themselves."""
 
 _ACTED_ON = re.compile(rb"nats-(?:schedule|ttl|rollup)", re.IGNORECASE)
 """What servers and sidecars search a block of headers for, wherever it is."""
@@ -105,7 +108,7 @@ class Rule:
             self._require("targets", value, not _is_among(value, self.all_schedules), [what])
         for name in fields:
             short = decoded(name.removeprefix(dialect.schedule + b"-"))
-            if name.startswith(policies) and short != "X-Target" and allowed.policies is not None:
+            if name.startswith(policies) and short not in _OTHERWISE_DECIDED and allowed.policies is not None:
                 self._require("policies", short, short in allowed.policies, allowed.policies)
         if allowed.shortest_interval is not None and found.definition is not None:
             limit = allowed.shortest_interval

@@ -17,6 +17,9 @@ from nats_scheduler.settings.connection import DurationRange
 
 Operation = Literal["add", "edit", "pause", "resume", "fire", "backfill", "remove"]
 
+MAX_RULES = 100
+"""Most rules: each has subscriptions of its own, which discovery lists."""
+
 _RESERVED = ("$", "_", "*", ">")
 """The beginnings of subjects that no rule names: buckets, the server's API, inboxes, and what could be any of these."""
 
@@ -59,7 +62,8 @@ class ControlRule(BaseModel):
     )
     sources: tuple[Subject, ...] = Field(default=(), description="Subjects that their sources may be.")
     policies: tuple[PolicyName, ...] | None = Field(
-        default=None, description="Names of the policies that they may have, such as X-Missed; null for all."
+        default=None,
+        description="Names of the policies that they may have, such as X-Missed, beside X-Anchor; null for all.",
     )
     may: tuple[Operation, ...] = Field(
         default=("add", "edit", "pause", "resume", "fire", "backfill", "remove"),
@@ -84,4 +88,4 @@ def _with_each_name_once(rules: tuple[ControlRule, ...]) -> tuple[ControlRule, .
     return rules
 
 
-ControlRules = Annotated[tuple[ControlRule, ...], AfterValidator(_with_each_name_once)]
+ControlRules = Annotated[tuple[ControlRule, ...], Field(max_length=MAX_RULES), AfterValidator(_with_each_name_once)]

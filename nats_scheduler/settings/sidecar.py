@@ -285,9 +285,9 @@ class SidecarSettings(BaseModel):
     control_rules: ControlRules = Field(
         default=(),
         description=(
-            "Rules by which the sidecar changes schedules for single teams: a list of objects. Each rule has subjects "
-            "of its own, `nats_scheduler.control.v1.for.<name>.>`: who may publish there may do what the rule allows "
-            "and nothing else, also if allow_control is off. Give all sidecars of an account the same rules. It needs "
+            "Rules by which the sidecar changes schedules for single teams: at most 100. Each rule has subjects of its "
+            "own, `nats_scheduler.control.v1.for.<name>.>`: who may publish there may do what the rule allows and "
+            "nothing else, also if allow_control is off. Give all sidecars of an account the same rules. It needs "
             "service, and is set in the file only."
         ),
     )

@@ -21,7 +21,16 @@ from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.load import load_settings
 from tests.conftest import StartServer
 from tests.harness.account import Account, Running, account_on, sidecar_with
-from tests.harness.permissions import DOCUMENT, PASSWORD, Permission, shared_account, url_of
+from tests.harness.permissions import (
+    DOCUMENT,
+    PASSWORD,
+    Permission,
+    allowing,
+    permissions_of,
+    shared_account,
+    url_of,
+    without,
+)
 from tests.harness.servers import V2_11, V2_15
 from tests.harness.waiting import eventually
 from tests.service.controlling import Refused, far, request
@@ -33,9 +42,17 @@ TEAMS = ("billing", "orders", "stock")
 CONTROL = "nats_scheduler.control.v1"
 
 
-def configuration(block: str) -> str:
-    """Return the configuration of a server with passwords in the place of the variables."""
-    return re.sub(r"\$\w+_PASSWORD", PASSWORD, block)
+SCHEDULER = f"user: scheduler, password: {PASSWORD}"
+
+
+def configuration(block: str, *more: str) -> str:
+    """Return the configuration of a server with passwords, and with the permissions that the page names elsewhere."""
+    both = {*permissions_of("2.11"), *permissions_of("portable"), *permissions_of("native")}
+    targets = [Permission("publish", subject, ()) for subject in ("teams.>", "mail.billing", *more)]
+    limited = allowing([*without(without(both, "orders.>"), "jobs.>"), *targets])
+    filled = re.sub(r"\$\w+_PASSWORD", PASSWORD, block)
+    assert SCHEDULER in filled
+    return filled.replace(SCHEDULER, f"{SCHEDULER}, permissions: {limited}")
 
 
 def only(kind: str, section: str) -> Block:
@@ -204,7 +221,7 @@ async def may_not(team: Account, name: str) -> None:
 
 
 async def test_a_team_in_an_account_of_its_own_is_held_to_its_rule(start_server: StartServer, tmp_path: Path) -> None:
-    config = configuration(only("text", "### Teams in accounts of their own").text)
+    config = configuration(only("text", "### Teams in accounts of their own").text, "_R_.>")
     server = await start_server(V2_11, config=config)
     (tmp_path / "sidecar.json").write_text(FILES["sidecar.json"])
     settings = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path / "sidecar.json")

@@ -34,7 +34,7 @@ def rule(name: str, **more: Any) -> ControlRule:
         "targets": (f"t.{name}.>",),
         "targets_elsewhere": (f"mail.{name}",),
         "sources": ("t.prices.*",),
-        "policies": ("X-Missed", "X-Anchor"),
+        "policies": ("X-Missed",),
         "shortest_interval": "1m",
         "changes_per_minute": 60_000,
     }
@@ -60,7 +60,7 @@ async def teams_on(start_server: StartServer, version: str) -> AsyncIterator[Acc
         await running.healthy()
         for subject, headers in (
             ("t.prices.gold", {"Carat": "18"}),
-            (OWN, dict(far("t.a.due"))),
+            (OWN, dict(far("t.a.due")) | {"Nats-Msg-Id": "once"}),
             (OTHER, dict(far("t.b.due"))),
             (f"{FOREIGN}.target", {"Nats-Schedule": DAILY, "Nats-Schedule-Target": "t.b.due"}),
             (f"{FOREIGN}.source", dict(far("t.a.due")) | {"Nats-Schedule-Source": OTHER}),
@@ -200,6 +200,7 @@ async def test_a_team_does_all_that_its_rule_allows(start_server: StartServer) -
         past, target = "t.a.schedules.past", ["Nats-Schedule-Target", "t.a.past"]
         assert await change("add", past, headers=[hourly[0], target, *policies]) == "added"
         assert await change("backfill", past, since=anchor, until=in_seconds(-1800)) == "backfilled"
+        assert await change("fire", OWN) == "fired", "the identity of its own publish is none of a fire"
         # What others have stored on its subject, it can stop, and replace by what is allowed.
         assert await change("pause", f"{FOREIGN}.target") == "paused"
         assert await change("edit", f"{FOREIGN}.target", set=[["Nats-Schedule-Target", "t.a.due"]]) == "edited"
