@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from nats_scheduler.control import edits, fires
+from nats_scheduler.control.errors import ForbiddenError
 from nats_scheduler.service import (
     control,
     now,
@@ -23,8 +24,8 @@ from nats_scheduler.service import (
     streams,
 )
 from nats_scheduler.service.control import CONTROL_SUBJECTS, ChangeAnswer, R, admit, changing
-from nats_scheduler.service.endpoint import Asked, Endpoint, Handler
-from nats_scheduler.service.micro import MicroService, Places, Served
+from nats_scheduler.service.endpoint import Asked, Document, Endpoint, Handler
+from nats_scheduler.service.micro import FORBIDDEN, MicroService, Places, Served, ServiceError
 from nats_scheduler.service.rules import MAX_CHANGING_BY_A_RULE, Rule
 from nats_scheduler.version import VERSION
 
@@ -219,6 +220,9 @@ CONTROL_ENDPOINTS: tuple[Endpoint[Any], ...] = (
 
 ALL_ENDPOINTS: tuple[Endpoint[Any], ...] = (*ENDPOINTS, *CONTROL_ENDPOINTS)
 
+ENDPOINTS_WITHIN_RULES = tuple(one for one in ENDPOINTS if one.name in ("schedules.list", "schedules.get"))
+"""The endpoints that only read, and that a requester with a rule can ask about the schedules of the rule."""
+
 SERVICE_NAME = "nats-scheduler"
 
 MAX_READING = 32
@@ -242,14 +246,33 @@ async def serve(asked: Asked, defect: Callable[[Exception], None]) -> None:
         await MicroService(asked.connection, identity, DESCRIPTION, served, asked.now, defect).serve()
 
 
+def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
+    """Return an endpoint that only reads as it is for a requester with a rule: it shows the schedules of the rule."""
+
+    async def handle(asked: Asked, request: Any) -> Document:
+        assert asked.rule is not None
+        if isinstance(request, schemas.SchedulesRequest):
+            subjects = asked.rule.seen(request.filter)
+            request = request.model_copy(update={"filter": subjects})
+        else:
+            subjects = request.subject
+        try:
+            asked.rule.check_place(request.stream, subjects)
+        except ForbiddenError as error:
+            raise ServiceError(FORBIDDEN, str(error)) from None
+        return await one.handle(asked, request)
+
+    return replace(one, handle=handle)
+
+
 def _served_by_rules(asked: Asked) -> Iterator[Served]:
-    """Yield the endpoints that change schedules once more for each rule, on subjects of its own."""
+    """Yield the endpoints for those with a rule, once for each rule, on subjects of its own."""
     schedules = [subject for rule in asked.control_rules for subject in rule.subjects]
     for allowed in asked.control_rules:
         under = asked.under(Rule(allowed, schedules, asyncio.get_running_loop().time))
         places = Places(MAX_CHANGING_BY_A_RULE)
-        for one in CONTROL_ENDPOINTS:
-            own = replace(one, prefix=f"{CONTROL_SUBJECTS}.for.{allowed.name}")
+        for one in (*CONTROL_ENDPOINTS, *map(_within_a_rule, ENDPOINTS_WITHIN_RULES)):
+            own = replace(one, prefix=f"{CONTROL_SUBJECTS}.for.{allowed.name}", admit=admit, is_for_one=False)
             yield _served(own, under, places, {"rule": allowed.name}, f"-for-{allowed.name}")
 
 

@@ -28,7 +28,7 @@ from nats_scheduler.control.words import publishable, publishable_again
 from nats_scheduler.message.dialect import schedule_fields
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_items
 from nats_scheduler.message.policies import extension_prefix, policy_header
-from nats_scheduler.message.subjects import is_literal_subject, subject_matches
+from nats_scheduler.message.subjects import is_literal_subject, is_valid_subject, subject_matches
 from nats_scheduler.schedule.durations import format_duration
 from nats_scheduler.schedule.invalid import MAX_SHOWN_CHARS
 from nats_scheduler.service.micro import TOO_MANY_REQUESTS, ServiceError
@@ -76,9 +76,18 @@ class Rule:
     def check_request(self, operation: str, stream: str, subject: str) -> None:
         """Raise `ForbiddenError` unless an operation on this subject may be asked for."""
         self._require("may", operation, operation in self.allowed.may, self.allowed.may)
+        self.check_place(stream, subject)
+
+    def check_place(self, stream: str, subjects: str) -> None:
+        """Raise `ForbiddenError` unless all subjects that match, wildcards allowed, are those of its schedules."""
         self._require("streams", stream, stream in self.allowed.streams, self.allowed.streams)
-        is_own = is_literal_subject(subject) and _is_among(subject, self.allowed.subjects)
-        self._require("subjects", subject, is_own, self.allowed.subjects)
+        is_own = is_valid_subject(subjects) and _is_among(subjects, self.allowed.subjects)
+        self._require("subjects", subjects, is_own, self.allowed.subjects)
+
+    def seen(self, filter: str | None) -> str:  # noqa: A002 - the word of the request
+        """Return the subjects that a request is about which may name a filter: without one, all of its schedules."""
+        only = self.allowed.subjects[0] if len(self.allowed.subjects) == 1 else ">"
+        return only if filter is None else filter
 
     def check_schedule(self, found: Current) -> None:
         """Raise `ForbiddenError` unless a schedule, as it is while it is not paused, is one that the rule allows."""

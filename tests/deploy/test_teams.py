@@ -19,8 +19,9 @@ from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.message.headers import header_value
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.load import load_settings
+from nats_scheduler.settings.sidecar import SidecarSettings
 from tests.conftest import StartServer
-from tests.harness.account import Account, Running, account_on, sidecar_with
+from tests.harness.account import DRAIN_NS, Account, Running, account_on, sidecar_with
 from tests.harness.permissions import (
     DOCUMENT,
     PASSWORD,
@@ -55,6 +56,16 @@ def configuration(block: str, *more: str) -> str:
     return filled.replace(SCHEDULER, f"{SCHEDULER}, permissions: {limited}")
 
 
+def settings_for(url: str, folder: Path) -> SidecarSettings:
+    """Return the settings of the page; only the server is another one, and the attacks are more than in a minute."""
+    file = folder / "sidecar.json"
+    file.write_text(FILES["sidecar.json"])
+    settings = load_settings({}, {"XDG_CONFIG_HOME": str(folder)}, file)
+    rules = tuple(rule.model_copy(update={"changes_per_minute": 60_000}) for rule in settings.control_rules)
+    scheduler = ConnectionSettings(servers=(url_of(url, "scheduler"),))
+    return settings.model_copy(update={"connection": scheduler, "drain_timeout": DRAIN_NS, "control_rules": rules})
+
+
 def only(kind: str, section: str) -> Block:
     """Return the last block of a language in a section."""
     return [one for one in BLOCKS if one.kind == kind and one.section == section][-1]
@@ -85,14 +96,10 @@ class Teams:
 async def teams_on(start_server: StartServer, version: str, folder: Path) -> AsyncIterator[Teams]:
     """Set up all that the page names."""
     server = await start_server(version, config=configuration(FILES["teams.conf"]))
-    (folder / "sidecar.json").write_text(FILES["sidecar.json"])
-    settings = load_settings({}, {"XDG_CONFIG_HOME": str(folder)}, folder / "sidecar.json")
-    scheduler = ConnectionSettings(servers=(url_of(server.url, "scheduler"),))
+    settings = settings_for(server.url, folder)
     async with AsyncExitStack() as stack:
         owner = await stack.enter_async_context(account_on(url_of(server.url, "owner")))
-        running = await stack.enter_async_context(
-            sidecar_with(settings.model_copy(update={"connection": scheduler, "drain_timeout": 10**10}))
-        )
+        running = await stack.enter_async_context(sidecar_with(settings))
         await owner.create("MAIL", subjects=["mail.*"], allow_msg_schedules=False)
         await owner.create(**json.loads(FILES["teams.json"]))
         await running.ready("TEAMS")
@@ -135,7 +142,9 @@ def attacks(team: str, victim: str) -> list[tuple[str, dict[str, Any]]]:
         for target in (foreign, "mail.orders", *(["mail.billing"] if team != "billing" else []))
     ]
     found += [("edit", {"subject": own, "set": [["Nats-Schedule-Target", foreign]]})]
+    found += [("list", {"filter": subject}) for subject in (theirs, "teams.*.schedules.>", f"teams.{team}.>", ">")]
     for subject in (theirs, f"teams.{victim}.schedules.none"):
+        found += [("get", {"subject": subject})]
         found += [(endpoint, {"subject": subject}) for endpoint in ("pause", "resume", "fire", "remove")]
         found += [("backfill", {"subject": subject, **ever}), ("edit", {"subject": subject, "body": "mine"})]
         found += [("add", {"subject": subject, "headers": far(due), "replace": True})]
@@ -149,7 +158,7 @@ async def test_each_team_has_what_the_page_gives_it_and_nothing_of_another(
     start_server: StartServer, version: str, tmp_path: Path
 ) -> None:
     section = "### Three teams in one account"
-    given, refused = [one for one in BLOCKS if one.kind == "sh"]
+    given, seen, refused = [one for one in BLOCKS if one.kind == "sh"]
     async with teams_on(start_server, version, tmp_path) as teams:
         answers = await teams.typed(given)
         assert {one["change"] for one in answers} == {"added", "fired"}
@@ -162,6 +171,9 @@ async def test_each_team_has_what_the_page_gives_it_and_nothing_of_another(
         }
         [gold] = await teams.owner.messages("TEAMS", "teams.billing.due.gold")
         assert gold.body == b"75", "a sample"
+        listed, one = await teams.typed(seen)
+        assert {each["subject"].split(".")[1] for each in listed["schedules"]} == {"billing"}
+        assert one["schedule"]["subject"] in {each["subject"] for each in listed["schedules"]}
         [answer] = await teams.typed(refused)
         shown = only("text", section).text
         assert f"Nats-Service-Error: {answer.sentence}\nNats-Service-Error-Code: {answer.code}\n" == shown
@@ -223,13 +235,10 @@ async def may_not(team: Account, name: str) -> None:
 async def test_a_team_in_an_account_of_its_own_is_held_to_its_rule(start_server: StartServer, tmp_path: Path) -> None:
     config = configuration(only("text", "### Teams in accounts of their own").text, "_R_.>")
     server = await start_server(V2_11, config=config)
-    (tmp_path / "sidecar.json").write_text(FILES["sidecar.json"])
-    settings = load_settings({}, {"XDG_CONFIG_HOME": str(tmp_path)}, tmp_path / "sidecar.json")
-    scheduler = ConnectionSettings(servers=(url_of(server.url, "scheduler"),))
     async with (
         account_on(url_of(server.url, "owner")) as owner,
         account_on(url_of(server.url, "billing")) as billing,
-        sidecar_with(settings.model_copy(update={"connection": scheduler, "drain_timeout": 10**10})) as running,
+        sidecar_with(settings_for(server.url, tmp_path)) as running,
     ):
         await owner.create(**json.loads(FILES["teams.json"]))
         config = json.loads(FILES["billing.json"]) | {"ack_policy": "explicit"}

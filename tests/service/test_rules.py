@@ -159,6 +159,11 @@ async def test_a_team_reaches_nothing_of_another(start_server: StartServer, vers
             wide = await request(owner.connection, "remove", {"stream": "T", "subject": subject}, by="a")
             assert isinstance(wide, Refused)
             assert (wide.code, "without wildcards" in wide.sentence) == (400, True), wide
+        reads = [("list", "filter", subject) for subject in (OTHER, "t.*.schedules.>", "t.a.>", "t.>", ">", "t.a*.x")]
+        for endpoint, key, subject in [*reads, ("get", "subject", OTHER), ("get", "subject", "t.b.schedules.none")]:
+            unseen = await request(owner.connection, endpoint, {"stream": "T", key: subject}, by="a")
+            assert isinstance(unseen, Refused)
+            assert (unseen.code, unseen.sentence.partition(": ")[0]) == (403, "rule 'a', clause subjects"), unseen
         limited = await request(owner.connection, "pause", {"stream": "T", "subject": "t.ab.schedules.s"}, by="ab")
         assert limited == Refused(403, "rule 'ab', clause may: 'pause' is not allowed: expected add")
         plain = await request(owner.connection, "pause", {"stream": "T", "subject": OWN})
@@ -201,6 +206,14 @@ async def test_a_team_does_all_that_its_rule_allows(start_server: StartServer) -
         assert await change("add", past, headers=[hourly[0], target, *policies]) == "added"
         assert await change("backfill", past, since=anchor, until=in_seconds(-1800)) == "backfilled"
         assert await change("fire", OWN) == "fired", "the identity of its own publish is none of a fire"
+        listed = await request(owner.connection, "list", {"stream": "T"}, by="a")
+        assert isinstance(listed, dict)
+        subjects = {one["subject"] for one in listed["schedules"]}
+        assert {past, OWN, f"{FOREIGN}.source"} <= subjects
+        assert all(subject.startswith("t.a.schedules.") for subject in subjects)
+        shown = await request(owner.connection, "get", {"stream": "T", "subject": past}, by="a")
+        assert isinstance(shown, dict)
+        assert shown["schedule"]["subject"] == past
         # What others have stored on its subject, it can stop, and replace by what is allowed.
         assert await change("pause", f"{FOREIGN}.target") == "paused"
         assert await change("edit", f"{FOREIGN}.target", set=[["Nats-Schedule-Target", "t.a.due"]]) == "edited"
