@@ -34,6 +34,8 @@ LANGUAGES = {
     ".conf": "text",
     ".service": "ini",
     ".go": "go",
+    ".java": "java",
+    ".rs": "rust",
     ".mjs": "js",
     ".sh": "sh",
 }

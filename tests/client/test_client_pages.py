@@ -121,19 +121,38 @@ def test_the_python_programs_ask_for_what_the_tests_install() -> None:
         assert re.search(rf'"{name}(\[\w+\])?{re.escape(bounds)}"', PROJECT), required
 
 
+def asked_for(file: str, pattern: str) -> str:
+    """Return the version that a program asks for: the group of a pattern in one of its files."""
+    found = re.search(pattern, (PROGRAMS / file).read_text("utf-8"))
+    assert found is not None, (file, pattern)
+    return found[1]
+
+
 def test_the_pages_name_the_versions_that_are_run() -> None:
     package = json.loads((PROGRAMS / "nats-js" / "package.json").read_text("utf-8"))
     [js] = {version.rpartition(".")[0] for version in package["dependencies"].values()}
-    go = re.search(r"nats\.go v(\d+\.\d+)", (PROGRAMS / "nats-go" / "go.mod").read_text("utf-8"))
-    faststream = re.search(r"==(\d+\.\d+)", (PROGRAMS / "faststream" / "requirements.txt").read_text("utf-8"))
-    assert go is not None
-    assert faststream is not None
-    for said in (f"`@nats-io/jetstream` {js},", f"`jetstream` of {go[1]}.", f"FastStream {faststream[1]}."):
-        assert said.rstrip(".,") in PAGE
+    go = asked_for("nats-go/go.mod", r"nats\.go v(\d+\.\d+)")
+    java = asked_for("nats-java/pom.xml", r"<artifactId>jnats</artifactId>\s*<version>(\d+\.\d+)")
+    rust = asked_for("nats-rust/Cargo.toml", r'async-nats = "(\d+\.\d+)"')
+    faststream = asked_for("faststream/requirements.txt", r"==(\d+\.\d+)")
+    assert f'name = "async-nats"\nversion = "{rust}.' in (PROGRAMS / "nats-rust" / "Cargo.lock").read_text("utf-8")
+    for said in (
+        f"`@nats-io/jetstream` {js}",
+        f"`jetstream` of {go}",
+        f"`io.nats:jnats` {java}",
+        f"`async-nats` {rust}",
+        f"FastStream {faststream}",
+    ):
+        assert said in PAGE
     index = (PROGRAMS / "README.md").read_text("utf-8")
-    for said in (f"[nats.js](nats-js/due_orders.mjs) {js} |", f"(nats-go/main.go) {go[1]} |"):
+    for said in (
+        f"(nats-js/due_orders.mjs) {js} |",
+        f"(nats-go/main.go) {go} |",
+        f"(nats-java/DueOrders.java) {java} |",
+        f"(nats-rust/src/main.rs) {rust} |",
+        f"(faststream/due_orders_app.py) {faststream} |",
+    ):
         assert said in index
-    assert f"[FastStream](faststream/due_orders_app.py) {faststream[1]} |" in index
 
 
 def test_the_stream_file_of_the_cli_is_that_of_the_readme() -> None:

@@ -2,8 +2,9 @@
 
 Its rule: where the machine has no such tool, or the tool reaches no registry, the test is skipped with the reason;
 whatever else a tool refuses, such as a lock file that does not fit or a program that does not compile, fails the test.
-What is fetched and built stays in `.cache/clients/` of the checkout, so that only the first run on a machine waits for
-it: about 1 s for npm, and up to a minute for Go.
+What is built stays in `.cache/clients/` of the checkout, so that only the first run on a machine waits for it: a few
+seconds for npm and Maven, and up to a minute for Go and Rust. What is fetched stays there too, except what Cargo and
+Maven keep where their settings are, in the home of the user.
 """
 
 import fcntl
@@ -30,13 +31,15 @@ FETCH_SECONDS = 120.0
 """Longest wait for a registry."""
 BUILD_SECONDS = 300.0
 """Longest compilation, of the standard library too."""
-OLDEST_NODE = 20
-"""The oldest major version that the packages of the lock file were seen to run with."""
+OLDEST = {"node": (20, 0), "javac": (17, 0), "cargo": (1, 89)}
+"""The oldest version of a tool that the packages of a program were seen to run with, or ask for."""
 UNREACHABLE = re.compile(
     r"npm error code (E40[134]|E5\d\d|ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|E(HOST|NET)UNREACH|ERR_SOCKET_TIMEOUT)"
     r"|dial tcp|no such host|i/o timeout|TLS handshake|: (40[134]|5\d\d) [A-Z]"
+    r"|No plugin found for prefix|Could not (transfer|find) artifact"
+    r"|failed to download|download of \S+ failed"
 )
-"""The output of npm and go if the registry does not answer, or does not have the client."""
+"""The output of npm, go, mvn and cargo if the registry does not answer, or does not have the client."""
 TOO_OLD = re.compile(r"requires go >= |invalid go version")
 """The output of a go that is older than the program asks for; one before 1.21 cannot read its version."""
 
@@ -70,7 +73,7 @@ def faststream(_folder: Path) -> Program:
 
 def nats_js(folder: Path) -> Program:
     """A copy of the program beside the packages of its lock file: Node looks for them in the folder of the program."""
-    node, modules = found_node(), npm_packages(PROGRAMS / "nats-js")
+    node, modules = found("node"), npm_packages(PROGRAMS / "nats-js")
     program = folder / "nats-js"
     program.mkdir()
     (program / "node_modules").symlink_to(modules)
@@ -83,11 +86,25 @@ def nats_go(_folder: Path) -> Program:
     return Program([str(go_binary(PROGRAMS / "nats-go"))])
 
 
+def nats_java(_folder: Path) -> Program:
+    """The source of the program, which Java compiles as it starts, with the packages of its `pom.xml`."""
+    source = PROGRAMS / "nats-java"
+    found("javac")  # a runtime alone compiles nothing
+    return Program([found("java"), "-cp", f"{maven_packages(source)}/*", str(source / "DueOrders.java")])
+
+
+def nats_rust(_folder: Path) -> Program:
+    """The program as `cargo build` makes it."""
+    return Program([str(cargo_binary(PROGRAMS / "nats-rust"))])
+
+
 CLIENTS: dict[str, Callable[[Path], Program]] = {
     "nats-cli": nats_cli,
     "nats-py": nats_py,
     "nats-js": nats_js,
     "nats-go": nats_go,
+    "nats-java": nats_java,
+    "nats-rust": nats_rust,
     "faststream": faststream,
 }
 """The client of each folder of `docs/examples/clients/`."""
@@ -134,6 +151,38 @@ def go_binary(source: Path, env: Mapping[str, str] | None = None, cache: Path = 
     return binary
 
 
+def maven_packages(source: Path, cache: Path = CACHE) -> Path:
+    """Fetch what the `pom.xml` of a folder names, and return the folder with the packages."""
+    maven = found("mvn")
+    packages = cache / f"maven-{digest([source / 'pom.xml'])}"
+    with locked(cache / "maven.lock"):
+        if not packages.is_dir():
+            unfinished = cache / "maven-unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            fetch([maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={unfinished}"], source, {})
+            unfinished.rename(packages)
+    return packages
+
+
+def cargo_binary(source: Path, cache: Path = CACHE) -> Path:
+    """Build the program of a folder from exactly the packages of its `Cargo.lock`, and return the binary."""
+    cargo = found("cargo")
+    binary = cache / f"cargo-{digest([source / 'Cargo.toml', source / 'Cargo.lock', source / 'src' / 'main.rs'])}"
+    own = {
+        "CARGO_TARGET_DIR": str(cache / "cargo-build"),
+        # Takes less time, and half the disk.
+        "CARGO_PROFILE_DEV_DEBUG": "0",
+        "CARGO_INCREMENTAL": "0",
+    }
+    with locked(cache / "cargo.lock"):
+        if not binary.is_file():
+            fetch([cargo, "fetch", "--locked"], source, own)
+            build([cargo, "build", "--locked", "--offline"], source, own)
+            built = cache / "cargo-build" / "debug" / "due-orders"
+            built.rename(binary)
+    return binary
+
+
 def fetch(command: list[str], folder: Path, env: Mapping[str, str]) -> None:
     """Run the step of a tool that needs a registry; skips the test if there is none, or the tool is too old."""
     try:
@@ -163,22 +212,17 @@ def _check(result: subprocess.CompletedProcess[str]) -> None:
 
 
 def found(tool: str) -> str:
-    """Find a tool on the path; skips the test if there is none."""
+    """Find a tool on the path; skips the test if there is none, or it is too old."""
     path = shutil.which(tool)
     if path is None:
         pytest.skip(f"no {tool} on the path")
+    if oldest := OLDEST.get(tool):
+        said = subprocess.run([path, "--version"], text=True, capture_output=True, timeout=30.0, check=True).stdout
+        version = re.search(r"(\d+)(?:\.(\d+))?", said)
+        assert version is not None, f"{tool} --version says {said!r}"
+        if (int(version[1]), int(version[2] or 0)) < oldest:
+            pytest.skip(f"{tool} {version[0]} is older than {oldest[0]}.{oldest[1]}")
     return path
-
-
-def found_node() -> str:
-    """Find Node; skips the test if there is none, or it is too old."""
-    node = found("node")
-    version = subprocess.run(
-        [node, "--version"], text=True, capture_output=True, timeout=30.0, check=True
-    ).stdout.strip()
-    if int(version.lstrip("v").partition(".")[0]) < OLDEST_NODE:
-        pytest.skip(f"Node {version} is older than {OLDEST_NODE}")
-    return node
 
 
 def digest(files: list[Path]) -> str:
