@@ -1,6 +1,7 @@
 """`nats-scheduler web`: the status page, in a process of its own that asks the running sidecars.
 
-Rule: it only asks, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any machine.
+Rule: it only sends requests, so it can neither delay nor break a fire; it runs beside any number of sidecars, on any
+machine.
 Cost: the extra `web` (starlette, jinja2), some 60 MB of memory. Limit: one account, that of its user.
 """
 

@@ -116,7 +116,7 @@ async def ask(
     except NotPermittedError:
         raise RequestRefusedError(FORBIDDEN, f"{user} may not publish to {subject}") from None
     except ConnectionLostError as error:
-        raise NotConnectedError(str(error)) from None
+        raise (NotAnsweredError if control else NotConnectedError)(str(error)) from None
     except UnsendableError:
         raise RequestRefusedError(BAD_REQUEST, "the request is too long for the server") from None
     except JetStreamError as error:

@@ -1,1 +1,1 @@
-"""The status page: a process of its own that asks the micro service, and so can neither delay nor break a fire."""
+"""The status page: a process of its own that only sends requests, so it can neither delay nor break a fire."""

@@ -1,4 +1,4 @@
-"""The pages that change schedules: pause, resume, fire and remove, one or all that a search finds.
+"""The pages that change schedules: pause, resume, fire, edit and remove, one or all that a search finds.
 
 The rules:
 
@@ -12,21 +12,22 @@ same time. Limit: `MAX_SELECTED` schedules on a page; what has not begun after `
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import parse_qs
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 
 from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.message.foreign_json import Object
 from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.answers import Answers
-from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, read
+from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
 from nats_scheduler.service.control import ChangeAnswer
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.web.guard import CHANGE, Controller, Controllers
@@ -44,7 +45,7 @@ BEGIN_SECONDS = 12.0
 MAX_FORM_BYTES = 256 * 1024
 MAX_FIELDS = 2 * MAX_SELECTED
 
-OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "remove": "Remove"}
+OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "edit": "Edit", "remove": "Remove"}
 """What is done to schedules that are there, and the words for it."""
 
 OK, UNPROCESSABLE = 200, 422
@@ -100,6 +101,9 @@ class Row:
     refusal: str = ""
 
 
+Header = Sequence[str]
+"""A name and a value."""
+
 Handler = Callable[[Request, Form | None], Awaitable[Response]]
 """Gets a request, and its form if it has one."""
 
@@ -127,7 +131,7 @@ class Control:
             form = await self._form(request) if request.method == "POST" else None
             return await handler(request, form)
         except WrongFormError as error:
-            return PlainTextResponse(f"{error}\n", error.status)
+            return await self.shown(request, "problem", "Not done", {"sentence": str(error), "status": error.status})
 
     async def _form(self, request: Request) -> Form:
         body = await body_of(request, MAX_FORM_BYTES)
@@ -158,45 +162,56 @@ class Control:
         """Render what was done, and what was refused."""
         return await self.shown(request, "changed", words, {"words": words, "stream": stream, "rows": rows})
 
-    # -- pause, resume, fire and remove ----------------------------------------------------------------------------
+    # -- one schedule, or all that a search finds ------------------------------------------------------------------
 
     async def _change(self, request: Request, form: Form | None) -> Response:
-        """Show what an operation would do to schedules, or do it."""
+        """Show what an operation would do to schedules, or do it if that was shown."""
         query = Form({name: [value] for name, value in request.query_params.items()}) if form is None else form
         do, stream = query.text("do"), query.text("stream")
         if do not in OPERATIONS or not stream:
             raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
-        given: dict[str, object] = {"drop": True} if do == "resume" and query.text("drop") else {}
-        if do == "fire":
-            given["fire_time"] = query.text("fire_time") or format_rfc3339(self.source.now())
-        values: dict[str, Any] = {
+        rows: list[Row] = []
+        fault, wrong, status, more = "", "", OK, False
+        try:
+            given = self._keys(do, query)
+        except ValueError as error:
+            given, wrong = {}, str(error)
+        looked = json.dumps(given)
+        if form is not None and form.text("step") != "preview":
+            rows, author = [_row(one) for one in form.values.get("one", ())], author_of(request.state.who, form)
+            wrong = wrong or missing_of(author) or ("" if rows else "no schedule is selected")
+            wrong = wrong or ("" if form.text("looked") == looked else "look at what would be done, then do it")
+            if not wrong:
+                return await self.shown_done(
+                    request, OPERATIONS[do], stream, await self._asked(do, stream, rows, {**given, **author})
+                )
+        try:
+            if not rows:
+                rows, more = await self._selected(query)
+        except QuestionError as error:
+            fault, status = str(error), NOT_FOUND if code_of(error) == NOT_FOUND else OK
+        values = {
             "do": do,
             "words": OPERATIONS[do],
             "stream": stream,
-            "given": given,
             "query": query,
-            "fault": "",
-            "more": False,
-            "is_done": False,
-            "wrong": "",
-            "is_one": bool(query.text("subject")),
+            "given": given,
+            "looked": looked,
+            "fault": fault,
+            "wrong": wrong,
+            "more": more,
+            "status": UNPROCESSABLE if wrong else status,
+            "rows": await self._asked(do, stream, rows, {**given, "dry_run": True}),
         }
-        rows: list[Row] = []
-        if form is not None:
-            rows = [_row(one) for one in form.values.get("one", ())]
-            author = author_of(request.state.who, form)
-            values["wrong"] = missing_of(author) or ("" if rows else "no schedule is selected")
-            if not values["wrong"]:
-                done = await self._asked(do, stream, rows, {**given, **author})
-                return await self.shown_done(request, OPERATIONS[do], stream, done)
-            values["status"] = UNPROCESSABLE
-        try:
-            if not rows:
-                rows, values["more"] = await self._selected(query)
-        except QuestionError as error:
-            values |= {"fault": str(error), "status": NOT_FOUND if code_of(error) == NOT_FOUND else OK}
-        values["rows"] = await self._asked(do, stream, rows, {**given, "dry_run": True})
         return await self.shown(request, "change", OPERATIONS[do], values)
+
+    def _keys(self, do: str, query: Form) -> dict[str, object]:
+        """Return what a request says beside the schedule, its author and why; raises `ValueError`."""
+        if do == "fire":  # in the form, so that it fires once however often it is sent
+            return {"fire_time": query.text("fire_time") or format_rfc3339(self.source.now())}
+        if do == "edit":
+            return {"set": lines_of(query.text("set")), "unset": names_of(query.text("unset"))}
+        return {"drop": True} if do == "resume" and query.text("drop") else {}
 
     async def _selected(self, query: Form) -> tuple[list[Row], bool]:
         """Return the schedules that are meant, and whether there are more; raises `QuestionError`."""
@@ -231,10 +246,10 @@ class Control:
         """Send a control request, and return its answer, or why there is none and the code of the sidecar for it."""
         try:
             answer = read(ChangeAnswer, await self.link.change(endpoint, asked))
-        except NotAnsweredError as error:
-            return None, f"{error}: it may be done or not, its page shows which", 0
         except QuestionError as error:
-            return None, str(error), code_of(error)
+            is_unknown = isinstance(error, (NotAnsweredError, UnreadableError)) and not asked.get("dry_run")
+            unknown = ": it may be done or not, its page shows which" if is_unknown else ""
+            return None, f"{error}{unknown}", code_of(error)
         if not answer["dry_run"]:
             self.source.ask_again()
         return answer, "", 0
@@ -245,6 +260,20 @@ def sequence_of(text: str) -> int:
     if text and not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise WrongFormError(400, f"a sequence of '{text[:40]}': expected a number")
     return int(text or 0)
+
+
+def lines_of(text: str) -> list[Header]:
+    """Return the headers of a text with one a line; raises `ValueError`, which shows what is expected."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    for line in lines:
+        if not line.partition(":")[0].strip() or ":" not in line:
+            raise ValueError(f"a line of '{line[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
+    return [[one.strip() for one in line.split(":", 1)] for line in lines]
+
+
+def names_of(text: str) -> list[str]:
+    """Return the names in a text, with commas or blanks between them."""
+    return text.replace(",", " ").split()
 
 
 def _row(text: str) -> Row:

@@ -11,7 +11,7 @@ Cost: two requests for each preview, of which a script of the page asks for some
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -29,12 +29,15 @@ from nats_scheduler.web.control import (
     UNPROCESSABLE,
     Control,
     Form,
+    Header,
     Route,
     Row,
     WrongFormError,
     author_of,
     code_of,
+    lines_of,
     missing_of,
+    names_of,
 )
 from nats_scheduler.web.guard import ADD, EDIT
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
@@ -61,9 +64,6 @@ SHOWN = (*HEADERS, "policies")
 Fields = Mapping[str, str]
 """What is in the fields of a form, by their names."""
 
-Header = Sequence[str]
-"""A name and a value."""
-
 
 def fields_of(schedule: ScheduleDocument | None) -> Fields:
     """Return the fields of a schedule that is stored; empty ones of none."""
@@ -75,19 +75,12 @@ def fields_of(schedule: ScheduleDocument | None) -> Fields:
 
 
 def headers_of(fields: Fields, spelling: str) -> list[Header]:
-    """Return the headers that fields stand for; raises `ValueError` for a policy that is none."""
+    """Return the headers that fields stand for; raises `ValueError` for a policy or a spelling that is none."""
+    if spelling not in SPELLINGS:
+        raise ValueError(f"a spelling of '{spelling[:40]}': expected {' or '.join(SPELLINGS)}")
     before = SPELLINGS[spelling]
     headers: list[Header] = [[before + header, fields[name]] for name, header in HEADERS.items() if fields[name]]
     return headers + [[f"{before}Nats-Schedule-{name}", value] for name, value in lines_of(fields["policies"])]
-
-
-def lines_of(text: str) -> list[Header]:
-    """Return the headers of a text with one a line; raises `ValueError`, which shows what is expected."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    for line in lines:
-        if not line.partition(":")[0].strip() or ":" not in line:
-            raise ValueError(f"a line of '{line[:60]}': expected a name, a colon and a value, such as 'X-Limit: 3'")
-    return [[one.strip() for one in line.split(":", 1)] for line in lines]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +102,7 @@ class Written:
         gone = [name for name, _value in before if name not in names]
         asked: dict[str, object] = {
             "set": [one for one in after if one not in before] + others,
-            "unset": gone + self.typed["unset"].replace(",", " ").split(),
+            "unset": gone + names_of(self.typed["unset"]),
             "expected": self.sequence or None,
         }
         return {**asked, "body": self.typed["body"]} if self.typed["replace"] else asked
@@ -249,11 +242,8 @@ class Editing:
 
 
 def written_in(form: Form) -> Written:
-    """Return what a form says of a schedule; raises `WrongFormError` if it is none of this page."""
-    spelling = form.text("spelling")
-    if spelling not in SPELLINGS:
-        raise WrongFormError(400, f"a spelling of '{spelling[:40]}': expected {' or '.join(SPELLINGS)}")
+    """Return what a form says of a schedule; raises `WrongFormError` for a sequence that is none."""
     typed = {name: form.text(name) for name in (*SHOWN, "set", "unset", "replace")}
+    typed |= {"body": form.whole("body")}
     was = {name: form.text(f"was_{name}") for name in SHOWN}
-    body = form.whole("body")
-    return Written(form.text("stream"), form.text("subject"), spelling, form.sequence(), {**typed, "body": body}, was)
+    return Written(form.text("stream"), form.text("subject"), form.text("spelling"), form.sequence(), typed, was)

@@ -154,7 +154,8 @@ class Controllers:
             peer = ipaddress.ip_address((scope["client"] or [""])[0])
         except ValueError:
             return False
-        return any(peer in network for network in self.proxies)
+        mapped = getattr(peer, "ipv4_mapped", None)  # on a socket for both, 10.1.0.7 is ::ffff:10.1.0.7
+        return any((mapped or peer) in network for network in self.proxies)
 
 
 def _proof(key: bytes, text: str) -> str:

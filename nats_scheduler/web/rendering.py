@@ -1,7 +1,8 @@
 """The answers of the sidecars as HTML: addresses, numbers, times and the texts of others, by templates.
 
 The rules: every value is escaped, and made visible (`visible`), because the environment does both for each expression
-of each template; no template marks anything as safe. So a text that a publisher wrote can neither reorder the text
+of each template; no template marks anything as safe. Only the value of a field is not made visible (`exact`), since it
+is sent back. So a text that a publisher wrote can neither reorder the text
 around it nor hide in it. A value that a template misspells is an error. Times are in UTC, lateness has a unit and at
 most three digits that matter.
 Cost: templates are compiled once.
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nats_scheduler.message.foreign_json import time_of
 from nats_scheduler.observe.texts import span_text
@@ -56,6 +57,11 @@ def visible(value: object) -> object:
     if isinstance(value, Markup) or not isinstance(value, str) or value.isprintable():
         return value
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value)
+
+
+def exact(value: object) -> Markup:
+    """Return the value of a field of a form, which is sent back as it is: escaped, and not made visible."""
+    return escape(value)
 
 
 def listed(text: str | None) -> str:
@@ -179,6 +185,7 @@ def templates() -> Environment:
         count=count_text,
         plural=plural,
         listed=listed,
+        exact=exact,
         grade=grade,
         width=width_class,
     )

@@ -1,5 +1,6 @@
 """The pages that change schedules, beside a real sidecar: what they ask for is done, and nothing else is."""
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from tests.web.test_guard import CONTROL_TOKEN, controllers
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 
+NOTICE = re.compile(r'<p class="notice[^>]*>(.*)</p>')
 WHO: dict[str, Any] = {"author": "Ada", "reason": "stocktaking"}
 
 
@@ -39,7 +41,7 @@ class Scene:
         for name, value in sent:
             data.setdefault(name, []).append(value)
         answer = await self.page.client.post(path, data=data)
-        assert answer.status_code == status, (answer.status_code, answer.text[-3000:])
+        assert answer.status_code == status, (answer.status_code, NOTICE.findall(answer.text) or answer.text[-2000:])
         return answer.text.replace("<wbr>", "")
 
     async def change(self, do: str, subject: str = "O.s", status: int = 200, **typed: Any) -> str:
@@ -160,6 +162,16 @@ async def test_all_that_a_search_finds_is_changed_after_it_is_listed(scene: Scen
     assert "and not" in done, "it has another sequence"
     paused = {name: b"X-Paused" in (await scene.controlled.stored(f"O.many.{name}")).block for name in "bcd"}
     assert paused == {"b": True, "c": False, "d": False}
+    edit = await scene.form(address("/change", do="edit", stream="O", filter="O.many.*"))
+    edit = [one for one in edit if one[0] != "one" or one[1].endswith((".c", ".d"))]
+    typed = {"set": "Nats-Schedule-Target: O.moved", "unset": "Kind", **WHO}
+    looked = await scene.send("/change", edit, 422, **typed)
+    assert "look at what would be done, then do it" in looked
+    assert "<strong>edited</strong>" in looked
+    assert "Edit: 2 done, 0 refused" in await scene.send("/change", fields_of(looked), **typed)
+    for name in "cd":
+        block = (await scene.controlled.stored(f"O.many.{name}")).block
+        assert (b"Nats-Schedule-Target: O.moved" in block, b"Kind" in block) == (True, False)
     assert "no schedule is selected" in await scene.send(
         "/change", [one for one in fields if one[0] != "one"], 422, **WHO
     )
@@ -173,3 +185,34 @@ async def test_a_page_changes_so_many_and_says_that_there_are_more(scene: Scene)
     text = await scene.page.shows("/change?do=remove&stream=O&filter=O.all.*", "There are more schedules than these")
     fields = fields_of(text)
     assert len([name for name, _value in fields if name == "one"]) == MAX_SELECTED
+
+
+async def test_a_note_is_shown_before_an_edit_is_made(scene: Scene) -> None:
+    await scene.controlled.change("add", "O.note", headers=far("O.out"))
+    await scene.controlled.change("pause", "O.note")
+    fields = [one for one in await scene.form("/edit?stream=O&subject=O.note") if one[0] != "notes"]
+    edit = {"target": "O.noted", "step": "store", **WHO}
+    asked = await scene.send("/edit", fields, 422, **edit)
+    assert "read the notes of the preview, then store it" in asked
+    assert '<p class="notice">it is paused, and stays so</p>' in asked
+    assert b"O.out" in (await scene.controlled.stored("O.note")).block
+    assert "<strong>edited</strong>" in await scene.send("/edit", fields_of(asked), **edit)
+    assert b"O.noted" in (await scene.controlled.stored("O.note")).block
+    missing = await scene.page.get("/edit?stream=O&subject=O.none", 404)
+    assert "has no schedule on" in missing
+
+
+async def test_lines_and_characters_that_are_not_shown_are_sent_back_as_they_are(scene: Scene) -> None:
+    subject, body = 'O.odd.\u202e<b>"&amp;', "\n one\n\ttwo\n"
+    new = await scene.form("/add?stream=O")
+    typed = {"subject": subject, "pattern": "0 0 9 * * *", "target": "O.out", "body": body, "step": "store"}
+    typed["policies"] = "X-Note: first\nX-Owner: second"
+    refused = await scene.send("/add", new, 422, **typed, reason="why")
+    assert dict(fields_of(refused))["body"] == body
+    await scene.send("/add", fields_of(refused), step="store", **WHO)
+    edit = await scene.form(address("/edit", stream="O", subject=subject))
+    await scene.send("/edit", edit, **{**WHO, "target": "O.other", "step": "store"})
+    stored = await scene.controlled.stored(subject)
+    assert stored.body == body.encode()
+    assert all(one in stored.block for one in (b"-X-Note: first", b"-X-Owner: second", b"-Target: O.other"))
+    assert "<strong>removed</strong>" in await scene.change("remove", subject)

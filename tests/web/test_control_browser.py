@@ -169,7 +169,7 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
     one = {"stream": "O", "subject": "O.look"}
     for path in (
         *(address("/schedule", **one), "/schedules?stream=O", address("/edit", **one), "/add?stream=O"),
-        *(address("/change", do=do, **one) for do in ("pause", "resume", "fire", "remove")),
+        *(address("/change", do=do, **one) for do in ("pause", "resume", "fire", "edit", "remove")),
         *("/change?do=resume&stream=O", "/change?do=remove&stream=O&filter=O.none"),
     ):
         await desk.open(path)

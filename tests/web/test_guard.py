@@ -172,7 +172,8 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
         assert (await log_in(page, CONTROL_TOKEN)).status_code == 303
         own = allowed.form_proof(Controller(f"login {page.client.cookies[CONTROL_COOKIE]}", ""))
         other = allowed.form_proof(Controller(f"login {allowed.sessions.cookie()}", "")) if allowed.sessions else ""
-        form = {"do": "pause", "stream": "O", "one": "1 O.s", "author": "Ada", "reason": "stocktaking"}
+        form = {"do": "pause", "stream": "O", "one": "1 O.s", "looked": "{}", "author": "Ada"}
+        form["reason"] = "stocktaking"
         for proof, headers, status, says in (
             (own, {}, 200, "is being made"),  # there is no connection: nothing is done
             (own, {"Origin": "http://localhost:8225", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
@@ -208,6 +209,7 @@ async def test_a_user_whom_the_proxy_names_counts_and_nobody_elses_header_does()
     cases: list[tuple[list[Any], Any, int]] = [
         ([ip_network("127.0.0.1")], name, 200),
         ([PROXY, ip_network("127.0.0.0/8")], name, 200),
+        ([ip_network("::1")], name, 403),
         ([PROXY], name, 403),
         ([ip_network("127.0.0.1")], {}, 403),
         ([ip_network("127.0.0.1")], {"X-User": b" "}, 403),
@@ -251,3 +253,15 @@ def test_settings_say_who_may_change_schedules() -> None:
             allowed(**given)
     with pytest.raises(ValidationError):
         SidecarSettings(web_trusted_proxies=("10.1.0.7/16",))
+
+
+def test_an_address_of_a_proxy_counts_in_both_its_forms() -> None:
+    """A socket for IPv4 and IPv6 names 10.1.0.7 as ::ffff:10.1.0.7."""
+    allowed = controllers(header="X-User", proxies=[PROXY])
+    named = {
+        peer: allowed.who({"type": "http", "headers": [(b"x-user", b"Zoe")], "client": (peer, 1)})
+        for peer in ("10.1.0.7", "::ffff:10.1.0.7", "10.2.0.7", "::1", "not an address")
+    }
+    zoe = Controller("user Zoe", "Zoe")
+    assert named == dict.fromkeys(named) | {"10.1.0.7": zoe, "::ffff:10.1.0.7": zoe}
+    assert allowed.who({"type": "http", "headers": [(b"x-user", b"Zoe")], "client": None}) is None

@@ -5,6 +5,7 @@ The rule: whatever is answered, each page is made, says what it cannot read, and
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,18 +20,26 @@ from nats_scheduler.observe.documents import Count, Time
 from nats_scheduler.observe.fire_counts import LATENESS_BUCKETS_SECONDS
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.service import answers
+from nats_scheduler.service.control import ChangeAnswer
 from tests.harness.account import account_on
 from tests.harness.servers import V2_11, server_binary
 from tests.harness.waiting import eventually
-from tests.web.browsing import Browsing, browsing
+from tests.web.browsing import Browsing, browsing, fields_of
+from tests.web.test_guard import CONTROL_TOKEN, controllers
 
 pytestmark = [pytest.mark.server, pytest.mark.asyncio(loop_scope="module")]
 
+CONTROL_PATHS = (
+    *("/change?do=pause&stream=X", "/change?do=pause&stream=X&subject=X.s"),
+    *("/edit?stream=X&subject=X.s", "/add?stream=X"),
+)
 PATHS = (
     *("/", "/streams", "/schedules?stream=X", "/schedule?stream=X&subject=X.s", "/rejected?stream=X"),
     *("/fires", "/failures", "/instances", "/findings"),
 )
 QUESTIONS = [one for one in vars(answers).values() if isinstance(one, answers.Question)]
+FIELD_VALUE = re.compile(r'value="[^"]*"|<textarea[^>]*>[^<]*')
+"""What is in the fields of a form, which is sent back as it is."""
 MARKUP = "<script>alert(1)</script>\u202e\x00"
 HUGE = 2**63 - 1
 NUMBERS = len(LATENESS_BUCKETS_SECONDS) + 1
@@ -60,6 +69,9 @@ def hostile(form: Any, number: int, time: str) -> Any:
 
 LATE: dict[str, Any] = {one.endpoint: hostile(one.form, HUGE, "9999-12-31T23:59:59Z") for one in QUESTIONS}
 EARLY = {one.endpoint: hostile(one.form, -HUGE, "0000-01-01T00:00:00Z") for one in QUESTIONS}
+for answered in (LATE, EARLY):
+    change = hostile(ChangeAnswer, HUGE if answered is LATE else 0, "9999-12-31T23:59:59Z")
+    answered |= {f"schedules.{operation}": change for operation in ("add", "edit", "pause")}
 LATE["explain"]["error"] = LATE["schedules.next"]["error"] = LATE["schedules.get"]["rejected"] = None
 ANSWERS: dict[str, Any] = {
     "nothing": b"",
@@ -85,7 +97,7 @@ class Impostor:
     asked: set[str] = field(default_factory=set)
 
     def answer(self, subject: bytes, reply: bytes, _block: bytes, _body: bytes) -> None:
-        endpoint = subject.decode().removeprefix("nats_scheduler.v1.")
+        endpoint = subject.decode().removeprefix("nats_scheduler.v1.").removeprefix("nats_scheduler.control.v1.")
         endpoint = "health.get" if endpoint.startswith("health.get.") else endpoint  # that of one instance
         self.asked.add(endpoint)
         given = ANSWERS[self.kind]
@@ -101,6 +113,7 @@ async def impostor(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Im
         async with account_on(server.url) as account:
             found = Impostor(account.connection, server.url)
             account.connection.subscribe("nats_scheduler.v1.>", found.answer)
+            account.connection.subscribe("nats_scheduler.control.v1.>", found.answer)
             await account.connection.request("$JS.API.INFO")  # the subscription is known to the server by now
             yield found
     finally:
@@ -131,3 +144,22 @@ async def test_each_page_is_made_whatever_is_answered(impostor: Impostor, kind: 
         later = {"schedules.next", "explain"} if kind in PLAUSIBLE else set()
         asked = {one.endpoint for one in QUESTIONS} - {"schedules.next", "explain"} | later
         await eventually(lambda: impostor.asked >= asked, describe=lambda: f"{asked - impostor.asked}")
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+async def test_each_page_that_changes_something_is_made_whatever_is_answered(impostor: Impostor, kind: str) -> None:
+    impostor.kind = kind
+    async with browsing(impostor.url, controllers=controllers()) as page:
+        await page.connected()
+        await page.client.post("/login", data={"token": CONTROL_TOKEN})
+        for path in CONTROL_PATHS:
+            answer = await page.client.get(path)
+            assert answer.status_code in (200, 404), path
+            assert "</html>" in answer.text, path
+            assert "<script>alert" not in answer.text, path
+            assert "\u202e" not in FIELD_VALUE.sub("", answer.text), path
+            if kind in PLAUSIBLE and not path.startswith("/add"):
+                assert "&lt;script&gt;alert" in answer.text, path
+        fields = dict(fields_of(await page.get("/add?stream=X")))
+        sent = {**fields, "subject": "X.s", "author": "Ada", "reason": "why", "step": "store"}
+        assert "<script>alert" not in (await page.client.post("/add", data=sent)).text
