@@ -115,6 +115,7 @@ SHOWN = {
     "reason": "",
     "due": "due",
     "within": "to be done within",
+    "stored_as": "stored as",
     "ends": "ends",
     "since": "since",
     "replaced_by": "replaced by sequence",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.firing.done import deadline_headers
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import Refused
 from nats_scheduler.message.generated import (
@@ -92,6 +93,8 @@ def assembled(
     `taken` as for `fire_identity`; `report` is what the fire says of itself. With `rolls_up_by_purge` it does not say
     that it rolls up its target.
     """
+    deadline = deadline_headers(held.terms.policies)
+    report = [*report, *deadline] if deadline else report
     last = held.sequence if last is None else last
     identity = fire_identity(held.subject, held.sequence, fire_time, taken)
     is_to_roll_up = rolls_up_by_purge and held.terms.rollup
@@ -120,7 +123,7 @@ def assembled(
         last,
         taken=taken,
     )
-    fire.is_to_roll_up = is_to_roll_up
+    fire.is_to_roll_up, fire.is_watched = is_to_roll_up, bool(deadline)
     if held.jitters:
         fire.delay = held.send_time_of(fire_time) - fire_time
     return fire

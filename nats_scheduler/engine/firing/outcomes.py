@@ -198,7 +198,7 @@ class Outcomes(Part):
     def _expect(self, fires: Sequence[Fire]) -> None:
         """Expect to read back what was stored, and note when it expires if its headers are not read again."""
         for fire in fires:
-            if DONE_WITHIN in fire.block:
+            if fire.is_watched:
                 self._watch(fire, fire.target, fire.stored_as, fire.stored_at, fire.block)
         self._progress.expect(fires)
         if self._expiry is not None:
@@ -235,7 +235,7 @@ class Outcomes(Part):
         if held is not None:
             held.fire_is_stored(generated.fire_time, message.sequence, message.stored_at)
             self.was_fired(held, generated.fire_time, message.block)
-        if DONE_WITHIN in message.block and (held is None or held.terms.policies.done_within):
+        if (held is None or held.terms.policies.done_within) and DONE_WITHIN in message.block:
             self._watch(generated, *message[:4])
         return True
 

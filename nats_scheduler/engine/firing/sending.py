@@ -27,7 +27,6 @@ from nats_scheduler.engine.fire import (
     LookForFire,
 )
 from nats_scheduler.engine.firing.building import ServerLimits, assembled, refusal_of, with_another_identity
-from nats_scheduler.engine.firing.done import deadline_headers
 from nats_scheduler.engine.holding.flight import (
     UNKNOWN_BACK_OFF_LIMIT_NS,
     Failing,
@@ -427,8 +426,7 @@ class Firing(Part):
 
 def _report_of(held: Held, flight: Flight, fire_time: int) -> Sequence[Header]:
     """Return what the fire of a fire time says of itself and of the fire before it, if its schedule asks for that."""
-    policies = held.terms.policies
-    if not policies.report:
-        return deadline_headers(policies)
+    if not held.terms.policies.report:
+        return ()
     missed = held.dropped_before(fire_time, flight.missed_since)
-    return [*report_headers(held.pattern, fire_time, held.previous_fire, missed), *deadline_headers(policies)]
+    return report_headers(held.pattern, fire_time, held.previous_fire, missed)
