@@ -1,1 +1,1 @@
-"""Message schedules (ADR-51) beside any NATS server."""
+"""Message schedules (ADR-51) for every NATS server."""

@@ -136,7 +136,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="nats-scheduler", message="%(prog)s %(version)s")
 def main() -> None:
-    """Message schedules (ADR-51) for NATS servers that do not have them, and tools for those that do.
+    """Message schedules (ADR-51) for every NATS server.
+
+    It fires them on 2.10 and 2.11; from 2.12 on the server fires, and it shows, changes and watches them.
 
     Exit codes: 0 done, 1 the outcome is bad, 2 wrong use or settings, 130 Ctrl-C.
     """

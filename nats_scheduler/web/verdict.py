@@ -108,6 +108,8 @@ def _reach(health: Part[HealthAnswer], last_good_at: int | None) -> list[Reason]
         if last_good_at is None
         else f"What you see is from {clock_text(last_good_at)} UTC."
     )
+    if health.is_absent:
+        shown += " What a server of 2.12 or later fires by itself goes on, and nats-scheduler top shows it."
     what = "No sidecar answers" if health.is_connected else "The connection to NATS is lost"
     return [Reason("bad", f"{what}: {health.fault}. {shown}")]
 

@@ -83,6 +83,8 @@ async def _serve(scene: Scene, folder: Path, metrics: int, stack: AsyncExitStack
         await server.install(scene.version)
     else:
         await _store(scene, account)
+    if not scene.has_sidecar:
+        return url
     if scene.serves_metrics:
         words = ["run", "--server", url, "--metrics-port", str(metrics)]
         words += [f"--{name.replace('_', '-')}={value}" for name, value in scene.settings.items()]
@@ -103,7 +105,8 @@ async def _store(scene: Scene, account: Account) -> None:
     for config in scene.streams:
         known = {key: value for key, value in config.items() if key != "allow_msg_schedules"}
         flag = {"metadata": FLAGGED} if config["allow_msg_schedules"] else {}
-        await account.api.call(f"STREAM.CREATE.{config['name']}", {**known, **flag})
+        asked_for = {**known, **flag} if scene.has_sidecar else config
+        await account.api.call(f"STREAM.CREATE.{config['name']}", asked_for)
     for subject, headers, body in scene.schedules:
         await account.publish(subject, headers, body.encode())
     if scene.consumer:

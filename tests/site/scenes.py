@@ -41,6 +41,8 @@ class Scene:
     """None: the page itself starts its server."""
     before: str | None = None
     """The version that the streams and schedules were stored with, if the server was upgraded since."""
+    has_sidecar: bool = True
+    """False: the server fires, and its streams have the flag from the beginning."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Of the sidecar."""
     serves_metrics: bool = False
@@ -76,6 +78,7 @@ SCENES = {
     "README.md": EMPTY,
     "CONTRIBUTING.md": NOTHING,
     "docs/start.md": NOTHING,
+    "docs/start.md ## 2. Look at a server that fires": Scene(version=V2_15, has_sidecar=False, schedules=(MORNING,)),
     "docs/coming-from/README.md": EMPTY,
     "docs/operating/changing.md": Scene(streams=(ORDERS, FAILURES)),
     "docs/operating/graduate.md": UPGRADED,
