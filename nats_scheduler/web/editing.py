@@ -97,6 +97,8 @@ class Written:
 
     def edit(self) -> dict[str, object]:
         """Return the keys of the request for what differs; raises `ValueError`."""
+        if self.typed["body"] and not self.typed["replace"]:
+            raise ValueError("a body is typed: choose to replace the stored one by it, or clear it")
         before, after = headers_of(self.was, self.spelling), headers_of(self.typed, self.spelling)
         others, names = lines_of(self.typed["set"]), {name for name, _value in after}
         gone = [name for name, _value in before if name not in names]

@@ -234,7 +234,7 @@ async def test_the_page_works_by_keys(watched: Watched) -> None:
         assert has_outline, place
         places.append(place.strip())
     pages = ["Overview", "Schedules", "Fires", "Failures", "Instances", "Doctor"]
-    assert places == ["nats-scheduler", *pages, "All is well", "Pause"]
+    assert places == ["nats-scheduler", *pages, "All is well", "Pause updates"]
 
 
 async def accessibility_faults(browser: Browser, *rules: str) -> list[tuple[str, Any]]:

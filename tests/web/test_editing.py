@@ -40,7 +40,8 @@ def test_an_edit_names_what_differs_and_nothing_else() -> None:
         "unset": ["X-Nats-Schedule-TTL", "X-Nats-Schedule-X-Jitter", "A", "B"],
         "expected": 7,
     }
-    assert "body" not in written(body="typed, and not to be stored").edit()
+    with pytest.raises(ValueError, match="a body is typed: choose to replace the stored one by it, or clear it"):
+        written(body="typed, and not to be stored").edit()
     assert written(body="", replace="1").edit()["body"] == "", "an empty body replaces the stored one"
 
 

@@ -94,7 +94,7 @@
   pause.addEventListener("click", () => {
     paused = !paused;
     pause.setAttribute("aria-pressed", String(paused));
-    pause.textContent = paused ? "Paused" : "Pause";
+    pause.textContent = paused ? "Updates paused" : "Pause updates";
     if (paused) clearTimeout(timer);
     else if (!asking) update();
   });
