@@ -58,7 +58,16 @@ SETS: dict[str, Values] = {
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
         "priorityClassName": "high",
-        "web": {"enabled": True, "replicas": 2, "hosts": ["status.example.com"], "auth": {"method": "nkey"}},
+        "web": {
+            "enabled": True,
+            "replicas": 2,
+            "hosts": ["status.example.com"],
+            "auth": {"method": "nkey"},
+            "controlTokenSecret": {"name": "web-control"},
+            "controlRule": "shop",
+            "userHeader": "X-Forwarded-User",
+            "trustedProxies": ["10.1.0.0/16"],
+        },
     },
     "apart": {
         "image": {"digest": "sha256:" + "0" * 64},
