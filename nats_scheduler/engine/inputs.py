@@ -67,7 +67,8 @@ class MessagesRead(NamedTuple):
 class HistoryRead:
     """These are older than the last messages on their subjects; `MessagesRead` contains only the last ones there.
 
-    They are no schedules any more: only their TTLs count. Everything up to sequence `through` was read.
+    They are no schedules any more: only their TTLs count, and within which time a fire is to be done. Everything up to
+    sequence `through` was read.
     """
 
     messages: Sequence[StoredMessage]

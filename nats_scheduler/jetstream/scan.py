@@ -7,6 +7,7 @@ At start, the last message of every subject is looked up. If that is a schedule 
 first one is looked up too: older versions that were stored while no sidecar followed have to be purged.
 If it is another schedule's message, and the first one is a schedule, all messages of the subject are read: the schedule
 lives if there is nothing else.
+If it is a fire that is to be done within a time, those before it on its subject are read later, beside everything else.
 
 The rules:
 
@@ -20,7 +21,8 @@ The rules:
 If the stream transforms subjects, a publish does not show the stored subject: then all that was stored since is read.
 
 Cost: one request a subject at start (15,000 a second), one for each message that was stored while there was no contact,
-and one for each schedule published; one a second while anything is published.
+and one for each schedule published; one a second while anything is published. One after the other for each message before a fire that is to be done within a
+time.
 Limit: a generated message or a cancel that a consumer removed before its look-up is not found; nor is, at start, one
 with a later message on its subject.
 Older versions with an ordinary message before them stay as long as that one; a schedule with an ordinary message before
@@ -33,7 +35,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nats_scheduler.engine.actions import Notify
-from nats_scheduler.engine.inputs import CaughtUp, ContactLost, MessagesRead
+from nats_scheduler.engine.firing.done import DONE_WITHIN
+from nats_scheduler.engine.inputs import CaughtUp, ContactLost, HistoryRead, MessagesRead
 from nats_scheduler.jetstream.api import Config, JetStreamApi
 from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.errors import JetStreamError, NoAnswerError
@@ -219,6 +222,8 @@ class ScanFollower:
         self._hints = Hints(self._confirm)
         self._was_not_found = False
         """True if a received publish was not found: the server may take longer to store it than the attempts."""
+        self._buried: dict[str, int] = {}
+        """Subjects on which fires with a time to be done in may lie before this sequence: they are to be read."""
         self._awaited = 0
         self._something_was_published = asyncio.Event()
         self._through = 0
@@ -270,7 +275,10 @@ class ScanFollower:
             self._went_back(last)
         behind = min(last - self._through, state.messages)
         if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
-            await self._pass_on(await self._lookups.of_all_subjects(self._through, self._holds))
+            found = await self._lookups.of_all_subjects(self._through, self._holds)
+            if self._through == 0:
+                self._buried = {one.subject: one.sequence for one in found if DONE_WITHIN in one.block}
+            await self._pass_on(found)
         else:
             await self._read_in_parts(last, behind, is_live=is_live)
         self._through, self._behind_since = last, None
@@ -325,6 +333,15 @@ class ScanFollower:
         async with TaskGroup() as tasks:
             tasks.create_task(self._hints.look_up())
             tasks.create_task(self._keep_track())
+            tasks.create_task(self._read_buried())
+
+    async def _read_buried(self) -> None:
+        while self._buried:
+            subject, last = next(iter(self._buried.items()))
+            async for message in self._lookups.walk(0, last - 1, subject):
+                if DONE_WITHIN in message.block:
+                    self._notify(HistoryRead([message._replace(body=None)], 0))
+            del self._buried[subject]
 
     async def _keep_track(self) -> None:
         """Report up to where everything was read, and read what the hints do not cover."""

@@ -259,7 +259,7 @@ async def test_a_question_that_is_not_permitted_holds_that_schedule_back_and_no_
 async def test_a_fire_that_nobody_acknowledged_in_time_is_reported_although_its_schedule_is_gone(
     emulated_server: EmbeddedServer, account: Account, stream_name: str, retention: str
 ) -> None:
-    """One of two is acknowledged; the other one's time is over while no sidecar runs."""
+    """One of two is acknowledged; the other one's time is over while no sidecar runs, and a third lies above it."""
     stream, heard = FlaggedStream(account, stream_name), HeardAdvisories(account.connection, stream_name)
     within = {"X-Done-Within": "2s", "X-Consumer": WORKERS}
     async with sidecar_on(emulated_server.url) as running:
@@ -267,11 +267,15 @@ async def test_a_fire_that_nobody_acknowledged_in_time_is_reported_although_its_
         worker = await working(stream)
         await running.ready(stream_name)
         for rest, due in (("s.done", "2020-01-01T00:00:00Z"), ("s.left", "2020-01-02T00:00:00Z")):
-            await stream.schedule(rest, f"@at {due}", target=rest.replace("s", "out"), more=within)
+            await stream.schedule(rest, f"@at {due}", target="out.jobs", more=within)
             await worker.takes(1 if rest == "s.done" else 2)
         done, left = worker.taken
         await worker.acknowledge(done)
-        for rest in ("s.done", "s.left"):
+        await stream.schedule(
+            "s.later", "@at 2020-01-03T00:00:00Z", target="out.jobs", more={**within, "X-Done-Within": "1h"}
+        )
+        await worker.takes(3)
+        for rest in ("s.done", "s.left", "s.later"):
             await stream.gone(rest)
     deadline = worker.stored_at(left) + 2 * SECOND
     await eventually(lambda: CLOCK.now() > deadline)

@@ -239,6 +239,12 @@ class Outcomes(Part):
             self._watch(generated, *message[:4])
         return True
 
+    def watch_older(self, message: StoredMessage) -> None:
+        """Have a fire watched that lies under the last message on its subject, if it says when it is to be done."""
+        generated = read_generated(message.block) if DONE_WITHIN in message.block else None
+        if generated is not None:
+            self._watch(generated, *message[:4])
+
     def _watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
         """Have a stored fire watched that says within which time it is to be done."""
         self._deadlines.stored(fire.schedule, fire.sequence, fire.fire_time, target, sequence, stored_at, block)

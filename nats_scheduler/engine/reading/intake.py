@@ -93,11 +93,12 @@ class Intake(Part):
             self.take(other, now)
 
     def read_history(self, given: HistoryRead) -> None:
-        """Take messages that lie under the last ones of their subjects: only their TTLs count."""
+        """Take messages that lie under the last ones of their subjects: their TTLs count, and deadlines of fires."""
         self.history_through = max(self.history_through, given.through)
         for message in given.messages:
             if self._expiry is not None:
                 self._expiry.take(message)
+            self._outcomes.watch_older(message)
 
     def expiry_concluded(self, given: ExpiryConcluded, now: int) -> None:
         """Take what became of a removal: what is removed is no schedule any more."""
