@@ -21,8 +21,8 @@ The rules:
 If the stream transforms subjects, a publish does not show the stored subject: then all that was stored since is read.
 
 Cost: one request a subject at start (15,000 a second), one for each message that was stored while there was no contact,
-and one for each schedule published; one a second while anything is published. One after the other for each message before a fire that is to be done within a
-time.
+and one for each schedule published; one a second while anything is published. One after the other for each message that
+lies before a fire with a time to be done in.
 Limit: a generated message or a cancel that a consumer removed before its look-up is not found; nor is, at start, one
 with a later message on its subject.
 Older versions with an ordinary message before them stay as long as that one; a schedule with an ordinary message before
