@@ -105,6 +105,8 @@ class Code(StrEnum):
         _W,
         "the body of the schedule that was replaced is never delivered",
     )
+    SCHEDULE_SILENT = "schedule_silent", _W, "what it was to deliver is missing since then"
+    SCHEDULE_ONLY_DROPPED = "schedule_only_dropped", _W, "it fires nothing, although nothing fails"
     GRADUATION_BLOCKED = "graduation_blocked", _W, "`graduate` refuses to hand the schedules over to the server"
     POLICIES_IGNORED = "policies_ignored", _W, "the server fires the schedule whenever its pattern says, without an end"
     DEFECT_ZONE_GAP = (
@@ -161,7 +163,7 @@ Unlisted = Mapping[tuple[Code, str | None], int]
 
 NONE_UNLISTED: Unlisted = {}
 
-ANNOUNCED = (Code.SCHEDULE_REPLACED_UNFIRED,)
+ANNOUNCED = (Code.SCHEDULE_REPLACED_UNFIRED, Code.SCHEDULE_SILENT, Code.SCHEDULE_ONLY_DROPPED)
 """The findings that sidecars announce when they notice them, as advisories of the same names."""
 
 

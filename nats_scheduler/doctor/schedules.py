@@ -141,6 +141,14 @@ ANNOUNCEMENTS = {
         "{replaced}, replaced it with another body",
         "use a subject for each schedule, or X-Debounce if replacement is meant",
     ),
+    Code.SCHEDULE_SILENT: (
+        "no fire of {subject} (sequence {seq}) was stored from {since} on for three of its periods: {reason}",
+        "nats-scheduler info {stream} {subject}",
+    ),
+    Code.SCHEDULE_ONLY_DROPPED: (
+        "{policy} dropped all fires of {subject} (sequence {seq}) from {since} on, {dropped} in number",
+        "nats-scheduler edit {stream} {subject}, with another policy or a longer period",
+    ),
 }
 """What each says, and the change to make; the names in braces are keys of its advisory."""
 

@@ -101,6 +101,25 @@ class ScheduleReplacedUnfired(NamedTuple):
     """The instant (ns) at which that was stored."""
 
 
+class ScheduleSilent(NamedTuple):
+    """Nothing was stored of a schedule for three of its periods: the first fire that is not was due `since` (ns)."""
+
+    schedule: str
+    sequence: int
+    since: int
+    reason: str
+
+
+class ScheduleOnlyDropped(NamedTuple):
+    """A policy dropped all fires of a schedule since the one of `since` (ns), `dropped` in number."""
+
+    schedule: str
+    sequence: int
+    since: int
+    dropped: int
+    policy: str
+
+
 class FireStored(NamedTuple):
     """A fire was acknowledged."""
 
@@ -339,6 +358,8 @@ Event = (
     | ScheduleEndsEarly
     | ScheduleLost
     | ScheduleReplacedUnfired
+    | ScheduleSilent
+    | ScheduleOnlyDropped
     | FireStored
     | FireReadBack
     | FireUnknown

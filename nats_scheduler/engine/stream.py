@@ -38,6 +38,7 @@ from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Ownership, has_ended
 from nats_scheduler.engine.holding.lifetimes import Lifetimes
 from nats_scheduler.engine.holding.roster import Roster
+from nats_scheduler.engine.holding.silence import tried_again
 from nats_scheduler.engine.inputs import (
     NOT_PERMITTED,
     BodiesCompared,
@@ -410,6 +411,7 @@ class StreamEngine:
             elif held.flight is None and self._holdings.pass_over(held):
                 continue
             elif not (held.calendars and self.calendars.woken(held, now)):
+                tried_again(self._lifecycle, held, now)
                 self._course.woken(held, now)
         if self._expiry is not None and len(woken) < most:
             self._remove_expired(now)

@@ -119,6 +119,25 @@ KINDS: Mapping[str, Advisory] = {
             "replaced": _time("When that was published, RFC 3339 in UTC."),
         },
     ),
+    "schedule_silent": Advisory(
+        "Nothing was stored of a schedule for three of its periods, although it was to fire; reported once a day.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "since": _time("The fire time of the first fire that is not stored, RFC 3339 in UTC."),
+            "reason": _text("Why it is not stored: a refusal, an unfinished fire, or no answer."),
+        },
+    ),
+    "schedule_only_dropped": Advisory(
+        "A policy drops all fires of a schedule, three times in a row or more, over an hour or more.",
+        {
+            "schedule": SCHEDULE,
+            "seq": SEQUENCE,
+            "since": SINCE,
+            "dropped": _number("How many they are."),
+            "policy": _text("The policy, such as `X-Overlap: skip`."),
+        },
+    ),
     "fire_refused": Advisory(
         "A fire of a schedule was refused for the first time; it is retried as long as the schedule is held.",
         {

@@ -34,9 +34,11 @@ from nats_scheduler.engine.events import (
     ScheduleEnded,
     ScheduleEndsEarly,
     ScheduleLost,
+    ScheduleOnlyDropped,
     ScheduleRejected,
     ScheduleReplacedUnfired,
     SchedulesFailing,
+    ScheduleSilent,
     StillRefused,
     StreamReady,
 )
@@ -291,6 +293,23 @@ class Reporter:
             replaced=_time(event.replaced_at),
         )
 
+    def _silent(self, stream: str, event: ScheduleSilent) -> None:
+        since, reason = _time(event.since), event.reason[:MAX_KEPT_CHARS]
+        self._metrics.silent.labels(stream, "not_stored").inc()
+        self._alert("schedule_silent", stream, schedule=event.schedule, seq=event.sequence, since=since, reason=reason)
+
+    def _only_dropped(self, stream: str, event: ScheduleOnlyDropped) -> None:
+        self._metrics.silent.labels(stream, "dropped").inc()
+        self._alert(
+            "schedule_only_dropped",
+            stream,
+            schedule=event.schedule,
+            seq=event.sequence,
+            since=_time(event.since),
+            dropped=event.dropped,
+            policy=event.policy,
+        )
+
     def _stored(self, stream: str, event: FireStored) -> None:
         self._fires.stored(stream, event)
         if self._logs_attempt("fire_stored", stream):
@@ -497,6 +516,8 @@ HANDLERS: Mapping[type[Event], Callable[[Reporter, str, Any], None]] = {
     ScheduleEndsEarly: Reporter._ends_early,
     ScheduleLost: Reporter._lost,
     ScheduleReplacedUnfired: Reporter._replaced_unfired,
+    ScheduleSilent: Reporter._silent,
+    ScheduleOnlyDropped: Reporter._only_dropped,
     FireStored: Reporter._stored,
     FireReadBack: Reporter._seen,
     FireUnknown: Reporter._unanswered,

@@ -133,6 +133,10 @@ SchedulesLost {J, S, reason="limits"}
 ReplacedUnfired {J, S}
     schedules_replaced_unfired_total{A, S} 0x100 1x140
   - schedules that are replaced as it is meant: schedules_replaced_unfired_total{A, S} 3x240
+Silent {J, S, cause="dropped"}
+    schedules_silent_total{A, S, cause="dropped"} 0x100 1x140
+  - an instance that had reported some before: schedules_silent_total{A, S, cause="dropped"} 3x240 |
+        schedules_silent_total{A, S, cause="not_stored"} 3x240
 PurgesFail {J, S} at 50m
     purges_failed_total{A, S} 0x10 0+1x230 | expiries_failed_total{A, S} 0x240
   - purges while a leader is elected: purges_failed_total{A, S} 0x40 200x200 | expiries_failed_total{A, S} 0x240

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from nats_scheduler.doctor.finding import Code
-from nats_scheduler.engine.events import ScheduleReplacedUnfired
+from nats_scheduler.engine.events import ScheduleOnlyDropped, ScheduleReplacedUnfired, ScheduleSilent
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import StartServer
 from tests.doctor.examined import findings_on, of
@@ -38,6 +38,7 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
     server = await start_server(V2_11)
     async with served_on(server.url, config={"metadata": {**FLAGGED, "nats-scheduler.debounce": "true"}}) as meant:
         limits, one = await beside(meant, "LIMITS"), await beside(meant, "ONE", max_msgs_per_subject=1)
+        of_limits = HeardAdvisories(limits.account.connection, limits.name)
         await order(meant)
         for served in (limits, one, await beside(meant, "QUEUE", retention="workqueue")):
             heard = HeardAdvisories(served.account.connection, served.name)
@@ -55,3 +56,14 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
         found = of(await findings_on(server), Code.SCHEDULE_REPLACED_UNFIRED)
         assert [one.subject for one in found] == ["LIMITS.order", "ONE.order", "QUEUE.order"]
         assert all("replaced it with another body" in one.what for one in found)
+        # What takes hours is reported here as the engine does it (`tests/engine/test_silence.py`).
+        report = limits.sidecar.sidecar._reporter.report
+        report(limits.name, ScheduleSilent("LIMITS.order", 5, 0, "its fires are refused"))
+        report(limits.name, ScheduleOnlyDropped("LIMITS.order", 5, 0, 7, "X-Overlap: skip"))
+        for kind, cause in (("schedule_silent", "not_stored"), ("schedule_only_dropped", "dropped")):
+            await of_limits.first(kind)
+            assert limits.sidecar.metrics.value("schedules_silent", stream="LIMITS", cause=cause) == 1
+        (silent,) = of(await findings_on(server), Code.SCHEDULE_SILENT)
+        (dropped,) = of(await findings_on(server), Code.SCHEDULE_ONLY_DROPPED)
+        assert "from 1970-01-01T00:00:00Z on for three of its periods: its fires are refused" in silent.what
+        assert dropped.what.startswith("X-Overlap: skip dropped all fires of LIMITS.order (sequence 5)")

@@ -48,7 +48,7 @@ from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, sto
 from tests.engine.paused_builders import paused
 from tests.harness.seeds import seeds
 
-BEGUN_ANEW = {"place", "flight", "wake", "mark", "__dict__", "_send_time"}
+BEGUN_ANEW = {"place", "flight", "wake", "mark", "dropped_run", "__dict__", "_send_time"}
 """The attributes that are not as they were in an engine that begins with a snapshot."""
 POLICIES: list[dict[str, str]] = [
     {"Nats_Schedule_X_Jitter": "5s"},

@@ -28,6 +28,7 @@ from nats_scheduler.engine.firing.sending import Firing
 from nats_scheduler.engine.holding.flight import DONE, WITH_CONTENT, Flight, Stage, Turn
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held, NoFire
 from nats_scheduler.engine.holding.lifecycle import BURST_IN_FLIGHT, Lifecycle, Part
+from nats_scheduler.engine.holding.silence import dropped as note_dropped
 from nats_scheduler.engine.inputs import (
     ContentRead,
     FinishAnswer,
@@ -366,6 +367,7 @@ class Course(Part):
         dropped = held.dropped_between(first, before)
         held.dropped += dropped
         self._report_missed(held, first, None, dropped)
+        note_dropped(self._lifecycle, held, first, before - 1, dropped, f"X-Missed: {held.terms.policies.missed}")
 
     def _report_missed(self, held: Held, first: int, made_up: int | None, dropped: int = 0) -> None:
         """Report that fires from `first` (ns) on were not stored, and for a schedule with policies how many."""

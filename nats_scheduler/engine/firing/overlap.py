@@ -28,6 +28,7 @@ from nats_scheduler.engine.fire import CheckFinished
 from nats_scheduler.engine.holding.flight import UNKNOWN_BACK_OFF_LIMIT_NS, FireBefore, Flight, Turn
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.holding.silence import dropped as note_dropped
 from nats_scheduler.engine.inputs import (
     FinishAnswer,
     Unanswered,
@@ -210,7 +211,9 @@ class Overlaps(Part):
         """Drop everything that is due."""
         first = held.fire_time
         held.fire_time = self._latest_due(held, now)
-        self._report_skipped(held, first, held.fire_time)
+        count = self._report_skipped(held, first, held.fire_time)
+        policy = f"X-Overlap: {held.terms.policies.overlap}"
+        note_dropped(self._lifecycle, held, first, held.fire_time, count, policy)
 
     def _choose_latest(self, held: Held, now: int) -> None:
         """Let the latest fire that is due stand for all that waited."""
@@ -225,11 +228,13 @@ class Overlaps(Part):
         latest = held.latest_due(held.fire_time, min(now, held.expires - 1)) if held.repeats else None
         return held.fire_time if latest is None else latest
 
-    def _report_skipped(self, held: Held, first: int, until: int) -> None:
+    def _report_skipped(self, held: Held, first: int, until: int) -> int:
+        """Report that the fires from `first` to `until` (ns) are skipped; returns how many these are."""
         count = max(held.count(first - 1, until), 1)
         held.dropped += count
         overlap = held.terms.policies.overlap
         self._emit(Report(FiresSkipped(held.subject, held.sequence, first, count, overlap)))
+        return count
 
     def _unanswered(self, held: Held, flight: Flight, before: FireBefore, answer: Unanswered, now: int) -> Verdict:
         if answer.after > before.after:

@@ -19,6 +19,7 @@ something.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from nats_scheduler.engine.holding.flight import Flight
@@ -48,6 +49,19 @@ class NoFire(Enum):
     """The days of a calendar that it names are not known; its fire time is the first that may be left."""
     EXCEPTED = "excepted"
     """Its calendars leave none of its fire times that are to come."""
+
+
+@dataclass(slots=True)
+class DroppedRun:
+    """The fires of one schedule that policies dropped since one was stored (`engine.holding.silence`)."""
+
+    first: int
+    """The fire time (ns) of the first one."""
+    times: int = 0
+    """The number of times that what was due was dropped."""
+    fires: int = 0
+    told_at: int = 0
+    """The last fire time (ns) of those that were reported, 0 if none were."""
 
 
 def needs_history(policies: Policies) -> bool:
@@ -97,6 +111,8 @@ class Held(Timetable):
     acknowledgement."""
     dropped: int = 0
     """The number of fires that a policy dropped since then."""
+    dropped_run: DroppedRun | None = None
+    """Those of them that this instance dropped."""
     unreported: int | None = None
     """The first fire time (ns) since the last stored one that another holder was to drop and to report."""
     is_known: bool = True
@@ -260,7 +276,7 @@ class Held(Timetable):
         if before is not None and fire_time < before:
             return
         if before is None or fire_time > before:
-            self.previous_fire, self.dropped, self.unreported = fire_time, 0, None
+            self.previous_fire, self.dropped, self.unreported, self.dropped_run = fire_time, 0, None, None
         self.previous_sequence, self.previous_stored_at = sequence, stored_at
         self.is_known = True
 
