@@ -252,7 +252,7 @@ def _within_a_rule(one: Endpoint[Any]) -> Endpoint[Any]:
     async def handle(asked: Asked, request: Any) -> Document:
         assert asked.rule is not None
         if isinstance(request, schemas.SchedulesRequest):
-            subjects = asked.rule.seen(request.filter)
+            subjects = asked.rule.within(request.filter)
             request = request.model_copy(update={"filter": subjects})
         else:
             subjects = request.subject

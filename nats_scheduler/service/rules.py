@@ -11,7 +11,7 @@ The rules:
 - A schedule is checked by its headers as they are written: each once, in one spelling, and with none that a server
   finds in the value of another. So all servers and sidecars that may ever fire it read the same that is read here.
 
-Cost: some microseconds for each request; some milliseconds for a frequent pattern with `shortest_interval`.
+Cost: some microseconds for each request; with `shortest_interval` about a millisecond.
 Limits: what was stored before a rule was narrowed goes on firing, and each sidecar counts requests by itself. Of a
 pattern the next `MAX_FIRES_EXAMINED` fires are compared.
 """
@@ -84,10 +84,10 @@ class Rule:
         is_own = is_valid_subject(subjects) and _is_among(subjects, self.allowed.subjects)
         self._require("subjects", subjects, is_own, self.allowed.subjects)
 
-    def seen(self, filter: str | None) -> str:  # noqa: A002 - the word of the request
-        """Return the subjects that a request is about which may name a filter: without one, all of its schedules."""
-        only = self.allowed.subjects[0] if len(self.allowed.subjects) == 1 else ">"
-        return only if filter is None else filter
+    def within(self, wanted: str | None) -> str:
+        """Return the filter of a request for a list: without one, all schedules of the rule if that is one."""
+        all_of_them = self.allowed.subjects[0] if len(self.allowed.subjects) == 1 else ">"
+        return all_of_them if wanted is None else wanted
 
     def check_schedule(self, found: Current) -> None:
         """Raise `ForbiddenError` unless a schedule, as it is while it is not paused, is one that the rule allows."""
