@@ -24,7 +24,7 @@ from nats_scheduler.observe.texts import SERVER_ALONE
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.fleet import read_fleet
-from nats_scheduler.runtime.modes import Mode, ServedStream, SharedLookup, mode_document
+from nats_scheduler.runtime.modes import Mode, SharedLookup, mode_document
 from nats_scheduler.runtime.schedule_store import connection_store
 from nats_scheduler.runtime.server_clock import ServerClock
 from nats_scheduler.runtime.stream_service import StreamService, StreamServices
@@ -33,7 +33,7 @@ from nats_scheduler.service.endpoint import Asked
 from nats_scheduler.service.endpoints import ENDPOINTS
 from nats_scheduler.service.micro import ServiceError
 from nats_scheduler.service.port import AskedStream, Examination
-from nats_scheduler.service.turns import Turns
+from nats_scheduler.service.turns import Reused, Turns
 
 
 def asked_sidecar(
@@ -96,7 +96,11 @@ class UnservedStream:
 
 
 class ServerAlone:
-    """Answers as a sidecar would, where none runs, about the streams on which the server itself fires."""
+    """Answers as a sidecar would, where none runs, about the streams on which the server itself fires.
+
+    Of these streams it has what the server fires, and nothing that has the portable headers. Cost: that of reading them
+    (`service.server_schedules`), and the list of all streams for each answer; a long one is reused.
+    """
 
     def __init__(self, access: Access, clock: Clock) -> None:
         """Read nothing yet."""
@@ -106,7 +110,7 @@ class ServerAlone:
             access, Leases(""), services, list, lambda: [SERVER_ALONE], clock, activity, examine_nothing, lambda: False
         )
         self._api = access.api
-        self._lookup = SharedLookup(self._native_streams)
+        self._listed: Reused[list[StreamState]] = Reused()
         self._answering = {one.name: one.answering(self._asked) for one in ENDPOINTS}
         self.opened = self._asked.server_schedules.opened
 
@@ -117,8 +121,8 @@ class ServerAlone:
         """
         streams: dict[str, AskedStream] = {}
         with suppress(JetStreamError):
-            for one in await self._lookup.streams():
-                streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one.state, _nothing_of(one))
+            for one in await self._listed.get("", self._native_streams):
+                streams[one.name] = self._asked.streams.get(one.name) or UnservedStream(one, _nothing_of(one))
         self._asked.streams = streams
         try:
             answer = read_object(await self._answering[endpoint](json.dumps(request).encode())) if streams else None
@@ -128,13 +132,13 @@ class ServerAlone:
             raise NothingSubscribesError("no sidecar runs, and the server fires on no stream")
         return answer
 
-    async def _native_streams(self) -> list[ServedStream]:
+    async def _native_streams(self) -> list[StreamState]:
         states = [StreamState.from_info(info) async for info in self._api.streams()]
-        return [ServedStream(state, Mode.NATIVE) for state in states if state.is_native]
+        return [state for state in states if state.is_native]
 
 
-def _nothing_of(stream: ServedStream) -> EngineView:
-    return StoredSchedules(stream.state.rules, (), FiredBy.SERVER).view
+def _nothing_of(state: StreamState) -> EngineView:
+    return StoredSchedules(state.rules, (), FiredBy.SERVER).view
 
 
 # The parts of the sidecar that the doctor gets, so that it can examine the account with what is held already.

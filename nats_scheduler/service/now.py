@@ -55,7 +55,7 @@ from nats_scheduler.service.endpoint import (
 )
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, OptionalStreamRequest, SubjectFilter
-from nats_scheduler.service.server_schedules import READ_WAIT_SECONDS
+from nats_scheduler.service.server_schedules import MAX_STREAMS, READ_WAIT_SECONDS
 
 DEFAULT_RECENT_FIRES = 50
 MAX_RECENT_FIRES_LISTED = 200
@@ -172,17 +172,18 @@ async def _own(asked: Asked, request: ActivityRequest) -> list[Minute]:
 
 
 async def _of_server(asked: Asked, request: ActivityRequest | RecentFiresRequest) -> dict[str, ReadFires]:
-    """Return what the server itself has fired on the streams that are wanted.
+    """Return what the server itself has fired on the streams that are wanted, the first `MAX_STREAMS` of them by name.
 
     Only who answers reads it, and in `READ_WAIT_SECONDS` at most; what cannot be read is `unread` in `streams.list`.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + READ_WAIT_SECONDS
+    until = asyncio.get_running_loop().time() + READ_WAIT_SECONDS
+    wanted = asked.streams if request.stream is None else {request.stream} & asked.streams.keys()
+    names = [name for name in sorted(wanted) if asked.streams[name].others_fired_by is FiredBy.SERVER]
     found: dict[str, ReadFires] = {}
-    for name, stream in list(asked.streams.items()) if asked.asks_others else ():
-        if stream.others_fired_by is FiredBy.SERVER and request.stream in (None, name):
-            with suppress(ServiceError, JetStreamError):
-                found[name] = await asked.server_schedules.fires(name, max(until - loop.time(), 0.0))
+    for name in names[:MAX_STREAMS] if asked.asks_others else ():
+        with suppress(ServiceError, JetStreamError):
+            left = max(until - asyncio.get_running_loop().time(), 0.0)
+            found[name] = await asked.server_schedules.fires(name, left)
     return found
 
 

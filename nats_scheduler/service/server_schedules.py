@@ -56,7 +56,10 @@ from nats_scheduler.service.turns import Turns
 # Removals store nothing. The number of sequences that are not stored shows that there were some; then what is held is
 # compared with what the stream lists as deleted, or is looked up if that list is long.
 #
-# Cost: 10 µs for each message that is read; two requests to find what was removed, or one for each schedule.
+# What the server fired is noted while it is read (`observe.activity.ReadFires`).
+#
+# Cost: 10 µs for each message that is read, 13 µs for a fire of the server; two requests to find what was removed, or
+# one for each schedule.
 
 MAX_LOOKED_UP = 100_000
 """Messages that are looked up one by one, where no consumer may be created; about 12 s."""
