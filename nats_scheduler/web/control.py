@@ -14,7 +14,7 @@ same time. Limit: `MAX_SELECTED` schedules on a page; what has not begun after `
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 from urllib.parse import parse_qs
@@ -84,10 +84,6 @@ class Form:
     def whole(self, name: str) -> str:
         """Return a value as it was typed, "" if there is none; browsers send a line break as CR LF."""
         return self.values.get(name, [""])[0].replace("\r\n", "\n")
-
-    def sequence(self, name: str = "sequence") -> int:
-        """Return a sequence, 0 for none; raises `WrongFormError`."""
-        return sequence_of(self.text(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +166,7 @@ class Control:
         do, stream = query.text("do"), query.text("stream")
         if do not in OPERATIONS or not stream:
             raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
-        rows: list[Row] = []
+        rows = [_row(one) for one in query.values.get("one", ())]
         fault, wrong, status, more = "", "", OK, False
         try:
             given = self._keys(do, query)
@@ -178,13 +174,12 @@ class Control:
             given, wrong = {}, str(error)
         looked = json.dumps(given)
         if form is not None and form.text("step") != "preview":
-            rows, author = [_row(one) for one in form.values.get("one", ())], author_of(request.state.who, form)
-            wrong = wrong or missing_of(author) or ("" if rows else "no schedule is selected")
-            wrong = wrong or ("" if form.text("looked") == looked else "look at what would be done, then do it")
+            author = author_of(request.state.who, form)
+            unseen = "" if form.text("looked") == looked else "look at what would be done, then do it"
+            wrong = wrong or missing_of(author) or ("" if rows else "no schedule is selected") or unseen
             if not wrong:
-                return await self.shown_done(
-                    request, OPERATIONS[do], stream, await self._asked(do, stream, rows, {**given, **author})
-                )
+                done = await self._asked(do, stream, rows, {**given, **author})
+                return await self.shown_done(request, OPERATIONS[do], stream, done)
         try:
             if not rows:
                 rows, more = await self._selected(query)
@@ -219,7 +214,7 @@ class Control:
         if subject:
             one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
             stored = one["schedule"] or one["rejected"]
-            return [Row(subject, 0 if stored is None else stored["sequence"], one["schedule"])], False
+            return [] if stored is None else [Row(subject, stored["sequence"], one["schedule"])], False
         wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind")}
         asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
         found = read(SchedulesAnswer, await self.link.ask("schedules.list", asked))
@@ -233,12 +228,10 @@ class Control:
         async def answered(row: Row) -> Row:
             async with places:
                 if asyncio.get_running_loop().time() > ends:
-                    return _with(
-                        row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, so nothing is done: do it again"
-                    )
-                asked = {"stream": stream, "subject": row.subject, "expected": row.sequence or None, **given}
+                    return replace(row, refusal=f"not begun within {BEGIN_SECONDS:.0f} s, and not done: do it again")
+                asked = {"stream": stream, "subject": row.subject, "expected": row.sequence, **given}
                 answer, refusal, _code = await self.done(f"schedules.{do}", asked)
-                return _with(row, answer, refusal)
+                return replace(row, answer=answer, refusal=refusal)
 
         return [*await asyncio.gather(*map(answered, rows))]
 
@@ -280,10 +273,6 @@ def _row(text: str) -> Row:
     """Return a schedule as a form names it: its sequence, a blank, its subject."""
     sequence, _, subject = text.partition(" ")
     return Row(subject, sequence_of(sequence))
-
-
-def _with(row: Row, answer: ChangeAnswer | None = None, refusal: str = "") -> Row:
-    return Row(row.subject, row.sequence, row.schedule, answer, refusal)
 
 
 def author_of(who: Controller, form: Form) -> dict[str, str]:

@@ -38,11 +38,12 @@ from nats_scheduler.web.control import (
     lines_of,
     missing_of,
     names_of,
+    sequence_of,
 )
 from nats_scheduler.web.guard import ADD, EDIT
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
 
-CONFLICT = 409
+CONFLICT, UNAVAILABLE = 409, 503
 FIRES_SHOWN = 5
 
 HEADERS = {
@@ -60,6 +61,9 @@ SPELLINGS = {"adr51": "", "portable": "X-"}
 
 SHOWN = (*HEADERS, "policies")
 """The fields that show what is stored."""
+
+TYPED = ("set", "unset", "body", "replace")
+"""The fields that do not."""
 
 Fields = Mapping[str, str]
 """What is in the fields of a form, by their names."""
@@ -105,7 +109,7 @@ class Written:
         asked: dict[str, object] = {
             "set": [one for one in after if one not in before] + others,
             "unset": gone + names_of(self.typed["unset"]),
-            "expected": self.sequence or None,
+            "expected": self.sequence,
         }
         return {**asked, "body": self.typed["body"]} if self.typed["replace"] else asked
 
@@ -155,12 +159,10 @@ class Editing:
         try:
             schedule = (await self._stored(stream, subject))["schedule"]
         except QuestionError as error:
-            raise WrongFormError(code_of(error) or NOT_FOUND, str(error)) from None
+            raise WrongFormError(NOT_FOUND if code_of(error) == NOT_FOUND else UNAVAILABLE, str(error)) from None
         if schedule is None:
             raise WrongFormError(NOT_FOUND, f"'{subject}' has no valid schedule to edit: replace it by a new one")
-        was = fields_of(schedule)
-        empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
-        written = Written(stream, subject, schedule["dialect"], schedule["sequence"], {**was, **empty}, was)
+        written = untouched(stream, subject, schedule["dialect"], schedule)
         return await self._page(request, "edit", written, await self._preview("edit", written))
 
     async def _add(self, request: Request, form: Form | None) -> Response:
@@ -171,10 +173,7 @@ class Editing:
         streams = (await self._control.source.get(answers.STREAMS, ALL_STREAMS)).data
         modes = {one["stream"]: one["mode"] for one in ([] if streams is None else streams["streams"])}
         spelling = "portable" if modes.get(stream) == "portable" else "adr51"
-        was = fields_of(None)
-        empty = dict.fromkeys(("set", "unset", "body", "replace"), "")
-        written = Written(stream, subject, spelling, 0, {**was, **empty}, was)
-        return await self._page(request, "add", written, Preview({}))
+        return await self._page(request, "add", untouched(stream, subject, spelling), Preview({}))
 
     async def _answered(self, request: Request, form: Form, do: str) -> Response:
         """Answer a form: with a preview, with what was done, or with what is wrong beside all that was typed."""
@@ -196,10 +195,11 @@ class Editing:
                     )
                 wrong, stale = refusal, code == CONFLICT
                 preview = Preview(preview.asked, preview.explained, None, refusal, code)
-        if stale:
-            written, wrong = await self._beside(do, written), preview.refusal
-            preview = await self._preview(do, written) if written.sequence and do == "edit" else preview
-        return await self._page(request, do, written, preview, wrong=wrong, form=form, is_stale=stale)
+        beside = await self._beside(do, written) if stale else None
+        if beside is not None:
+            written, wrong = beside, preview.refusal
+            preview = await self._preview(do, written) if do == "edit" else preview
+        return await self._page(request, do, written, preview, wrong=wrong, form=form, is_stale=beside is not None)
 
     async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
         values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
@@ -228,14 +228,14 @@ class Editing:
     async def _stored(self, stream: str, subject: str) -> ScheduleAnswer:
         return read(ScheduleAnswer, await self._link.ask("schedules.get", {"stream": stream, "subject": subject}))
 
-    async def _beside(self, do: str, written: Written) -> Written:
-        """Return what was typed on top of what is stored now, if that can be asked for."""
+    async def _beside(self, do: str, written: Written) -> Written | None:
+        """Return what was typed beside what is stored now; None if there is none, or it cannot be asked for."""
         try:
             found = await self._stored(written.stream, written.subject)
         except QuestionError:
-            return written
+            return None
         stored = found["schedule"] or found["rejected"]
-        return written if stored is None else written.beside(found["schedule"], stored["sequence"], is_new=do == "add")
+        return None if stored is None else written.beside(found["schedule"], stored["sequence"], is_new=do == "add")
 
     @staticmethod
     def _asked(do: str, written: Written) -> dict[str, object]:
@@ -243,9 +243,15 @@ class Editing:
         return place | (written.edit() if do == "edit" else written.addition())
 
 
+def untouched(stream: str, subject: str, spelling: str, schedule: ScheduleDocument | None = None) -> Written:
+    """Return a form in which nothing is typed yet, of a schedule that is stored or of a new one."""
+    was, sequence = fields_of(schedule), 0 if schedule is None else schedule["sequence"]
+    return Written(stream, subject, spelling, sequence, {**was, **dict.fromkeys(TYPED, "")}, was)
+
+
 def written_in(form: Form) -> Written:
     """Return what a form says of a schedule; raises `WrongFormError` for a sequence that is none."""
-    typed = {name: form.text(name) for name in (*SHOWN, "set", "unset", "replace")}
-    typed |= {"body": form.whole("body")}
+    typed = {name: form.text(name) for name in (*SHOWN, *TYPED)} | {"body": form.whole("body")}
     was = {name: form.text(f"was_{name}") for name in SHOWN}
-    return Written(form.text("stream"), form.text("subject"), form.text("spelling"), form.sequence(), typed, was)
+    sequence = sequence_of(form.text("sequence"))
+    return Written(form.text("stream"), form.text("subject"), form.text("spelling"), sequence, typed, was)
