@@ -94,8 +94,9 @@ Action = Question | PublishFires | PurgeSchedule | RemoveExpired | WakeAt | Repo
 #   it is given.
 # - What `follow` delivers may have no body, and a `Nats-Msg-Size` header in its place; what is read has both as stored.
 # - `follow` delivers every message stored after a sequence, once and in order, and `CaughtUp` when it has delivered
-#   all that was stored when it began; then it continues. It ends only by cancellation or with an exception that says
-#   why.
+#   all that was stored when it began; then it continues. By look-ups it delivers some of it again or out of order, and
+#   what was stored before contact was lost may come after `CaughtUp`. It ends only by cancellation or with an exception
+#   that says why.
 
 Notify = Callable[[Input], None]
 """Takes an input."""

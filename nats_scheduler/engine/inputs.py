@@ -77,10 +77,10 @@ class HistoryRead:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything stored up to now has been read: what is due may fire.
+    """Everything that was stored without contact has been read: what is due may fire.
 
     If messages are not read in their order, everything up to sequence `through` was read, and need not be read again
-    after contact was lost; it may be delivered again.
+    after contact was lost; it may be delivered again. What was stored after it while there was contact may follow.
     """
 
     through: int = 0

@@ -269,6 +269,11 @@ class StreamEngine:
         return self._progress.last_read if self._progress.reads_all else self._read_through
 
     @property
+    def complete_through(self) -> int:
+        """The sequence up to which everything was read: later messages may have been read before earlier ones."""
+        return self._read_through if self._is_behind else self._progress.last_read
+
+    @property
     def held(self) -> Roster:
         """The schedules held."""
         return self._roster
@@ -287,8 +292,7 @@ class StreamEngine:
         What cannot be settled at the moment is named, so that it does not hold back the rest.
         """
         rejected = self.admission.settles_nothing_of()
-        read = self._read_through if self._is_behind else self._progress.last_read
-        return self._holdings.checkpoint(now, read, rejected, self.last_message)
+        return self._holdings.checkpoint(now, self.complete_through, rejected, self.last_message)
 
     # -- inputs --------------------------------------------------------------------------------------------------
 

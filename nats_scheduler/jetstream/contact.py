@@ -40,13 +40,14 @@ def follower_of(
     holds: Callable[[str], bool],
     in_flight: Callable[[], int] = lambda: 0,
     awaits: Callable[[bytes], bool] = lambda _reply: False,
+    last_read: Callable[[], int] = lambda: 0,
 ) -> ConsumerFollower | ScanFollower:
     """Return the follower of a stream: by a consumer if that is harmless, and by look-ups if it is not.
 
     By look-ups too if the account allows no more consumers. An earlier scan may have looked at less than the engine has
     read, so it begins at the first message.
     """
-    scan = ScanFollower(connection, api, config, notify, holds, awaits)
+    scan = ScanFollower(connection, api, config, notify, holds, awaits, last_read)
     if not reads_all(config):
         return scan
     otherwise = partial(scan.follow, 0)
@@ -68,6 +69,7 @@ class StreamContact:
         window: int,
         ack_timeout: float,
         history_after: int | None = None,
+        last_read: Callable[[], int] = lambda: 0,
     ) -> None:
         """Make contact; with `history_after`, messages above it that lie under later ones are read too, None: none."""
         stream = config["name"]
@@ -79,6 +81,7 @@ class StreamContact:
             holds,
             in_flight=lambda: self._publisher.in_flight,
             awaits=lambda reply: self._publisher.awaits(reply),
+            last_read=last_read,
         )
         self._publisher = Publisher(
             connection,

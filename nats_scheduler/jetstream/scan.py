@@ -14,6 +14,8 @@ The rules:
 - A publish that was received is a hint, and only the look-up counts.
 - `CaughtUp` carries the sequence up to which everything was read. After contact was lost, a look-up failed, or there
   were more hints than are kept, what was stored after that sequence is read, in parts, and no more.
+- After contact was lost, nothing fires until what was stored since is read. If much was stored before and is not read
+  yet, it is read after that, as it would have been without the loss: tens of thousands of messages take seconds.
 - What was received and not found may be stored later: then everything after that sequence is read, too.
 - A removed schedule is detected by the read before each fire, which the engine asks for anyway.
 - A fire of this sidecar that waits for its acknowledgement is known, and not looked up.
@@ -205,10 +207,12 @@ class ScanFollower:
         notify: Notify,
         holds: Callable[[str], bool],
         awaits: Callable[[bytes], bool] = lambda _reply: False,
+        last_read: Callable[[], int] = lambda: 0,
     ) -> None:
         """Follow the stream of `config`; `holds` returns whether the engine holds a schedule on a subject.
 
-        `awaits` returns, for the reply subject of a publish, whether it is a fire of this sidecar in flight.
+        `awaits` returns, for the reply subject of a publish, whether it is a fire of this sidecar in flight, and
+        `last_read` the highest sequence that was delivered, by this contact or one before.
         """
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -216,6 +220,7 @@ class ScanFollower:
         self._subjects: list[str] = list(config.get("subjects") or [])
         self._notify = notify
         self._holds = holds
+        self._last_read = last_read
         self._awaits = (lambda _reply: False) if config.get("no_ack") else awaits
         self._transforms = bool(config.get("subject_transform"))
         self._is_clustered = bool(connection.server.cluster)
@@ -264,42 +269,55 @@ class ScanFollower:
     # -- what is stored ------------------------------------------------------------------------------------------
 
     async def _catch_up(self, *, is_live: bool = False) -> None:
-        """Deliver what was stored since everything was read, then `CaughtUp`; after each part if contact `is_live`."""
-        await self._read_all(await self._lookups.state(), is_live=is_live)
+        """Deliver what was stored since everything was read, then `CaughtUp`; after each part if contact `is_live`.
+
+        If contact was lost and that is much, what was stored before the loss is left for later: fires go on meanwhile.
+        """
+        state = await self._lookups.state()
+        after = self._through
+        if after and not is_live and state.last_sequence - after > MAX_READ_AT_ONCE:
+            after = max(after, self._last_read())
+        if state.last_sequence < after:
+            self._went_back(state.last_sequence)
+            after = self._through
+        if after > self._through:
+            self._hints.overflowed.set()
+            self._something_was_published.set()
+        await self._read_all(after, state, is_live=is_live)
         self._notify(CaughtUp(self._through, is_behind=self._hints.overflowed.is_set()))
 
-    async def _read_all(self, state: StreamNumbers, *, is_live: bool) -> None:
-        """Deliver what is stored after what was read, in the cheaper of two ways."""
-        last = state.last_sequence
-        if last < self._through:
-            self._went_back(last)
-        behind = min(last - self._through, state.messages)
-        if self._through == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
-            found = await self._lookups.of_all_subjects(self._through, self._holds)
-            if self._through == 0:
+    async def _read_all(self, after: int, state: StreamNumbers, *, is_live: bool) -> None:
+        """Deliver what is stored after a sequence, in the cheaper of two ways."""
+        last, is_complete = state.last_sequence, after == self._through
+        behind = min(last - after, state.messages)
+        if after == 0 or behind > MIN_MESSAGES_PER_SUBJECT * state.subjects:
+            found = await self._lookups.of_all_subjects(after, self._holds)
+            if after == 0:
                 self._buried = {one.subject: one.sequence for one in found if DONE_WITHIN in one.block}
             await self._pass_on(found)
         else:
-            await self._read_in_parts(last, behind, is_live=is_live)
-        self._through, self._behind_since = last, None
+            await self._read_in_parts(after, last, behind, is_live=is_live)
+        self._through, self._behind_since = last if is_complete else self._through, None
 
-    async def _read_in_parts(self, last: int, count: int, *, is_live: bool) -> None:
+    async def _read_in_parts(self, after: int, last: int, count: int, *, is_live: bool) -> None:
         """Deliver what is stored up to a sequence, some `count` messages.
 
         What was delivered is not read again if a later part fails.
         """
         schedules: set[str] = set()
-        size = -(-(last - self._through) // max(-(-count // MAX_READ_AT_ONCE), 1))
-        while self._through < last:
-            through = min(self._through + size, last)
+        size = -(-(last - after) // max(-(-count // MAX_READ_AT_ONCE), 1))
+        while after < last:
+            through = min(after + size, last)
             found = await self._lookups.between(
-                self._through, through, lambda subject: subject in schedules or self._holds(subject)
+                after, through, lambda subject: subject in schedules or self._holds(subject)
             )
             schedules.update(message.subject for message in found if message.block)
             await self._pass_on(found)
-            self._through = through
+            if after == self._through:
+                self._through = through
             if is_live:
                 self._notify(CaughtUp(through, is_behind=True))
+            after = through
 
     async def _pass_on(self, found: Sequence[StoredMessage]) -> None:
         """Deliver messages, a moment's work at a time."""

@@ -449,7 +449,7 @@ class CheckpointWriter:
         self._was_denied()
 
     def _progress(self) -> tuple[int, int]:
-        return self._engine.last_read, self._engine.fires_stored
+        return self._engine.complete_through, self._engine.fires_stored
 
     def _settled(self) -> CheckpointLoaded:
         begun = self._clock.monotonic()

@@ -123,6 +123,7 @@ class Contacts(Protocol):
         window: int,
         ack_timeout: float,
         history_after: int | None,
+        last_read: Callable[[], int],
     ) -> StreamPort:
         """Make contact; the tasks that it begins belong to the task group."""
         ...

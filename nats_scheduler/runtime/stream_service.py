@@ -286,6 +286,7 @@ class StreamService:
             window=self._settings.window,
             ack_timeout=ack_timeout / SECOND,
             history_after=self.engine.history_through if self._basis.has_buried else None,
+            last_read=lambda: self.engine.last_read,
         )
 
     # -- shards --------------------------------------------------------------------------------------------------

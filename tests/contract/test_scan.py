@@ -158,8 +158,10 @@ class FollowedQueue:
         await self._account.connection.request(f"{self._name}.{name}", b"", block)
 
     @asynccontextmanager
-    async def following(self, after: int = 0, notify: Callable[[Input], None] | None = None) -> AsyncIterator[None]:
-        """Follow behind a sequence; the block begins when all that is stored was delivered."""
+    async def following(
+        self, after: int = 0, notify: Callable[[Input], None] | None = None, *, last_read: int = 0
+    ) -> AsyncIterator[None]:
+        """Follow behind a sequence; the block begins when all that has to be read before fires was delivered."""
         self.inputs.clear()
         self.gate.asked.clear()
         self.gate.bodies.clear()
@@ -175,6 +177,7 @@ class FollowedQueue:
                 holds=lambda subject: subject.removeprefix(f"{self._name}.") in self.held,
                 window=256,
                 ack_timeout=TOLD_SECONDS,
+                last_read=lambda: last_read,
             )
             task = asyncio.ensure_future(self.contact.follow(after))
             try:
@@ -328,6 +331,26 @@ async def test_each_part_that_was_read_is_noted(queue: FollowedQueue, monkeypatc
         await queue.refused("s")
         await queue.reached(lambda: queue.caught_up[-1].through == unseen[-1])
         assert set(unseen[1::2]) <= {given.through for given in queue.caught_up}
+
+
+async def test_after_lost_contact_much_that_was_stored_before_the_loss_is_read_while_fires_go_on(
+    queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "MAX_READ_AT_ONCE", 50)
+    await queue.store_all(210)
+    async with queue.following(10, last_read=150):
+        first = queue.caught_up[0]
+        before = queue.inputs[: queue.inputs.index(first)]
+        read_first = [one.sequence for given in before if isinstance(given, MessagesRead) for one in given.messages]
+        assert read_first == list(range(151, 211))
+        assert first == CaughtUp(10, is_behind=True), "and it is read if contact is lost again before"
+        await queue.reached(lambda: queue.caught_up[-1] == CaughtUp(210))
+        assert queue.sequences == set(range(11, 211))
+    for after, last_read in ((170, 190), (10, 1_000)):
+        async with queue.following(after, last_read=last_read):
+            is_new = last_read > 210
+            assert queue.caught_up[0] == CaughtUp(210), "little is read at once, and all of a stream that went back"
+            assert queue.sequences == set(range(1 if is_new else after + 1, 211))
 
 
 async def test_gaps_make_no_parts(queue: FollowedQueue, monkeypatch: pytest.MonkeyPatch) -> None:
