@@ -24,6 +24,7 @@ from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, FiresDocument
 from nats_scheduler.settings.load import ResolvedSettings
 
 SHOWN_IN_MILLISECONDS_BELOW_NS = 10 * SECOND
+NOT_STORED = "unknown: the server does not store when a fire was due; the fire before it would show it"
 
 
 @click.command("history")
@@ -78,6 +79,8 @@ def _print(found: FiresDocument, *, wide: bool) -> None:
         print_past_fires(fires, wide=wide, of_all=not of)
         number = len(fires)
         click.echo(printable(f"{number} fire{'' if number == 1 else 's'}{of}, newest first, {where}"))
+        if any(fire["fire_time"] is None for fire in fires):
+            click.echo(NOT_STORED)
     else:
         click.echo(printable(f"no fire{of} is stored {where}"))
     if not found["complete"] and found["oldest_read"] is not None:
