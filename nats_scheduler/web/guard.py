@@ -250,8 +250,11 @@ class Guard:
 
 
 def _is_from_here(headers: Headers) -> bool:
-    """Return whether a form was sent by a page of this origin, or by no browser."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return False
+    """Return whether a form was sent by a page of this origin, or by no browser.
+
+    What the browser says itself counts first, because a proxy may write another Host.
+    """
+    if site := headers.get("sec-fetch-site"):
+        return site in ("same-origin", "none")
     origin = headers.get("origin", "")
     return origin in ("", "null") or origin.partition("://")[2] == headers.get("host")

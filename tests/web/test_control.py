@@ -110,6 +110,9 @@ async def test_a_schedule_is_added_and_edited_with_what_the_server_would_say(sce
 
     fields = await scene.form("/edit?stream=O&subject=O.new")
     assert ("pattern", "0 30 9 * * mon-fri") in fields
+    says_native = "The server itself fires the schedules of this stream"
+    for path in ("/edit?stream=O&subject=O.new", "/change?do=pause&stream=O&subject=O.new"):
+        assert (says_native in await scene.page.get(path)) == scene.controlled.is_native
     edit = {"ttl": "5m", "set": "Kind: order", "step": "store", **WHO}
     shown = await scene.send("/edit", fields, **{**edit, "step": "preview"})
     assert "<bdi>Nats-Schedule-TTL: 5m</bdi>" in shown

@@ -102,10 +102,11 @@ async def test_a_schedule_is_paused_by_keys_alone(desk: Desk) -> None:
             break
     assert await browser.run("return getComputedStyle(document.activeElement).outlineStyle") != "none"
     await browser.press(ENTER)
-    await browser.until(SUBMITTED, "The server itself fires schedules of this stream")
+    await browser.until(SUBMITTED, "The server itself fires the schedules of this stream")
     await browser.run("document.querySelector('[name=author]').focus()")
     await browser.press(*"Ada", TAB, *"stocktaking", ENTER)
     await browser.until(SUBMITTED, "1 done, 0 refused")
+    assert await accessibility_faults_on(browser) == []
     assert b"X-Paused" in await desk.block("O.keys")
     assert await browser.console() == []
 

@@ -180,6 +180,7 @@ async def test_a_form_is_of_the_login_that_it_was_made_for_and_of_this_site() ->
             (own, {"Sec-Fetch-Site": "cross-site"}, 403, "sent by another site"),
             (own, {"Sec-Fetch-Site": "same-site", "Origin": "null"}, 403, "sent by another site"),
             (own, {"Origin": "http://evil.example"}, 403, "sent by another site"),
+            (own, {"Origin": "https://status.example.com", "Sec-Fetch-Site": "same-origin"}, 200, "refused"),
             ("", {}, 403, "another login"),
             (other, {}, 403, "another login"),
             (own[:-1], {}, 403, "another login"),
