@@ -86,6 +86,19 @@ def test_none_is_expected_by_another_contact_or_where_messages_may_be_gone_befor
     assert consumed.reported(FireReadBack) == []
 
 
+def test_a_fire_that_was_reported_when_it_was_acknowledged_is_not_reported_when_a_look_up_finds_it() -> None:
+    desk = Desk(EVERY, reads_all=False)
+    fire = desk.in_flight(EVERY, 5)
+    ours, of_another = stored_fire(fire, 3, desk.now), stored_fire(fire, 4, desk.now)
+    desk.concluded(fire, Stored(3))
+    assert len(desk.reported(FireReadBack)) == 1
+    desk.read(schedule("@every 9s", 7, "s.two"))
+    desk.read(ours)
+    assert desk.reported(FireReadBack) == [], "it may be found after a later message"
+    desk.read(of_another)
+    assert len(desk.reported(FireReadBack)) == 1
+
+
 def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
     for reads_all, followed in ((True, 7), (False, 9)):
         desk = Desk(EVERY, plain(TARGET, 7), live=False, reads_all=reads_all)

@@ -61,17 +61,19 @@ class Progress:
             self.last_read = last.sequence
         if through > self.last_read:
             self.last_read = through
-        if self.expected:
+        if self.expected and self.reads_all:
             self.pass_by(self.last_read)
 
     def expect(self, fires: Sequence[Fire]) -> None:
-        """Expect to read back those of these fires that were stored after what was read last."""
+        """Expect to read back those of these fires that were stored after what was read last.
+
+        If messages may be gone, or under others, before they are read, fires are taken as read back at once.
+        """
         if not self.reads_all:
             self.matched.extend(fires)
-            return
         expected = self.expected
         for fire in islice(fires, MAX_EXPECTED - len(expected)):
-            if fire.stored_as > self.last_read:
+            if fire.stored_as > self.last_read or not self.reads_all:
                 expected[fire.stored_as] = fire
 
     def is_read_by_headers(self, fire: Fire) -> bool:
@@ -84,7 +86,8 @@ class Progress:
         if known is None or known.target != message.subject:
             return False
         known.stored_at = message.stored_at
-        self.matched.append(known)
+        if self.reads_all:
+            self.matched.append(known)
         return True
 
     def pass_by(self, through: int) -> None:
@@ -94,7 +97,9 @@ class Progress:
         """
         expected = self.expected
         while expected and (first := next(iter(expected))) <= through:
-            self.matched.append(expected.pop(first))
+            fire = expected.pop(first)
+            if self.reads_all:
+                self.matched.append(fire)
 
 
 def reading_of(fire: Fire) -> tuple[Reading, StoredMessage]:
