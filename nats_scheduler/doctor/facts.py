@@ -4,7 +4,7 @@ Rule: facts are values. No check sends a request, and no gatherer decides what i
 What could not be read is a fact too (`Unexamined`): it is reported, and the checks that need it find nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from nats_scheduler.engine.views.view import ListedSchedule
 from nats_scheduler.jetstream.errors import JetStreamError, NotPermittedError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.capabilities import Capabilities
-from nats_scheduler.message.foreign_json import inner
 from nats_scheduler.observe.documents import FailureDocument
+from nats_scheduler.runtime.consumption import Copy, copies_in
 from nats_scheduler.runtime.modes import Mode
 from nats_scheduler.schedule.zones import OffsetTable
 
@@ -116,6 +116,8 @@ class StreamFacts:
     failing_unlisted: int = 0
     consumers: Mapping[str, Sequence[str]] | None = None
     """Its consumers, other than those of sidecars, with the subjects that each receives; None if not listed."""
+    idle_consumers: Collection[str] = ()
+    """Those for which messages wait, and that have delivered nothing for a day."""
     consumer_leaders: Mapping[str, str] = field(default_factory=dict)
     """For each node that leads a consumer the name of one."""
     unserved: Sequence[str] = ()
@@ -154,31 +156,9 @@ def targets_here(stream: StreamFacts) -> Sequence[str]:
     return sorted({one.target for one in terms if one.policies.target_elsewhere is None})
 
 
-Copy = tuple[str, str, Sequence[str]]
-"""A stream that takes messages from another one: `mirror` or `source`, its name, and the subjects that it takes."""
-
-
 def subjects_of(infos: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the subjects of streams, from the information on them."""
     return [subject for info in infos for subject in StreamState.from_info(info).rules.subjects]
-
-
-def copies_in(streams: Iterable[StreamFacts]) -> dict[str, list[Copy]]:
-    """Return the copies among streams, by the names of those that they take from."""
-    copies: dict[str, list[Copy]] = {}
-    for stream in streams:
-        sources, mirror = stream.config.get("sources"), stream.config.get("mirror")
-        origins = [("mirror", mirror), *(("source", one) for one in (sources if isinstance(sources, list) else []))]
-        for kind, origin in ((kind, inner(one)) for kind, one in origins):
-            if origin.get("name") and not origin.get("external"):
-                copies.setdefault(str(origin["name"]), []).append((kind, stream.name, _filters(origin)))
-    return copies
-
-
-def _filters(origin: Mapping[str, Any]) -> list[str]:
-    transforms = origin.get("subject_transforms")
-    parts = [str(inner(one).get("src") or ">") for one in transforms] if isinstance(transforms, list) else []
-    return parts or [str(origin.get("filter_subject") or ">")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +197,7 @@ class AccountFacts:
 
     def __post_init__(self) -> None:
         """Look through the streams once: each of them is asked for its copies."""
-        object.__setattr__(self, "copies", copies_in(self.streams))
+        object.__setattr__(self, "copies", copies_in(one.state for one in self.streams))
 
     @property
     def read(self) -> Sequence[StreamFacts]:

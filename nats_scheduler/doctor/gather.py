@@ -38,6 +38,7 @@ from nats_scheduler.observe.documents import FailureDocument
 from nats_scheduler.runtime.access import Access
 from nats_scheduler.runtime.canary import CANARY_STREAM
 from nats_scheduler.runtime.checkpoints import read_checkpoint
+from nats_scheduler.runtime.consumption import filters_of, stalled
 from nats_scheduler.runtime.continuity import removes_expired
 from nats_scheduler.runtime.graduation import Graduation
 from nats_scheduler.runtime.modes import Mode, dialects_of
@@ -63,9 +64,6 @@ MAX_REQUESTS_IN_FLIGHT = 256
 
 ANNOUNCED_SINCE_NS = DAY
 """What sidecars announced longer ago (ns) is not reported."""
-
-OURS = "nats-scheduler-"
-"""The consumers of sidecars and commands have names that begin like this."""
 
 # Which subjects the clients of the account subscribe to.
 #
@@ -270,9 +268,8 @@ class Gathering:
             return facts
         infos = [info async for info in self._account.api.consumers(facts.name)]
         leaders = {leader_of(info): str(info.get("name", "")) for info in infos}
-        consumers = {str(info.get("name", "")): _filters(inner(info.get("config"))) for info in infos}
-        consumers = {name: filters for name, filters in consumers.items() if not name.startswith(OURS)}
-        return replace(facts, consumers=consumers, consumer_leaders=leaders)
+        idle = stalled(infos, self._now())
+        return replace(facts, consumers=filters_of(infos), idle_consumers=idle, consumer_leaders=leaders)
 
     async def _with_unserved(self, facts: StreamFacts) -> StreamFacts:
         """Search headers that no program fires: in a stream without the flag, or in the dialect that is not served."""
@@ -370,13 +367,6 @@ class Gathering:
         show = reading_progress(self._progress, f"graduation of {facts.name}", facts.state)
         await graduation.look(account.registry, account.settings.restrictions_on(facts.name), show, account.calendars)
         return replace(facts, graduation=list(graduation.findings))
-
-
-def _filters(config: Mapping[str, Any]) -> list[str]:
-    """Return the subjects that a consumer receives; `>` for all."""
-    several = config.get("filter_subjects")
-    filters = [str(one) for one in several] if isinstance(several, list) and several else []
-    return filters or [str(config.get("filter_subject") or ">")]
 
 
 def _is_for_reading(need: Need, stream: StreamFacts) -> bool:

@@ -55,6 +55,7 @@ ROWS: Sequence[Row] = (
     Row(PUBLISH, "{api}.CONSUMER.CREATE.{stream}.{consumer}", _ALL),
     Row(PUBLISH, "{api}.CONSUMER.MSG.NEXT.{stream}.{consumer}", _ALL),
     Row(PUBLISH, "{api}.CONSUMER.INFO.{stream}.{consumer}", _ALL),
+    Row(PUBLISH, "{api}.CONSUMER.LIST.{stream}", _MAYBE),
     Row(PUBLISH, "{api}.CONSUMER.DELETE.{stream}.{consumer}", _MAYBE),
     Row(PUBLISH, "{registry}.>", _ALL),
     Row(PUBLISH, "{targets}", _FIRES),

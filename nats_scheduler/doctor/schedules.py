@@ -10,8 +10,9 @@ from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause
 from nats_scheduler.engine.views.view import ListedSchedule
-from nats_scheduler.message.subjects import is_covered, is_literal_subject
+from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
+from nats_scheduler.runtime.consumption import unconsumed
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 ENDS_BY = {Ending.EXPIRED: "its own Nats-TTL", Ending.MAX_AGE: "max_age of the stream"}
@@ -72,21 +73,20 @@ def check_failures(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
 
 
 def check_targets(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
-    """Find targets that no consumer, no subscriber, no copy and no schedule reads."""
+    """Find targets that no consumer, no subscriber, no copy and no schedule reads, or not for a day."""
     if stream.consumers is None or facts.subscriptions is None or stream.config.get("republish"):
         return
     copied = [one for _kind, _name, taken in facts.copies.get(stream.name, ()) for one in taken]
-    filters = {*(one for received in stream.consumers.values() for one in received), *facts.subscriptions, *copied}
-    # Of many clients most subscribe to literal subjects, and a stream may have many targets.
-    wide = tuple(sorted(one for one in filters if not is_literal_subject(one)))
-    sampled = {listed.terms.source for listed in stream.schedules}
-    for target in targets_here(stream):
-        if target in sampled:
-            continue
-        if target not in filters and not is_covered(target, wide):
+    sampled = {listed.terms.source for listed in stream.schedules if listed.terms.source}
+    others = {*facts.subscriptions, *copied, *sampled}
+    for target, idle in unconsumed(targets_here(stream), stream.consumers, stream.idle_consumers, others):
+        if not idle:
             what = f"no consumer of {stream.name} and no subscriber receives the target {target}"
             command = f"nats consumer add {stream.name} --filter {target}"
             yield Finding(Code.TARGET_UNREAD, what, command, stream.name, target)
+        else:
+            what = f"messages on the target {target} wait, and consumer {idle} has delivered nothing for a day"
+            yield Finding(Code.TARGET_UNCONSUMED, what, f"nats consumer info {stream.name} {idle}", stream.name, target)
 
 
 def check_targets_elsewhere(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
@@ -127,11 +127,12 @@ def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 
 
 def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
-    """Find what sidecars announced of the stream during the last day."""
-    for one in facts.announced:
+    """Find what sidecars announced of the stream during the last day, the newest about each subject."""
+    newest = {(one["kind"], one["schedule"]): one for one in reversed(facts.announced) if one["stream"] == stream.name}
+    for one in newest.values():
         names = defaultdict(str, one["advisory"], subject=one["schedule"], stream=stream.name)
         for code, (what, command) in ANNOUNCEMENTS.items():
-            if (one["stream"], one["kind"]) == (stream.name, code):
+            if one["kind"] == code:
                 yield Finding(code, what.format_map(names), command.format_map(names), stream.name, one["schedule"])
 
 
@@ -140,6 +141,10 @@ ANNOUNCEMENTS = {
         "{subject} (sequence {seq}, published {published}) was to fire at {due}: sequence {replaced_by}, published "
         "{replaced}, replaced it with another body",
         "use a subject for each schedule, or X-Debounce if replacement is meant",
+    ),
+    Code.TARGET_UNCONSUMED: (
+        "nobody has consumed the target {target} of {subject} since {since}: {reason}",
+        "nats consumer ls {stream}",
     ),
     Code.SCHEDULE_SILENT: (
         "no fire of {subject} (sequence {seq}) was stored from {since} on for three of its periods: {reason}",

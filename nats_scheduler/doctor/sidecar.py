@@ -24,7 +24,6 @@ from nats_scheduler.doctor.facts import (
     StreamFacts,
     Unexamined,
     ZoneData,
-    copies_in,
     subjects_of,
     without_leaders,
 )
@@ -39,6 +38,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
 from nats_scheduler.observe.documents import UnexaminedDocument
 from nats_scheduler.runtime.asked import Examinable
+from nats_scheduler.runtime.consumption import copies_in
 from nats_scheduler.runtime.fleet import read_fleet
 from nats_scheduler.runtime.shared import FAILING, Failures, read_failures
 from nats_scheduler.runtime.stream_service import StreamService
@@ -92,7 +92,7 @@ class _Gathering:
         failures = read_failures(value, {one.name for one in sidecars})
         by_name = {str(info["config"]["name"]): info for info in infos}
         outlines = await self._turns.do(Sliced(self._outlines(by_name)))
-        copies = copies_in(outlines)
+        copies = copies_in(one.state for one in outlines)
         streams = []
         for outline in outlines:
             filters = [one for _kind, _name, taken in copies.get(outline.name, ()) for one in taken]

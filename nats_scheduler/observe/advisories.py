@@ -128,6 +128,15 @@ KINDS: Mapping[str, Advisory] = {
             "reason": _text("Why it is not stored: a refusal, an unfinished fire, or no answer."),
         },
     ),
+    "target_unconsumed": Advisory(
+        "Nobody consumes the target of a schedule for a day, as far as consumers show, and fires are stored there.",
+        {
+            "schedule": _text("Subject of a schedule with that target."),
+            "target": _text("The target, shortened."),
+            "since": _time("Since when this is known, RFC 3339 in UTC."),
+            "reason": _text("What shows it: no consumer receives the target, or one that would delivers nothing."),
+        },
+    ),
     "schedule_only_dropped": Advisory(
         "A policy drops all fires of a schedule, three times in a row or more, over an hour or more.",
         {

@@ -28,8 +28,8 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 EARLY_ENDINGS = (Ending.EXPIRED, Ending.MAX_AGE)
 """The reasons why a schedule ends before its next fire, if that is known when it is stored."""
 
-SILENT_CAUSES = ("not_stored", "dropped")
-"""The causes why a schedule that is to fire stores nothing."""
+SILENT_CAUSES = ("not_stored", "dropped", "unconsumed")
+"""The causes why a schedule that is to fire delivers nothing."""
 
 REFUSAL_CODES = (403, 10002, 10023, 10028, 10047, 10054, 10071, 10077, 10097, 10109, 10111, 10165, 10166, 10190)
 """The codes with which a fire is refused, if they are known in advance: no permission (403), no resources, too large,
@@ -66,7 +66,7 @@ class Metrics:
             "schedules_replaced_unfired", "Schedules that fire once and were replaced before that by another body."
         )
         self.silent = self._counter(
-            "schedules_silent", "Reports of schedules that store no fires although they are to, by cause.", "cause"
+            "schedules_silent", "Reports of schedules that deliver nothing although they are to, by cause.", "cause"
         )
         self.misnamed = self._counter("headers_misnamed", "Messages with headers that look like those of a schedule.")
         self.purges_failed = self._counter("purges_failed", "Removals of schedules that failed.")

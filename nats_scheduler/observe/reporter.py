@@ -219,6 +219,15 @@ class Reporter:
         if self._warn("instance_not_firing", "", {"stream": stream, **fields}):
             self._advise("instance_not_firing", stream, **fields)
 
+    def target_unconsumed(self, stream: str, target: str, since: int, schedule: str, consumer: str) -> None:
+        """Report that nobody has consumed a target since an instant (ns); `consumer` would receive it, "" for none."""
+        self._metrics.silent.labels(stream, "unconsumed").inc()
+        reason = "no consumer of the stream receives it; subscribers of core NATS and direct reads cannot be seen"
+        if consumer:
+            reason = f"messages wait for consumer {consumer}, which delivers nothing"
+        fields = {"schedule": schedule, "target": target[:MAX_KEPT_CHARS], "since": _time(since), "reason": reason}
+        self._alert("target_unconsumed", stream, **fields)
+
     def snapshot_written(self, stream: str, schedules: int, through: int) -> None:
         """Report that a snapshot was written that knows everything up to the sequence `through`."""
         self._log.info("snapshot_written", stream=stream, schedules=schedules, through=through)

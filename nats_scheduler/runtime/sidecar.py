@@ -29,6 +29,7 @@ from nats_scheduler.runtime.account import Account
 from nats_scheduler.runtime.asked import Examinable, Examine, asked_sidecar, examine_nothing
 from nats_scheduler.runtime.canary import Canary
 from nats_scheduler.runtime.clock import Clock
+from nats_scheduler.runtime.consumption import Consumption
 from nats_scheduler.runtime.failure_keeping import FailureKeeping
 from nats_scheduler.runtime.file_streams import FileStreams
 from nats_scheduler.runtime.fleet import Leftovers
@@ -190,6 +191,7 @@ class Sidecar:
         reporter.listen(failures.changed, FireRefused)
         self._shared = failures, kept_settings(self._leases.me, settings)
         self._keeping = FailureKeeping(settings, reporter)
+        self._consumption = Consumption(self.served, self._clock.now, reporter, Turns(self._services))
         self._unserved = UnservedStreams(reporter)
         self._stopping = asyncio.Event()
         self._files = FileStreams((), reporter)
@@ -375,6 +377,7 @@ class Sidecar:
             *(partial(entry.keep, registry) for entry in self._shared),
             leftovers.keep_removing,
             partial(self._keeping.keep, access),
+            partial(self._consumption.keep_checking, access),
         ]
         works += [answering, partial(keep_sampling, activity, self._clock)] if self._settings.service else []
         if self._canary is not None:
