@@ -110,7 +110,8 @@ class Graduation:
         name = self._state.name
         checkpoints = await read_checkpoint(registry, self._api, name, Mode.EMULATED, self._now()) or ()
         self._handover = Handover(
-            replace(self._state.rules, restrictions=restrictions),
+            # On a native stream the server has fired what a policy would have ended.
+            replace(self._state.rules, restrictions=restrictions, has_policies=not self._state.is_native),
             self._server,
             checkpoints,
             expired_by_us=self._state.rules.allow_msg_ttl and not self._state.has_servers_ttl,

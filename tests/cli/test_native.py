@@ -54,7 +54,7 @@ def table(folder: Path) -> tuple[Said, ...]:
         Said(("instances",), ("no sidecar lives on this account",)),
         Said(("failures",), (CREATED_BY_A_SIDECAR,), 1),
         Said(("changes", "S"), (CREATED_BY_A_SIDECAR,), 1),
-        Said(("graduate", "S"), ("is native already",)),
+        Said(("graduate", "S"), ("is native already: the server holds 2 schedules",)),
         Said(("pause", "S", EVERY), ("paused", "begins anew: the server fires this schedule")),
         Said(("resume", "S", EVERY), ("resumed", "begins anew: the server fires this schedule")),
         Said(ADD, ("added", "first fire at")),
@@ -75,9 +75,10 @@ async def test_each_command_works_beside_no_sidecar(cli: Cli, start_server: Star
     async with prompt_on(cli, server.url) as prompt:
         await prompt.account.create("S", allow_msg_ttl=True)
         await prompt.schedule(EVERY, "@every 1s")
-        await prompt.schedule(LIMITED, NEVER, X_Limit="3")
+        await prompt.schedule(LIMITED, "@every 1s", target="S.more", X_Limit="1")
         await prompt.schedule(PORTABLE, NEVER, x="X-")
         await prompt.account.wait_for("S", "S.out", 2)
+        await prompt.account.wait_for("S", "S.more", 2)
         file = {"stream": "S", "schedules": [{"subject": LIMITED, "at": "2199-01-01T00:00:00Z", "target": "S.out"}]}
         (tmp_path / "schedules.yaml").write_text(json.dumps(file))
         for words, texts, code in table(tmp_path):
