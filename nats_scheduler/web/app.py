@@ -87,17 +87,17 @@ def _read(path: Path, name: str) -> str:
 
 def controllers_of(settings: SidecarSettings, now: Callable[[], int]) -> Controllers | None:
     """Return who may change schedules, None if the page only reads; raises `TokenError`."""
-    token, reading = token_of(settings, "web_control_token"), token_of(settings)
+    token = token_of(settings, "web_control_token")
     header, proxies = settings.web_user_header or "", [*map(ip_network, settings.web_trusted_proxies)]
     if bool(header) != bool(proxies):
         raise TokenError("expected both web_user_header and web_trusted_proxies, or neither of them")
-    if token is not None and token == reading:
+    if token is not None and token == token_of(settings):
         raise TokenError("web_control_token is the same as web_token: expected another one, which readers do not know")
     if token is None and not header:
         return None
     sessions = None if token is None else Sessions(token, now, CONTROL_COOKIE)
-    secret = token or reading  # the same for all processes of this page; without one, forms end with the process
-    return Controllers(secret.encode() if secret else token_bytes(), sessions, header, proxies)
+    # Readers know their token, and must not be able to make a form for another. So only that of changes is a key.
+    return Controllers(token.encode() if token else token_bytes(), sessions, header, proxies)
 
 
 async def run(settings: SidecarSettings, now: Callable[[], int], stop: asyncio.Event) -> None:

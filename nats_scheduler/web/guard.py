@@ -56,7 +56,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with none a browser sends `Origin: null`, and not where a form comes from
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -221,7 +221,10 @@ class Guard:
         if method not in ("GET", "HEAD") and not (method == "POST" and path in self._posts):
             return PlainTextResponse("pages are only read\n", 405, {"Allow": "GET, HEAD"})
         if method == "POST" and not _is_from_here(headers):
-            return PlainTextResponse("a form of this page is expected: this one was sent by another site\n", 403)
+            return PlainTextResponse(
+                "a form of this page is expected: this one was sent by another site, or a proxy has changed its Host\n",
+                403,
+            )
         who = None if self._controllers is None else self._controllers.who(scope)
         scope.setdefault("state", {})["who"] = who
         if who is None and self._controllers is not None and path in CONTROL_PATHS:
@@ -252,9 +255,9 @@ class Guard:
 def _is_from_here(headers: Headers) -> bool:
     """Return whether a form was sent by a page of this origin, or by no browser.
 
-    What the browser says itself counts first, because a proxy may write another Host.
+    What a browser says of the sender itself counts first: no page can forge it, and a proxy may have changed `Host`.
     """
-    if site := headers.get("sec-fetch-site"):
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
         return site in ("same-origin", "none")
-    origin = headers.get("origin", "")
-    return origin in ("", "null") or origin.partition("://")[2] == headers.get("host")
+    return origin is None or origin.partition("://")[2] == headers.get("host")

@@ -27,7 +27,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 # replaced, as in the answers of the sidecars.
 
 
-def address(path: str, **values: str | None) -> str:
+def address(path: str, /, **values: str | None) -> str:
     """Return the address of a page; values that are None or "" are left out."""
     given = {name: value for name, value in values.items() if value}
     query = urlencode(given, quote_via=quote, safe="", errors="replace")

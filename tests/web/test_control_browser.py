@@ -1,12 +1,18 @@
 """The pages that change native schedules in a real Chromium: keys, typing, two people, no scripts, a phone."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
+from nats_scheduler.observe.address import bound, url_of
+from nats_scheduler.observe.listener import serve
 from nats_scheduler.runtime.embedded import EmbeddedServer
 from nats_scheduler.web.rendering import address
 from tests.harness.account import Account, account_on
@@ -14,6 +20,7 @@ from tests.harness.browser import ENTER, TAB, Browser, browser_in, browser_progr
 from tests.harness.processes import sidecar
 from tests.harness.servers import V2_15, server_binary
 from tests.harness.waiting import eventually
+from tests.web.browsing import browsing
 from tests.web.test_browser import ALL_RULES, accessibility_faults
 from tests.web.test_guard import CONTROL_TOKEN
 
@@ -190,3 +197,25 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
 async def accessibility_faults_on(browser: Browser, *rules: str) -> list[object]:
     """Return what axe finds wrong with the page that is open, by all rules unless some are given."""
     return [*await accessibility_faults(browser, *(rules or ALL_RULES))]
+
+
+async def test_a_browser_says_where_a_form_comes_from_so_that_a_login_over_tls_is_sent_over_tls_only(
+    tmp_path: Path,
+) -> None:
+    """A browser has no TLS here: what is seen is the `Origin` from which the page knows of it."""
+    browser_programs()
+    origins: list[str | None] = []
+    async with browsing("nats://127.0.0.1:1", token=CONTROL_TOKEN) as page, browser_in(tmp_path) as browser:
+
+        async def seen(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["method"] == "POST":
+                origins.append(Headers(scope=scope).get("origin"))
+            await page.app(scope, receive, send)
+
+        stop = asyncio.Event()
+        with bound("127.0.0.1", 0, "web") as listening:
+            serving = asyncio.create_task(serve(seen, listening, stop))
+            await sign_in(browser, url_of(listening))
+            assert origins == [url_of(listening)]
+            stop.set()
+            await serving

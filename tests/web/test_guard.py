@@ -46,7 +46,7 @@ async def test_every_answer_has_the_headers_that_protect_it() -> None:
             assert policy.startswith("default-src 'none'; "), path
             assert "unsafe" not in policy, path
             assert "frame-ancestors 'none'" in policy, path
-            assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer"), path
+            assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "same-origin"), path
 
 
 async def test_without_the_token_nothing_is_shown() -> None:
@@ -96,8 +96,13 @@ async def test_a_login_leads_to_no_other_site_and_comes_from_none() -> None:
             ({}, 303, False),
             ({"Origin": "http://localhost:8225"}, 303, False),
             ({"Origin": "https://localhost:8225"}, 303, True),  # a proxy with TLS: so the cookie is for TLS only
+            ({"Origin": "https://localhost:8225", "Host": "10.1.0.7", "Sec-Fetch-Site": "same-origin"}, 303, True),
             ({"Origin": "http://evil.example"}, 403, False),
             ({"Origin": "http://localhost:9999"}, 403, False),
+            ({"Origin": "null"}, 403, False),  # a frame in a sandbox, of a browser without Sec-Fetch-Site
+            ({"Origin": ""}, 403, False),
+            ({"X-Forwarded-Proto": "https"}, 303, False),
+            ({"Sec-Fetch-Site": "none"}, 303, False),
             ({"Sec-Fetch-Site": "cross-site"}, 403, False),
             ({"Sec-Fetch-Site": "same-site"}, 403, False),
         ):
@@ -128,7 +133,7 @@ def test_a_session_ends_and_cannot_be_forged() -> None:
 async def test_the_page_comes_without_any_server_and_without_a_token_there_is_no_login() -> None:
     async with browsing(NOWHERE) as page:
         assert (await page.client.get("/login")).status_code == 303
-        for path in ("/", "/?cursor=%00%ff", "/?cursor=..%2f"):
+        for path in ("/", "/?cursor=%00%ff", "/?cursor=..%2f", "/?path=x&self=y&name=z"):
             text = await page.get(path)
             assert ("Not working" in text, "Sign out" in text) == (True, False), "it comes without any server"
 
@@ -243,6 +248,12 @@ def test_settings_say_who_may_change_schedules() -> None:
     by_proxy = allowed(web_user_header="X-User", web_trusted_proxies=("10.1.0.0/16",))
     assert by_proxy is not None
     assert (by_proxy.sessions, by_proxy.header, by_proxy.proxies) == (None, "X-User", [PROXY])
+    for more in ({}, {"web_token": reading}):
+        one, other = [allowed(web_user_header="X-User", web_trusted_proxies=("10.1.0.0/16",), **more) for _ in range(2)]
+        ada = Controller("user Ada", "Ada")
+        assert one is not None
+        assert other is not None
+        assert one.form_proof(ada) != other.form_proof(ada), "who knows the token of readers cannot make a form for Ada"
     for given, said in (
         ({"web_token": reading, "web_control_token": reading}, "is the same as web_token"),
         ({"web_user_header": "X-User"}, "expected both web_user_header and web_trusted_proxies"),
