@@ -38,7 +38,7 @@ from nats_scheduler.control.storing import (
     unfired,
     with_phase,
 )
-from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable, publishable_again
+from nats_scheduler.control.words import Edit, edited, is_same, is_same_pattern, publishable_again
 from nats_scheduler.message.dialect import DIALECTS, Dialect
 from nats_scheduler.message.headers import MSG_ROLLUP, decoded, header_value, with_header, without_headers
 from nats_scheduler.message.reading import paused_block, paused_name
@@ -98,7 +98,7 @@ async def add(
         if loss := " ".join(_losses(served, wanted, last, store.now())):
             warn(f"{subject}: {loss}")
         try:
-            return await store_schedule(store, served, change, publishable(block), body)
+            return await store_schedule(store, served, change, block, body)
         except ConflictError as error:
             conflict = error  # the other client may have stored the same
     assert conflict is not None, "an attempt ends with a result or an error"

@@ -30,7 +30,7 @@ from nats_scheduler.control.errors import (
 )
 from nats_scheduler.control.port import Served
 from nats_scheduler.control.store import ScheduleStore
-from nats_scheduler.control.words import Edit, edited, is_same
+from nats_scheduler.control.words import Edit, edited, is_same, publishable
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.message.headers import MSG_ROLLUP, MSG_TTL, decoded, header_value
 from nats_scheduler.message.policies import policy_header
@@ -134,9 +134,12 @@ async def _last_after(
 
 
 async def store_schedule(store: ScheduleStore, served: Served, change: Change, block: bytes, body: bytes) -> Change:
-    """Store a schedule in place of what the change names as `before`, record the change and return it."""
+    """Store a schedule in place of what the change names as `before`, record the change and return it.
+
+    What the block has of another publish, such as a part of a batch, is not sent.
+    """
     expected = change.before or 0
-    after = await replace_message(store, served.name, change.subject, block, body, expected)
+    after = await replace_message(store, served.name, change.subject, publishable(block), body, expected)
     if not served.rules.keeps_acknowledged:
         last = await _last_after(None, store, served.name, change.subject)
         if last is None or last.sequence < after:

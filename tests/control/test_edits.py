@@ -101,6 +101,17 @@ async def test_nobody_has_a_header_stored_that_lends_a_right(world: World) -> No
             assert world.stream.last_sequence == sequence
 
 
+async def test_what_would_be_a_part_of_a_batch_or_a_condition_is_not_stored(world: World) -> None:
+    """A requester could else begin batches with the permissions of the sidecar, and a stream takes 50 at a time."""
+    asked = {b"Nats-Batch-Id": b"b", b"Nats-Batch-Sequence": b"1", b"Nats-Stream-Source": b"S 1"}
+    await add(world.store, "S", SUBJECT, block(**{name.decode(): value.decode() for name, value in asked.items()}), b"")
+    added = world.last().block
+    await edit(world.store, "S", SUBJECT, Edit(set=[*asked.items(), (b"Kind", b"order")]))
+    edited = world.last().block
+    assert [header_value(one, name) for one in (added, edited) for name in asked] == [None] * 6
+    assert header_value(edited, b"Kind") == b"order"
+
+
 async def test_what_is_stored_again_carries_no_such_header_any_more(world: World) -> None:
     world.put(block(A="b\r\nNats-Expected-J\r\nNats-Trace-Dest: x\r\nB: c"))
     for change in (pause, resume):
