@@ -24,7 +24,7 @@ from nats_scheduler.service.client import (
     read,
 )
 from nats_scheduler.service.now import ActivityAnswer, RecentFiresAnswer, TimelineAnswer
-from nats_scheduler.service.past import FailuresAnswer, FiresAnswer
+from nats_scheduler.service.past import ChangesAnswer, FailuresAnswer, FiresAnswer
 from nats_scheduler.service.patterns import ExplainAnswer, NextAnswer
 from nats_scheduler.service.schemas import (
     FindingsAnswer,
@@ -84,6 +84,7 @@ REJECTED = Question("rejected.list", RejectedAnswer, fresh_seconds=5.0)
 MISNAMED = Question("misnamed.list", MisnamedAnswer, fresh_seconds=5.0)
 PAST_FIRES = Question("fires.list", FiresAnswer, fresh_seconds=2.0)
 FAILURES = Question("failures.list", FailuresAnswer, fresh_seconds=2.0)
+CHANGES = Question("changes.list", ChangesAnswer, fresh_seconds=2.0)
 INSTANCES = Question("instances.list", InstancesAnswer)
 RECENT_FIRES = Question("fires.recent", RecentFiresAnswer)
 ACTIVITY = Question("activity.list", ActivityAnswer, fresh_seconds=2.0)

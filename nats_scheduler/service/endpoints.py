@@ -117,6 +117,13 @@ ENDPOINTS: tuple[Endpoint[Any], ...] = (
         past.list_failures,
     ),
     Endpoint(
+        "changes.list",
+        "Who changed which schedule by commands, requests or programs, when and why, newest first.",
+        past.ChangesRequest,
+        past.ChangesAnswer,
+        past.list_changes,
+    ),
+    Endpoint(
         "activity.list",
         "How many fires were stored in each of the last minutes, and how late, by all instances together.",
         now.ActivityRequest,

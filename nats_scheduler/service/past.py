@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from nats_scheduler.control.changes import read_change
 from nats_scheduler.control.past import FirePast, FireQuery
 from nats_scheduler.control.port import Served
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -20,9 +21,18 @@ from nats_scheduler.jetstream.connection import Connection
 from nats_scheduler.jetstream.schedule_wire import ScheduleWire
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
-from nats_scheduler.observe.documents import FailuresDocument, PastFireDocument, Rows, Time, past_fire_document
+from nats_scheduler.observe.documents import (
+    ChangeDocument,
+    FailuresDocument,
+    Number,
+    PastFireDocument,
+    Rows,
+    Time,
+    change_document,
+    past_fire_document,
+)
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
-from nats_scheduler.service.advisories import AdvisoryQuery, find_failures
+from nats_scheduler.service.advisories import AdvisoryQuery, find_changes, find_failures
 from nats_scheduler.service.endpoint import Asked, Document, not_served, shown, with_items
 from nats_scheduler.service.micro import NOT_FOUND, ServiceError
 from nats_scheduler.service.schemas import Answer, Instant, Request, ScheduleRequest, SubjectFilter, TargetFilter
@@ -54,14 +64,18 @@ class FailuresRequest(Request):
 
     stream: Annotated[
         str | None,
-        Field(pattern=r"^[^\s.*>/\\]+$", max_length=255, description="Only failures about this stream; null for all."),
+        Field(pattern=r"^[^\s.*>/\\]+$", max_length=255, description="Only what is about this stream; null for all."),
     ] = None
     subject: Annotated[
         SubjectFilter,
-        Field(description="Only failures about schedules on this subject, wildcards allowed."),
+        Field(description="Only what is about schedules on this subject, wildcards allowed."),
     ] = None
     since: Since = None
-    limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most failures.")] = DEFAULT_ROWS
+    limit: Annotated[int, Field(ge=1, le=MAX_ROWS, description="The most of them.")] = DEFAULT_ROWS
+
+
+class ChangesRequest(FailuresRequest):
+    """A request for who changed which schedule, newest first."""
 
 
 class FiresDocument(TypedDict):
@@ -87,6 +101,28 @@ class FailuresAnswer(Answer, FailuresDocument):
     """Failures, newest first."""
 
 
+class KeptChangeDocument(ChangeDocument):
+    """A change, as it is kept: the names of those who ask for one are vouched for by nothing."""
+
+    stored: Time
+    kept_as: Number
+    """Its sequence in the stream that keeps it."""
+
+
+class ChangesDocument(TypedDict):
+    """Changes, newest first."""
+
+    kept_in: str
+    """The stream that keeps them."""
+    complete: bool
+    """True if all changes up to the limit are here."""
+    changes: Rows[KeptChangeDocument]
+
+
+class ChangesAnswer(Answer, ChangesDocument):
+    """Changes, newest first, as `nats-scheduler changes --json` prints them."""
+
+
 async def list_fires(asked: Asked, request: FiresRequest) -> Document:
     """Return the past fires of a schedule, newest first."""
     served = asked.streams.get(request.stream)
@@ -99,15 +135,37 @@ async def list_fires(asked: Asked, request: FiresRequest) -> Document:
 
 async def list_failures(asked: Asked, request: FailuresRequest) -> Document:
     """Return what went wrong, newest first."""
-    kept_in = asked.failures_stream
-    if kept_in is None:
-        raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
-    query = AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
-    found = await find_failures(asked.connection, asked.api, await _stream(asked, kept_in), query)
+    found = await find_failures(asked.connection, asked.api, await _kept_in(asked), _query(request))
     return await _with_rows(asked, found, "failures")
 
 
-async def _with_rows(asked: Asked, document: FiresDocument | FailuresDocument, key: str) -> Document:
+async def list_changes(asked: Asked, request: ChangesRequest) -> Document:
+    """Return who changed which schedule, when and why, newest first."""
+    found = await find_changes(asked.connection, asked.api, await _kept_in(asked), _query(request))
+    return await _with_rows(asked, changes_document(found), "changes")
+
+
+def changes_document(found: FailuresDocument) -> ChangesDocument:
+    """Describe the changes among the advisories that are kept."""
+    kept = [(one, change) for one in found["failures"] if (change := read_change(one["advisory"])) is not None]
+    changes: list[KeptChangeDocument] = [
+        {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)} for one, change in kept
+    ]
+    return {"kept_in": found["kept_in"], "complete": found["complete"], "changes": changes}
+
+
+def _query(request: FailuresRequest) -> AdvisoryQuery:
+    return AdvisoryQuery(request.stream, request.subject, request.limit, request.since)
+
+
+async def _kept_in(asked: Asked) -> StreamState:
+    """Return the stream that keeps advisories; raises `ServiceError` if there is none."""
+    if asked.failures_stream is None:
+        raise ServiceError(NOT_FOUND, "no stream keeps failures: keep_failures is false")
+    return await _stream(asked, asked.failures_stream)
+
+
+async def _with_rows(asked: Asked, document: FiresDocument | FailuresDocument | ChangesDocument, key: str) -> Document:
     """Return an answer, with as many of the rows below a key as fit into it."""
     head: dict[str, Any] = {**asked.head(), **document}
     rows = head.pop(key)

@@ -23,6 +23,7 @@ from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.service import answers
 from nats_scheduler.service.client import QuestionError, read
 from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service.past import ChangesAnswer, KeptChangeDocument
 from nats_scheduler.service.patterns import ExplainAnswer
 from nats_scheduler.service.schemas import ScheduleAnswer
 from nats_scheduler.web.control import (
@@ -199,10 +200,13 @@ class Editing:
         if beside is not None:
             written, wrong = beside, preview.refusal
             preview = await self._preview(do, written) if do == "edit" else preview
-        return await self._page(request, do, written, preview, wrong=wrong, form=form, is_stale=beside is not None)
+        change = None if beside is None else await self._change_to(beside)
+        return await self._page(
+            request, do, written, preview, wrong=wrong, form=form, is_stale=beside is not None, change=change
+        )
 
     async def _page(self, request: Request, do: str, written: Written, preview: Preview, **more: Any) -> Response:
-        values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({})}
+        values = {"do": do, "written": written, "preview": preview, "wrong": "", "form": Form({}), "change": None}
         status = {"status": CONFLICT if more.get("is_stale") else UNPROCESSABLE} if more.get("wrong") else {}
         title = f"Edit {written.subject}" if do == "edit" else "Add a schedule"
         return await self._control.shown(request, "edit", title, {**values, **more, **status})
@@ -236,6 +240,15 @@ class Editing:
             return None
         stored = found["schedule"] or found["rejected"]
         return None if stored is None else written.beside(found["schedule"], stored["sequence"], is_new=do == "add")
+
+    async def _change_to(self, written: Written) -> KeptChangeDocument | None:
+        """Return who stored what is there now, and why; None if that was not recorded, or not yet."""
+        asked = {"stream": written.stream, "subject": written.subject, "limit": 1}
+        try:
+            found = read(ChangesAnswer, await self._link.ask("changes.list", asked))["changes"]
+        except QuestionError:
+            return None
+        return next((one for one in found if one["sequence"] == written.sequence), None)
 
     @staticmethod
     def _asked(do: str, written: Written) -> dict[str, object]:

@@ -244,9 +244,10 @@ class Pages:
         """Ask for all that is known of one schedule."""
         ask, stream, subject = self._source.get, query.get("stream", ""), query.get("subject", "")
         one = {"stream": stream, "subject": subject}
-        found, following, past, failures = await asyncio.gather(
+        found, following, changes, past, failures = await asyncio.gather(
             ask(answers.SCHEDULE, one),
             ask(answers.NEXT_FIRES, {**one, "count": 8}),
+            ask(answers.CHANGES, {**one, "limit": 5}),
             ask(answers.PAST_FIRES, {**one, "limit": 20}),
             ask(answers.FAILURES, {**one, "limit": 20}),
         )
@@ -265,6 +266,7 @@ class Pages:
             "following": following,
             "rows": next_rows(following.data, explained.data),
             "words": None if explained.data is None else explained.data["words"],
+            "changes": changes,
             "past": past,
             "failures": failures,
             "what_happened": what_happened,

@@ -22,6 +22,7 @@ from tests.harness.account import Account, account_on, in_seconds, sidecar_on
 from tests.harness.servers import ALL_VERSIONS, V2_10, V2_11, V2_15
 from tests.harness.waiting import PATIENCE_SECONDS, eventually
 from tests.service.asking import Refusal, answered, ask
+from tests.service.controlling import request as request_change
 
 PORTABLE = {"X-Nats-Schedule": "@every 1s", "X-Nats-Schedule-Target": "S.out"}
 
@@ -39,7 +40,7 @@ async def failures_listed(account: Account, count: int, **request: Any) -> list[
 @pytest.mark.parametrize("version", [V2_10, V2_11, V2_15])
 async def test_past_fires_and_failures_are_answered(start_server: StartServer, version: str) -> None:
     server = await start_server(version)
-    async with account_on(server.url) as account, sidecar_on(server.url) as running:
+    async with account_on(server.url) as account, sidecar_on(server.url, allow_control=True) as running:
         await account.create("S")
         await running.ready("S")
         await account.publish("S.s", PORTABLE)
@@ -58,6 +59,17 @@ async def test_past_fires_and_failures_are_answered(start_server: StartServer, v
             found = await answered(account.connection, "failures.list", request)
             assert [failure["schedule"] for failure in found["failures"]] == ["S.b"]
         assert found["kept_in"] == "nats_scheduler_failures"
+        asked = {**one, "author": "Ada", "reason": "stocktaking"}
+        changed = [await request_change(account.connection, name, asked) for name in ("pause", "resume")]
+
+        async def listed() -> list[tuple[str, ...]] | None:
+            found = (await answered(account.connection, "changes.list", {**one, "limit": 2}))["changes"]
+            rows = [tuple(row[key] for key in ("change", "author", "reason", "sequence")) for row in found]
+            return rows if len(rows) == 2 else None
+
+        wanted = [(row["change"], "Ada", "stocktaking", row["sequence"]) for row in changed if isinstance(row, dict)]
+        assert await eventually(listed, describe="both changes are kept") == wanted[::-1]
+        assert (await answered(account.connection, "changes.list", {"stream": "T"}))["changes"] == []
 
 
 REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
@@ -68,6 +80,7 @@ REFUSED: list[tuple[str, dict[str, Any], int, str]] = [
     ("fires.list", {"stream": "S", "subject": "S.s", "target": "a..b"}, 400, "a subject such as"),
     ("failures.list", {"stream": "S.S"}, 400, "pattern"),
     ("failures.list", {}, 404, "keep_failures is false"),
+    ("changes.list", {}, 404, "keep_failures is false"),
 ]
 
 

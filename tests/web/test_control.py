@@ -129,7 +129,9 @@ async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(s
     await scene.controlled.change("add", "O.two", headers=far("O.out"))
     ada, bob = [await scene.form("/edit?stream=O&subject=O.two") for _ in range(2)]
     assert "<strong>edited</strong>" in await scene.send("/edit", bob, target="O.bob", ttl="1m", step="store", **WHO)
+    await scene.page.shows("/schedule?stream=O&subject=O.two", "Who changed it", "<bdi>stocktaking</bdi>")
     conflict = await scene.send("/edit", ada, 409, target="O.ada", step="store", **WHO)
+    assert "It was edited by <bdi>Ada</bdi>: <bdi>stocktaking</bdi>." in conflict
     assert "Nothing is stored" in conflict
     assert '<input name="target" value="O.ada"' in conflict
     assert 'There now: <bdi class="code">O.bob</bdi>' in conflict
