@@ -11,6 +11,7 @@ from nats_scheduler.engine.firing.done import KEPT_FOR_OTHERS_NS
 from nats_scheduler.engine.inputs import (
     CaughtUp,
     CheckpointLoaded,
+    ContactLost,
     FinishChecked,
     Refused,
     ShardsHeld,
@@ -111,6 +112,9 @@ def test_a_consumer_that_does_not_exist_finishes_nothing_and_the_report_says_so(
     world.publish(SCHEDULE, headers(Consumer="nobody"))
     world.advance("2h")
     assert [event.reason for event in events(world, FireNotDone)] == ["stream WORLD has no consumer 'nobody'"]
+    world = world_with(Consumer="nobody")
+    world.advance("2h")
+    assert [event.reason for event in events(world, FireNotDone)] == [""], "a work queue asks no consumer"
 
 
 def test_a_fire_says_within_which_time_it_is_to_be_done_and_copies_that_of_no_sample() -> None:
@@ -118,7 +122,8 @@ def test_a_fire_says_within_which_time_it_is_to_be_done_and_copies_that_of_no_sa
     names = [f"X-Nats-Schedule-X-{name}" for name in ("Done-Within", "Consumer")]
     world.publish("sample", [(names[0], "1s"), (names[1], "b d")])
     world.publish(SCHEDULE, headers(Consumer=WORKERS) | {"Nats-Schedule-Source": "sample"})
-    world.publish("s.plain", {"Nats-Schedule": ONCE, "Nats-Schedule-Target": "t.plain"})
+    plain = {"Nats-Schedule": ONCE, "Nats-Schedule-Target": "t.plain"}
+    world.publish("s.plain", plain | {"Nats-Schedule-X-Overlap": "skip", "Nats-Schedule-X-Consumer": WORKERS})
     world.advance("1m")
     fires = {fire.subject: [fire.header(name) for name in names] for fire in world.generated}
     assert fires == {TARGET: ["10m", WORKERS], "t.plain": [None, None]}
@@ -179,6 +184,10 @@ def test_an_instance_that_takes_over_asks_about_the_fires_of_the_one_before_unle
         assert asked == [], "its holder asks"
         desk.step(CheckpointLoaded(START + through, 2), ShardsHeld(ALL_SHARDS))
         asked += desk.asked(CheckFinished)
+        assert watched(desk) == [2] * is_asked
+        desk.step(ShardsHeld(frozenset()))
+        desk.step(ShardsHeld(ALL_SHARDS))
+        assert desk.asked(CheckFinished) == []
         assert bool(asked) is is_asked, (gained_after, through)
 
 
@@ -192,13 +201,23 @@ def test_what_cannot_be_a_deadline_is_watched_by_nobody() -> None:
         fire_of("s.plain", 5),
     )
     assert desk.at(601).asked(CheckFinished) == []
+    [moved] = Desk(fire_of(SCHEDULE, 2), moves_subjects=True).at(600).asked(CheckFinished)
+    assert moved.target == ">", "and of one that is stored on another subject than its target any may be meant"
 
 
 def test_a_start_with_a_snapshot_reads_what_is_watched_again() -> None:
     desk = Desk(schedule("@every 1h", subject="s.a"), fire_of(SCHEDULE, 2), fire_of(SCHEDULE, 3))
+    assert watched(desk) == [2, 3]
+    [question] = desk.at(600).asked(CheckFinished)
+    desk.step(FinishChecked(question))
+    assert watched(desk) == [3]
+
+
+def watched(desk: Desk) -> list[int]:
+    """Return the sequences of the fires that are watched: a snapshot has them read again."""
     taking = desk.engine.snapshots.begin()
-    assert list(taking.chunks())
-    assert tuple(taking.rest().to_read) == (2, 3)
+    list(taking.chunks())
+    return [*taking.rest().to_read]
 
 
 # -- questions without an answer, and how many there are --------------------------------------------------------------
@@ -233,9 +252,14 @@ def test_a_denial_is_said_at_once_and_an_outage_is_waited_for() -> None:
     [question] = desk.at(600).asked(CheckFinished)
     desk.step(Unanswered(question, "may not", denied=True))
     assert [event.reason for event in desk.reported(FinishUnknown)] == ["may not"]
+    first_wait = desk.wake - 600
     [question] = desk.at(desk.wake).asked(CheckFinished)
     desk.step(Unanswered(question, "may not", denied=True))
     assert desk.reported(FinishUnknown) == []
+    wait, back = desk.wake - (desk.now - START) / SECOND, (desk.now - START) / SECOND - 100
+    assert wait > first_wait
+    assert desk.at(back).wake == pytest.approx(back + wait), "a clock that goes back makes no question wait longer"
+    assert Desk(fire_of(SCHEDULE, 2)).at(500).at(300).wake == 600, "and leaves a deadline where it is"
     world = world_with()
     world.advance("10m")
     world.lose_contact()
@@ -262,8 +286,15 @@ def test_questions_take_turns_and_what_is_beyond_the_bound_is_said(monkeypatch: 
     assert at_start.reported(FinishUnknown) == []
     at_start.read(fire_of("s.b", 7))
     [unknown] = at_start.reported(FinishUnknown)
+    at_start.step(ShardsHeld(frozenset()))
+    at_start.read(fire_of("s.b", 8))
+    assert at_start.reported(FinishUnknown) == [], "that of another holder"
+    at_start.step(ShardsHeld(ALL_SHARDS))
     assert (unknown.schedule, unknown.reason) == ("s.b", "3 fires of the stream are watched already")
     assert [question.through for question in all_asked(at_start)] == [4, 5, 6]
+    at_start.step(ContactLost("for a while"))
+    at_start.read(fire_of("s.b", 9))
+    assert [one.schedule for one in at_start.reported(FinishUnknown)] == ["s.b"], "all of them are asked about"
 
 
 def all_asked(desk: Desk) -> list[CheckFinished]:

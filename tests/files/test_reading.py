@@ -84,6 +84,7 @@ def test_keys_mean_headers() -> None:
         "every: 5m, ttl: 60, rollup: true": Readable("@every 5m", ttl="60", rollup=True),
         "every: 5m, rollup: false, spelling: portable": Readable("@every 5m", PORTABLE),
         "every: 5m, policies: {report: true, limit: 3, missed: skip}": Readable("@every 5m", policies=limited),
+        "every: 5m, policies: {done_within: 1h}": Readable("@every 5m", policies=(PolicyText("X-Done-Within", "1h"),)),
         "every: 5m, headers: [{name: B, value: x}, {name: A, value_base64: /w==}, {name: B, value: y}]": Readable(
             "@every 5m", headers=((b"B", b"x"), (b"A", b"\xff"), (b"B", b"y"))
         ),

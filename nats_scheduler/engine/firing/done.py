@@ -11,7 +11,7 @@ The rules:
   reads it watches it, and one that starts knows the fires that are stored, also those whose schedules are gone.
 - The instance that holds the shard of the schedule asks. Another one keeps the fire for `KEPT_FOR_OTHERS_NS`, in case
   the holder ends before it has asked.
-- What a checkpoint shows to be over for `SETTLED_NS` is taken for asked: an instance that starts does not report
+- What was over for `SETTLED_NS` at the time of a checkpoint is taken for asked: an instance that starts does not report
   again what the one before it has reported.
 - Questions are asked `QUESTION_SPACING_NS` apart, and none during a burst.
 - `MAX_WATCHED` fires are watched at most. What comes beyond that is reported as unknown; of what is stored when an
@@ -73,12 +73,11 @@ def _deadline_of(block: bytes) -> tuple[int, str | None] | None:
 
     Anybody can write these headers, so their values are checked as those of a schedule are.
     """
-    within, consumer = header_value(block, DONE_WITHIN), header_value(block, CONSUMER)
-    duration = Invalid("", "") if within is None else parse_duration(decoded(within))
-    if isinstance(duration, Invalid):
+    within, consumer = parse_duration(decoded(header_value(block, DONE_WITHIN) or b"")), header_value(block, CONSUMER)
+    if isinstance(within, Invalid):
         return None
     try:
-        return duration, None if consumer is None else read_consumer(decoded(consumer))
+        return within, None if consumer is None else read_consumer(decoded(consumer))
     except FaultError:
         return None
 
@@ -132,7 +131,7 @@ class Deadlines(Part):
         for shard in checkpoint.shards:
             self._settled[shard] = checkpoint.through
 
-    def stored(
+    def watch(
         self, schedule: str, sequence: int, fire_time: int, target: str, stored_as: int, stored_at: int, block: bytes
     ) -> None:
         """Watch a fire that is stored, if its headers say so; nothing changes if it is watched already."""
@@ -205,5 +204,7 @@ class Deadlines(Part):
         return True
 
     def clock_stepped_back(self, by: int) -> None:
-        """Keep the turns where they were although the wall clock shows `by` ns less than before."""
+        """Keep the turns where they were, and what was not answered, although the wall clock shows `by` ns less."""
         self._next_turn -= by
+        self._agenda = [(at - by if self._watched[one].failures else at, one) for at, one in self._agenda]
+        heapify(self._agenda)

@@ -247,7 +247,7 @@ class Outcomes(Part):
 
     def _watch(self, fire: Fire | Generated, target: str, sequence: int, stored_at: int, block: bytes) -> None:
         """Have a stored fire watched that says within which time it is to be done."""
-        self._deadlines.stored(fire.schedule, fire.sequence, fire.fire_time, target, sequence, stored_at, block)
+        self._deadlines.watch(fire.schedule, fire.sequence, fire.fire_time, target, sequence, stored_at, block)
 
     def _roll_up_again(self, held: Held, generated: Generated, message: StoredMessage) -> None:
         """Have the target rolled up by a fire whose sender may not have done it: others sent it, or it was ours before.
