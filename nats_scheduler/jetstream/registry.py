@@ -9,6 +9,7 @@ A flag is written here and nowhere else, so that the stream's configuration stay
 A running sidecar keeps the flags in memory, and writes them into a bucket that was created again.
 
 The rule: any client of the account may write here, so a value that no sidecar wrote counts as absent, and is reported.
+That includes the answer to a direct get: a client without a permission for the bucket has the server send it here.
 A value of a newer version is not read, and not replaced: to read it raises `UnknownFormatError`.
 """
 
@@ -133,6 +134,9 @@ MAX_PUT_ATTEMPTS = 8
 
 MAX_VALUE_BYTES = 64 * 1024
 
+RELAYED = b"Nats-Stream"
+"""A header of each message in the answer to a direct get, and of no message of ours."""
+
 Delivered = Object | UnknownFormatError | None
 """The values that a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""
 
@@ -192,11 +196,10 @@ class Registry:
         return (await self.dated(key))[0]
 
     def _object(self, key: str, message: StoredMessage) -> Object | None:
-        value = read_object(message.body or b"")
-        if value is None:
-            self.broken(key, f"not a JSON object: {(message.body or b'')[:80]!r}")
-            return None
-        return read_as_known(key, value, self.formats)
+        """Return the value of a message; None for one that no sidecar wrote, or of a key that was deleted."""
+        is_relayed = header_value(message.block, RELAYED) is not None
+        value = None if is_relayed else read_object(message.body or b"")
+        return None if value is None else read_as_known(key, value, self.formats)
 
     async def swap(self, key: str, value: Any, revision: int) -> int | None:
         """Write a value in place of the one with this revision (0: of none); None if another one is there by now.
@@ -232,10 +235,7 @@ class Registry:
     async def revised(self, key: str) -> tuple[Object | None, int]:
         """Return the last value and its revision, 0 if there is none."""
         message = await self._last(key)
-        if message is None:
-            return None, 0
-        value = read_object(message.body or b"")
-        return None if value is None else read_as_known(key, value, self.formats), message.sequence
+        return (None, 0) if message is None else (self._object(key, message), message.sequence)
 
     async def follow(
         self,
@@ -267,9 +267,8 @@ class Registry:
         await ConsumerFollower(self._connection, self._api, {"name": self.stream}, notify, otherwise, wanted).follow(0)
 
     def _delivered(self, key: str, message: StoredMessage) -> Delivered:
-        value = read_object(message.body or b"")
         try:
-            return None if value is None else read_as_known(key, value, self.formats)
+            return self._object(key, message)
         except UnknownFormatError as error:
             return error
 
@@ -299,7 +298,10 @@ class Registry:
         message = await self._last(key)
         if message is None or not message.body:
             return None, 0, 0
-        return self._object(key, message), message.stored_at, message.sequence
+        value = self._object(key, message)
+        if value is None:
+            self.broken(key, f"no JSON object that a sidecar wrote: {message.body[:80]!r}")
+        return value, message.stored_at, message.sequence
 
     async def keys(self, under: str) -> list[str]:
         """Return the keys that begin with `under.`, without this prefix."""

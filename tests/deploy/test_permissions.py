@@ -1,5 +1,6 @@
 """The server's configuration in `deploy/server` is the list of `docs/operating/security.md`, and a server takes it."""
 
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,14 +8,17 @@ from typing import Any
 
 import pytest
 
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer
+from nats_scheduler.service.control import CONTROL_SUBJECTS
 from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY
 from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
+from tests.harness.waiting import eventually
 from tests.service.controlling import far, request
 from tests.web.browsing import browsing
 from tests.web.test_guard import CONTROL_TOKEN, controllers
@@ -52,7 +56,7 @@ async def serving(server: EmbeddedServer, **settings: Any) -> AsyncIterator[tupl
     """Run a sidecar as its user, which serves `ORDERS` of the ordinary user that is given."""
     scheduler, ordinary = url_of(server, "scheduler"), url_of(server, "app")
     async with sidecar_on(scheduler, **settings) as running, account_on(ordinary) as app:
-        await app.create("ORDERS", subjects=["orders.>"])
+        await app.create("ORDERS", subjects=["orders.>"], allow_direct=True)
         await running.ready("ORDERS")
         yield app, running
 
@@ -109,9 +113,19 @@ async def test_the_operator_changes_schedules_and_nobody_else_does(start_server:
         serving(server, allow_control=True) as (app, running),
         account_on(url_of(server, "web"), inbox_prefix="_INBOX.web") as web,
         account_on(url_of(server, "operator"), inbox_prefix="_INBOX.operator") as operator,
+        account_on(url_of(server, "owner")) as owner,
     ):
         await app.publish("orders.s", dict(far("orders.out")))
         body = {"stream": "ORDERS", "subject": "orders.s"}
+        # The server sends its answer where the user may not publish; without an inbox to answer to it is no request.
+        await app.publish("orders.request", body=json.dumps(body).encode())
+        sent: list[bytes] = []
+        remove = f"{CONTROL_SUBJECTS}.schedules.remove"
+        owner.connection.subscribe(remove, lambda _subject, _reply, _block, body: sent.append(body))
+        await owner.api.info()
+        app.connection.write(frame("$JS.API.DIRECT.GET.ORDERS.orders.request", remove, b"", b""))
+        await eventually(lambda: sent, describe="the server has sent its answer")
+        assert json.loads(sent[0]) == body
         for other in (app, web):
             with pytest.raises(NotPermittedError):
                 await request(other.connection, "pause", body)

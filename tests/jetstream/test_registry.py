@@ -4,12 +4,14 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.sharing.leases import UNHELD, Holders, Leases, Record
 from nats_scheduler.engine.sharing.shards import SHARDS
+from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.jetstream.registry import (
     ENTRY_FORMATS,
@@ -29,7 +31,7 @@ from nats_scheduler.version import VERSION
 from tests.conftest import SharedServer
 from tests.harness.account import Account, account_on
 from tests.harness.servers import V2_11
-from tests.harness.waiting import PATIENCE_SECONDS
+from tests.harness.waiting import PATIENCE_SECONDS, eventually
 
 KEYS = [f"{kind}.S" for kind in FORMATS]
 NEWER: list[Any] = [2, 0, -1, 10**30, True, 1.0, "1", None, [1], {}]
@@ -104,25 +106,51 @@ async def test_a_value_of_a_newer_version_is_neither_read_nor_replaced(account: 
         assert await stored(account, registry, key) == newer
 
 
-async def test_followers_receive_why_a_value_cannot_be_read(account: Account, registry: Registry) -> None:
-    received: dict[str, Delivered] = {}
+async def received(registry: Registry, keys: str) -> dict[str, Delivered]:
+    """Return what a follower receives of the keys that match."""
+    found: dict[str, Delivered] = {}
 
     def receive(key: str, value: Delivered, _message: StoredMessage) -> None:
-        received[key] = value
+        found[key] = value
 
-    await registry.put("lease.emulated.A", {"holders": {}})
-    await account.publish(f"{registry.written_to}.lease.emulated.B", body=b'{"format": 7}')
-    await account.publish(f"{registry.written_to}.lease.emulated.C", body=b"no JSON")
     is_read = asyncio.Event()
-    following = asyncio.create_task(registry.follow(("lease.>",), receive, is_read.set))
+    following = asyncio.create_task(registry.follow((keys,), receive, is_read.set))
     async with asyncio.timeout(PATIENCE_SECONDS):
         await is_read.wait()
     following.cancel()
     await asyncio.wait((following,))
-    assert received.pop("lease.emulated.A") == {"holders": {}}
-    assert received.pop("lease.emulated.C") is None
-    (unreadable,) = received.values()
+    return found
+
+
+async def test_followers_receive_why_a_value_cannot_be_read(account: Account, registry: Registry) -> None:
+    await registry.put("lease.emulated.A", {"holders": {}})
+    await account.publish(f"{registry.written_to}.lease.emulated.B", body=b'{"format": 7}')
+    await account.publish(f"{registry.written_to}.lease.emulated.C", body=b"no JSON")
+    found = await received(registry, "lease.>")
+    assert found.pop("lease.emulated.A") == {"holders": {}}
+    assert found.pop("lease.emulated.C") is None
+    (unreadable,) = found.values()
     assert isinstance(unreadable, UnknownFormatError)
+
+
+async def test_what_a_client_has_the_server_send_into_the_bucket_counts_as_no_value(
+    account: Account, registry: Registry
+) -> None:
+    """The server does not check where its answers go, so a permission for the bucket does not keep them out."""
+    broken: list[str] = []
+    registry.broken = lambda key, _reason: broken.append(key)
+    await registry.put("lease.emulated.A", {"holders": {}})
+    for key in ("stream.S", "lease.emulated.B"):
+        asked = json.dumps({"last_by_subj": f"{registry.written_to}.lease.emulated.A"}).encode()
+        account.connection.write(
+            frame(f"$JS.API.DIRECT.GET.{registry.stream}", f"{registry.written_to}.{key}", b"", asked)
+        )
+        await eventually(partial(stored, account, registry, key), describe=f"{key} is written")
+        assert (await registry.get(key), (await registry.revised(key))[0]) == (None, None)
+        assert broken.pop() == key
+        assert (await received(registry, key))[key] is None
+        await registry.put(key, {"a": 1})
+        assert await registry.get(key) == {"a": 1}, "it is replaced"
 
 
 @pytest.mark.parametrize("key", ENTRY_FORMATS)
