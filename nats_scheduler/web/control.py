@@ -167,7 +167,7 @@ class Control:
         if do not in OPERATIONS or not stream:
             raise WrongFormError(NOT_FOUND, f"expected a stream, and do: one of {', '.join(OPERATIONS)}")
         rows = [_row(one) for one in query.values.get("one", ())]
-        fault, wrong, status, more = "", "", OK, False
+        fault, wrong, status, following = "", "", OK, None
         try:
             given = self._keys(do, query)
         except ValueError as error:
@@ -182,7 +182,7 @@ class Control:
                 return await self.shown_done(request, OPERATIONS[do], stream, done)
         try:
             if not rows:
-                rows, more = await self._selected(query)
+                rows, following = await self._selected(query)
         except QuestionError as error:
             fault, status = str(error), NOT_FOUND if code_of(error) == NOT_FOUND else OK
         values = {
@@ -194,7 +194,7 @@ class Control:
             "looked": looked,
             "fault": fault,
             "wrong": wrong,
-            "more": more,
+            "following": following,
             "status": UNPROCESSABLE if wrong else status,
             "rows": await self._asked(do, stream, rows, {**given, "dry_run": True}),
         }
@@ -208,18 +208,18 @@ class Control:
             return {"set": lines_of(query.text("set")), "unset": names_of(query.text("unset"))}
         return {"drop": True} if do == "resume" and query.text("drop") else {}
 
-    async def _selected(self, query: Form) -> tuple[list[Row], bool]:
-        """Return the schedules that are meant, and whether there are more; raises `QuestionError`."""
+    async def _selected(self, query: Form) -> tuple[list[Row], str | None]:
+        """Return the schedules that are meant, and the cursor of those that follow; raises `QuestionError`."""
         stream, subject = query.text("stream"), query.text("subject")
         if subject:
             one = read(ScheduleAnswer, await self.link.ask("schedules.get", {"stream": stream, "subject": subject}))
             stored = one["schedule"] or one["rejected"]
-            return [] if stored is None else [Row(subject, stored["sequence"], one["schedule"])], False
-        wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind")}
+            return [] if stored is None else [Row(subject, stored["sequence"], one["schedule"])], None
+        wanted = {name: query.text(name) or None for name in ("filter", "target", "state", "kind", "cursor")}
         asked = {**wanted, "stream": stream, "limit": MAX_SELECTED}
         found = read(SchedulesAnswer, await self.link.ask("schedules.list", asked))
         rows = [Row(one["subject"], one["sequence"], one) for one in found["schedules"]]
-        return rows, found["cursor"] is not None
+        return rows, found["cursor"]
 
     async def _asked(self, do: str, stream: str, rows: Iterable[Row], given: Mapping[str, object]) -> list[Row]:
         """Ask for an operation on each schedule, and return what was answered."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from html import unescape
 from typing import Any
 
 import pytest
@@ -156,7 +157,12 @@ async def test_all_that_a_search_finds_is_changed_after_it_is_listed(scene: Scen
         await scene.controlled.change("add", f"O.many.{name}", headers=far("O.out"))
     await scene.controlled.change("pause", "O.many.a")
     path = address("/change", do="pause", stream="O", filter="O.many.*")
-    await scene.page.shows("/schedules?stream=O&filter=O.many.*", f'"{path.replace("&", "&amp;")}"', ">Add a schedule<")
+    await scene.page.shows(
+        "/schedules?stream=O&filter=O.many.*",
+        f'"{path.replace("&", "&amp;")}"',
+        ">Add a schedule<",
+        "do=resume&amp;stream=O&amp;filter=O.many.%2A&amp;state=paused",
+    )
     listed = await scene.page.shows(path, "O.many.d</bdi>", "is paused already")
     fields = fields_of(listed)
     assert [value.split()[1] for name, value in fields if name == "one"] == ["O.many.b", "O.many.c", "O.many.d"]
@@ -190,6 +196,10 @@ async def test_a_page_changes_so_many_and_says_that_there_are_more(scene: Scene)
     text = await scene.page.shows("/change?do=remove&stream=O&filter=O.all.*", "There are more schedules than these")
     fields = fields_of(text)
     assert len([name for name, _value in fields if name == "one"]) == MAX_SELECTED
+    following = re.search(r'<a rel="next" href="([^"]+)"', text)
+    assert following
+    left = fields_of(await scene.page.get(unescape(following[1])))
+    assert len({value for name, value in fields + left if name == "one"}) == MAX_SELECTED + 1
 
 
 async def test_a_note_is_shown_before_an_edit_is_made(scene: Scene) -> None:
