@@ -76,7 +76,7 @@ NO_SERVER_KNOWS = (
 
 SERVER_ALONE = (
     "no sidecar is running: the server fires by itself; `nats-scheduler run` beside it adds "
-    f"{PORTABLE.schedule.decode()} with policies, a record of changes and failures, metrics, alerts and a page"
+    f"{PORTABLE.schedule.decode()} with policies, metrics and alerts, a record of changes, and the page"
 )
 
 
