@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from nats_scheduler.doctor.facts import AccountFacts, StreamFacts, targets_here
 from nats_scheduler.doctor.finding import Code, Finding
 from nats_scheduler.engine.events import Ending
+from nats_scheduler.engine.holding.held import NO_EXPIRY
+from nats_scheduler.engine.holding.silence import SILENT_AFTER_NS, SILENT_PERIODS
 from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause
-from nats_scheduler.engine.views.view import ListedSchedule
+from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
 from nats_scheduler.runtime.consumption import unconsumed
@@ -124,6 +126,22 @@ def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
         )
         command = f"nats stream purge {stream.name} --subject {second.subject}, if one of them is enough"
         yield Finding(Code.SCHEDULES_EQUAL, what, command, stream.name, first.subject)
+
+
+def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules of which the server itself has stored nothing for three of their periods, as stored fires show."""
+    keeps = stream.state.rules.max_age or NO_EXPIRY
+    for listed in stream.schedules if stream.retention == "limits" else ():
+        is_to_fire = listed.fired_by is FiredBy.SERVER and listed.state in (State.WAITING, State.OVERDUE)
+        due = listed.next_fire if is_to_fire else None
+        following = None if due is None else listed.fire_after(due)
+        if due is None or following is None:
+            continue
+        if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < keeps:
+            since = format_rfc3339(due)
+            what = f"{listed.subject} is fired by the server, and none of its fires is stored from {since} on"
+            command = f"nats-scheduler history {stream.name} {listed.subject}"
+            yield Finding(Code.SCHEDULE_SILENT, what, command, stream.name, listed.subject)
 
 
 def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:

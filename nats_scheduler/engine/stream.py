@@ -74,7 +74,7 @@ from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
-from nats_scheduler.engine.reading.replaced import Replacements
+from nats_scheduler.engine.reading.replaced import OneShotsOfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Holdings
@@ -109,12 +109,13 @@ class StreamEngine:
         reads_all: bool = True,
         memory: ContentMemory | None = None,
         notify_named: Callable[[], object] = lambda: None,
+        is_native: bool = False,
     ) -> None:
         """Begin with nothing; `removes_expired` if the server does not act on TTLs, and the stream asks for them.
 
         `reads_all` is False if messages may be gone, or under others, before they are read. `memory` is shared by the
         engines of a process, None if there is only one. `notify_named` is called when a schedule names a calendar that
-        none has named since the beginning.
+        none has named since the beginning. `is_native` if the server itself fires the headers of ADR-51.
         """
         reader = MessageReader(rules, tuple(dialects))
         self._actions: list[Action] = []
@@ -141,6 +142,7 @@ class StreamEngine:
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
         self._replacements = Replacements(lifecycle, debounces=rules.debounces)
+        self._of_server = OneShotsOfServer(self._replacements, rules.max_age) if is_native else None
         self.admission = Admission(
             lifecycle,
             self._course,
@@ -160,6 +162,7 @@ class StreamEngine:
             self.admission,
             self.inactive,
             self._replacements,
+            self._of_server,
             self._expiry,
         )
         self.snapshots = Snapshots(
@@ -400,6 +403,8 @@ class StreamEngine:
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
         self.admission.removal_requested(given)
+        if self._of_server is not None:
+            self._of_server.removal_requested(given)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ node, or in a restart, a new one begins behind that message.
 While a cluster creates no consumer, messages are read one by one. During a burst of the sidecar's
 own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
 
-Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1), bodies are delivered too, once all is
-read and until a large one comes: only they show what was replaced (`engine.reading.replaced`).
+Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1, or schedules of the server), bodies are
+delivered too, once all is read and until a large one comes: only they show what is lost (`engine.reading.replaced`).
 
 The rule: the consumer delivers without a gap, or it is replaced by a new one.
 In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
@@ -172,7 +172,8 @@ class ConsumerFollower:
         self._otherwise = otherwise
         self._extra_config = wanted
         self._has_bodies = wanted.get("headers_only") is False
-        self._wants_bodies = config.get("max_msgs_per_subject") == 1 and not wanted
+        is_replaced_at_once = config.get("max_msgs_per_subject") == 1 or config.get("allow_msg_schedules") is True
+        self._wants_bodies = is_replaced_at_once and not wanted
         """True if a message that is replaced is gone at once: only its body, read before, shows what is lost."""
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH

@@ -169,6 +169,7 @@ class EngineBasis:
             reads_all=self.reads_all,
             memory=memory or ContentMemory(settings.content_memory),
             notify_named=notify_named,
+            is_native=self.mode is Mode.NATIVE,
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on, findings_on, of
 from tests.doctor.scenes import (
@@ -177,3 +178,24 @@ async def test_a_copy_of_a_work_queue_removes_nothing_that_its_filter_leaves_out
         await eventually(is_copied, describe="what is copied is removed")
         kept = [one.subject for one in await account.messages(stream_name, ">")]
         assert kept == [f"{stream_name}.{rest}" for rest in ("s", "a", "b")]
+
+
+async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    server = await shared_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create(stream_name)
+        await account.publish(f"{stream_name}.s", schedule(stream_name, "@every 1h"))
+        await account.publish(f"{stream_name}.once", schedule(stream_name))
+    facts = await facts_on(server, stream_name)
+    (stream,) = facts.read
+
+    def silent(hours: float, **config: object) -> list[str | None]:
+        state = replace(stream.state, config={**stream.config, **config})
+        later = replace(facts, streams=[replace(stream, state=state, at=stream.at + int(hours * HOUR))])
+        return [found.subject for found in of(list(examine(later).findings), Code.SCHEDULE_SILENT)]
+
+    assert silent(3.9) == []
+    assert silent(4.1) == [f"{stream_name}.s"]
+    assert silent(4.1, retention="workqueue") == silent(4.1, max_age=3 * HOUR) == []

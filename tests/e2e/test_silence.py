@@ -12,7 +12,7 @@ from tests.doctor.examined import findings_on, of
 from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
-from tests.harness.servers import V2_11
+from tests.harness.servers import V2_11, V2_12, V2_15
 
 
 async def beside(served: Served, name: str, **config: object) -> Served:
@@ -67,3 +67,23 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
         (dropped,) = of(await findings_on(server), Code.SCHEDULE_ONLY_DROPPED)
         assert "from 1970-01-01T00:00:00Z on for three of its periods: its fires are refused" in silent.what
         assert dropped.what.startswith("X-Overlap: skip dropped all fires of LIMITS.order (sequence 5)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [V2_12, V2_15])
+async def test_an_order_that_the_server_itself_would_fire_is_watched(start_server: StartServer, version: str) -> None:
+    server = await start_server(version)
+    async with served_on(server.url, config={}) as served:
+        await served.schedule("gone", at(CLOCK.now() + HOUR), b"order 1")
+        await served.call("STREAM.PURGE", {"filter": served.subject("gone")})
+        await served.schedule("gone", at(CLOCK.now() + HOUR), b"order 2")
+        heard = HeardAdvisories(served.account.connection, served.name)
+        lost, by = await order(served)
+        advisory = await heard.first("schedule_replaced_unfired")
+        assert (advisory["schedule"], advisory["seq"], advisory["replaced_by"]) == (served.subject("order"), lost, by)
+        await served.schedule("order", at(CLOCK.now()), b"order 2")
+        await served.wait_for("out")
+        await served.schedule("order", at(CLOCK.now() + HOUR), b"order 3")
+        second = await served.schedule("order", at(CLOCK.now() + HOUR), b"order 4")
+        told = [one.replaced_by for one in await served.reported(ScheduleReplacedUnfired, 2)]
+        assert told == [by, second], "what fired is not lost"

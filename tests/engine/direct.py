@@ -15,7 +15,7 @@ from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.inputs import CaughtUp, ContentRead, Input, MessagesRead, Outcome, PublishConcluded
 from nats_scheduler.engine.stream import StreamEngine
-from nats_scheduler.message.dialect import DIALECTS
+from nats_scheduler.message.dialect import DIALECTS, PORTABLE
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.schedule.instants import SECOND
@@ -87,6 +87,7 @@ class Desk:
         removes_expired: bool = False,
         reads_all: bool = True,
         only_schedules: bool = False,
+        is_native: bool = False,
         **more: Any,
     ):
         """Begin with stored messages; `more` has fields of the rules of the stream and of the limits of the server."""
@@ -94,11 +95,12 @@ class Desk:
         subjects = ("s.>",) if only_schedules else (">",)
         self.engine = StreamEngine(
             StreamRules("DESK", subjects, **{"allow_msg_ttl": True, **more}),
-            DIALECTS,
+            (PORTABLE,) if is_native else DIALECTS,
             ServerLimits(**{"guard": guard, "look_ahead": SECOND, **limits}),
             removes_expired=removes_expired,
             reads_all=reads_all,
             memory=self.memory,
+            is_native=is_native,
         )
         self.now = START
         self.actions: list[Action] = []

@@ -5,10 +5,18 @@ from typing import Any
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
-from nats_scheduler.engine.inputs import BodiesCompared, CaughtUp, ContactLost, MessagesRead, ShardsHeld, Unanswered
+from nats_scheduler.engine.inputs import (
+    BodiesCompared,
+    CaughtUp,
+    ContactLost,
+    MessagesRead,
+    RemovalRequested,
+    ShardsHeld,
+    Unanswered,
+)
 from nats_scheduler.engine.reading.replaced import MAX_COMPARED
 from nats_scheduler.message.headers import with_header
-from nats_scheduler.message.stored import StoredMessage, body_mark, is_other_body
+from nats_scheduler.message.stored import MessageRun, StoredMessage, body_mark, is_other_body
 from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
@@ -121,6 +129,48 @@ def test_what_was_replaced_while_nobody_watched_is_reported_by_the_holder_of_its
     desk = Desk(live=False)
     desk.step(ShardsHeld(frozenset()), MessagesRead(stored), CaughtUp())
     assert losses(desk) == []
+
+
+def test_what_the_server_itself_fires_is_watched_while_it_is_pending() -> None:
+    first, later = version(1, b"order 1"), version(2, b"order 1", LATER)
+    for messages, is_lost in (
+        ((version(2, b"order 2"),), True),
+        ((bare(version(2, b"order 12")),), True),
+        ((bare(version(2, b"order 2")),), False),  # nothing was read of it but its size
+        ((later,), False),
+        ((version(2, b"order 2", "@every 1h"),), True),
+        ((MessageRun.of([plain(SCHEDULE, 2, stored_at=START + SECOND)._replace(body=None)]),), True),
+        ((version(2, b"order 2", Nats_Schedule_X_Debounce="true"),), False),
+        ((message_on(SCHEDULE, 2, Nats_Marker_Reason="Remove"),), False),
+        ((message_on(SCHEDULE, 2, Nats_Scheduler="s.other", Nats_Schedule_Next="purge"),), False),
+        ((message_on(SCHEDULE, 2, Nats_Schedule_X_Paused=FIRST, Nats_Schedule_Target="t.out"),), False),
+        ((version(2, b"order 2")._replace(stored_at=START + DAY),), False),
+    ):
+        desk = Desk(is_native=True)
+        desk.read(first)
+        assert (desk.reads, len(desk.engine.held)) == ([], 0)
+        desk.step(*(MessagesRead(one if isinstance(one, MessageRun) else [one]) for one in messages))
+        assert losses(desk) == ([LOST] if is_lost else []), messages
+    desk = replaced(first, later, version(3, b"order 2"), is_native=True)
+    assert [(one.sequence, one.due) for one in losses(desk)] == [(2, START + 2 * DAY)]
+    for more in ({"debounces": True}, {"max_age": SECOND}):
+        assert losses(replaced(first, version(2, b"order 2"), is_native=True, **more)) == []
+    assert losses(replaced(version(1, b"1", Nats_TTL="1h"), version(2, b"2"), is_native=True)) == []
+
+
+def test_what_may_have_been_removed_from_the_server_is_not_watched() -> None:
+    for request, is_lost in (
+        (RemovalRequested(SCHEDULE, None, None), False),
+        (RemovalRequested("s.*", None, None), False),
+        (RemovalRequested(None, 1, None), False),
+        (RemovalRequested(None, 7, None), True),
+        (RemovalRequested("s.other", None, None), True),
+    ):
+        desk = Desk(is_native=True)
+        desk.read(version(1, b"order 1"))
+        desk.step(request)
+        desk.read(version(2, b"order 2"))
+        assert bool(losses(desk)) is is_lost, request
 
 
 def test_a_mark_says_what_is_known_of_a_body() -> None:

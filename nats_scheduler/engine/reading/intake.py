@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRe
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
 from nats_scheduler.engine.reading.progress import reading_of
-from nats_scheduler.engine.reading.replaced import Replacements
+from nats_scheduler.engine.reading.replaced import OneShotsOfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
@@ -46,6 +46,7 @@ class Intake(Part):
         admission: Admission,
         inactive: Inactive,
         replacements: Replacements,
+        of_server: OneShotsOfServer | None,
         expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""
@@ -57,6 +58,7 @@ class Intake(Part):
         self._admission = admission
         self._inactive = inactive
         self._replacements = replacements
+        self._of_server = of_server
         self._expiry = expiry
         self.history_through = 0
         """The sequence up to which buried messages were read, if they are not read with the others."""
@@ -79,6 +81,8 @@ class Intake(Part):
         ):
             return False
         if self._inactive and any(map(self._inactive.on, run.subjects)):
+            return False
+        if self._of_server is not None and not self._of_server.are_on_none_of(run.subjects):
             return False
         return not (len(self._roster) and any(map(self._roster.on, run.subjects)))
 
@@ -125,6 +129,8 @@ class Intake(Part):
 
     def take(self, message: StoredMessage, now: int) -> None:
         """Take one message, whatever it is."""
+        if self._of_server is not None:
+            self._of_server.take(message)
         if self._inactive.misnamed:
             self._inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:

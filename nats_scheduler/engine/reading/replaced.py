@@ -14,14 +14,24 @@ Cost: nothing for what is not replaced. Limit: `MAX_COMPARED` comparisons at onc
 as equal.
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.holding.flight import DONE
-from nats_scheduler.engine.holding.held import Held
+from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
+from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.sharing.shards import shard_of
-from nats_scheduler.message.stored import StoredMessage, is_other_body
+from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
+from nats_scheduler.message.policies import policy_header
+from nats_scheduler.message.reading import paused_name
+from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark, is_other_body
+from nats_scheduler.message.subjects import is_literal_subject
+from nats_scheduler.schedule.patterns import At, parse_pattern
 
 MAX_COMPARED = 64
 """Pairs of bodies that are read at once."""
@@ -63,6 +73,13 @@ class Replacements(Part):
         if self._is_pending(before, message.stored_at):
             self._report(_loss(before, message.sequence, message.stored_at))
 
+    def of_server(self, message: StoredMessage, sequence: int, stored_at: int, due: int) -> None:
+        """Report a one-shot of the server that a message replaces, if the report is ours."""
+        subject = message.subject
+        if self._progress.is_live and not self._debounces and self._ownership.is_ours_on(subject):
+            times = stored_at, due, message.sequence, message.stored_at
+            self._emit(Report(ScheduleReplacedUnfired(subject, sequence, *times)))
+
     def compared(self, question: CompareBodies, *, is_other: bool) -> ScheduleReplacedUnfired | None:
         """Report a one-shot if its body `is_other` than that of its replacement; returns what may be purged now."""
         lost = self._compared.pop(question, None)
@@ -96,3 +113,68 @@ def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfire
     return ScheduleReplacedUnfired(
         before.subject, before.sequence, before.stored_at, before.fire_time, sequence, stored_at
     )
+
+
+# The one-shots that the server itself fires: they are not held here, and of each some numbers are kept.
+#
+# The server removes what is replaced at once, so only what was received before shows that something is lost.
+#
+# The rule: what may have been removed, or may end by itself before it fires, is not watched. Cost: some 300 bytes for
+# each that is pending. Limit: `MAX_WATCHED`; beyond that, those that were watched first are not watched any more.
+
+MAX_WATCHED = 50_000
+"""One-shots of one stream that are watched and that the server itself fires."""
+
+
+class _Watched(NamedTuple):
+    sequence: int
+    stored_at: int
+    due: int
+    mark: int
+    is_meant: bool
+
+
+class OneShotsOfServer:
+    """The pending one-shots of one stream that the server itself fires."""
+
+    def __init__(self, replacements: Replacements, max_age: int) -> None:
+        """Report what is replaced; a message is stored for `max_age` (ns), 0 for ever."""
+        self._replacements = replacements
+        self._max_age = max_age
+        self._watched: dict[str, _Watched] = {}
+
+    def are_on_none_of(self, subjects: Iterable[str]) -> bool:
+        """Return whether none is on one of these subjects."""
+        return self._watched.keys().isdisjoint(subjects)
+
+    def take(self, message: StoredMessage) -> None:
+        """Take a message of any kind: it replaces what is on its subject."""
+        block = message.block
+        if NAME_PART_LOWER in block and header_value(block, ADR51.scheduler) is not None:
+            return  # what lands on the subject of another schedule does not concern it
+        before = self._watched.pop(message.subject, None)
+        value = header_value(block, ADR51.schedule) if NAME_PART_LOWER in block else None
+        mark = body_mark(message)
+        is_meant = value is not None and header_value(block, policy_header("X-Debounce", ADR51)) is not None
+        if before is not None and before.sequence < message.sequence and message.stored_at < before.due:
+            is_removal = value is None and (header_value(block, paused_name(ADR51)) or b"Nats-Marker-Reason" in block)
+            is_other = value is None or is_other_body(before.mark, mark)
+            if is_other and not (is_removal or is_meant or before.is_meant):
+                self._replacements.of_server(message, before.sequence, before.stored_at, before.due)
+        pattern = parse_pattern(decoded(value), None) if value is not None and value.startswith(b"@at ") else None
+        ends = message.stored_at + self._max_age if self._max_age else NO_EXPIRY
+        if isinstance(pattern, At) and message.stored_at < pattern.instant < ends and MSG_TTL not in block:
+            if len(self._watched) >= MAX_WATCHED:
+                del self._watched[next(iter(self._watched))]
+            self._watched[message.subject] = _Watched(
+                message.sequence, message.stored_at, pattern.instant, mark, is_meant
+            )
+
+    def removal_requested(self, request: RemovalRequested) -> None:
+        """Watch nothing any more that a request may have removed."""
+        if request.sequence is None and request.filter is not None and is_literal_subject(request.filter):
+            self._watched.pop(request.filter, None)
+        elif request.sequence is None:
+            self._watched.clear()
+        else:
+            self._watched = {at: one for at, one in self._watched.items() if one.sequence != request.sequence}
