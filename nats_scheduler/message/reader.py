@@ -224,13 +224,14 @@ def shape_of(block: bytes, dialect: Dialect, terms: TermsOfKind) -> Shape | None
         return None
     lines = _lines(block, len(HEADER_LINE))
     has_zone = any(name == dialect.time_zone for name, _value in lines)
+    is_doubled = sum(name == dialect.schedule for name, _value in lines) > 1
     expression, groups, names = re.escape(HEADER_LINE), list[str](), 0
     for name, value in lines:
         own = _own_value(name, value, dialect, has_zone=has_zone)
         expression += re.escape(name) + b":" + (re.escape(value) if own is None else own[0]) + rb"\r\n"
         groups += [] if own is None else own[1]
         names += name.count(_NAMES) + (value.count(_NAMES) if own is None else 0)
-    if "target" not in groups or len(set(groups)) < len(groups) or block.count(_NAMES) != names:
+    if "target" not in groups or is_doubled or len(set(groups)) < len(groups) or block.count(_NAMES) != names:
         return None
     return Shape(expression + rb"\r\n", groups, names, terms)
 
