@@ -315,7 +315,8 @@ def test_an_identity_may_make_a_fire_of_what_was_a_schedule() -> None:
 def test_a_header_that_is_doubled_does_not_hide_behind_a_known_one() -> None:
     patterns = b"@every 5m", b"@at 2030-01-01T00:00:00Z", b"@at 2031-01-01T00:00:00Z", b"0 0 5 * * *"
     blocks = [
-        block_of((b"Nats-Schedule", one), TARGET, (b"Nats-Schedule", other)) for one, other in product(patterns, repeat=2)
+        block_of((b"Nats-Schedule", one), TARGET, (b"Nats-Schedule", other))
+        for one, other in product(patterns, repeat=2)
     ]
     assert_reads_as_ever(list(map(message, blocks)), RULES, DIALECTS)
 
