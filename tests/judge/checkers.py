@@ -12,7 +12,8 @@ Its rule: a checker demands what its promise says and excuses what the promise e
 - *Timely*: never early, by more than the clock of an instance was ahead, and while it was, if that is recorded.
 - *Faithful*: target, body, and the headers of the scheduler.
 - *Latest*, *Gone*: nothing of a version is stored once its replacement, or its removal, was acknowledged. Where no
-  guard decides (2.10) and for the atomic cancel, a window is left: what was read or in flight by then.
+  guard decides (2.10) and for the atomic cancel, a window is left: what was read or in flight by then. A cancel that
+  was published while servers had a fault is read when that is over.
   An older version that is uncovered, because what replaced it was deleted by its sequence, may fire again.
 - *Live*: while an instance is ready no fire is late, and after the last fault something fires.
 - *Divided* is no promise, but what saves the work: where instances divide it, each part has one holder in the end,
@@ -291,10 +292,17 @@ def _stale(case: Case) -> list[Violation]:
             if outrun or late > window:
                 evidence = f"stored at {case.at(fire.stored_at)}, {late / SECOND:.3f} s after its end was acknowledged"
                 found.append(_violation("Latest" if replaced else "Gone", version, evidence))
-            elif fire.stored_at - version.cancelled_by > in_flight:
+            elif fire.stored_at - _cancel_is_read_at(case, version.cancelled_by) > in_flight:
                 evidence = f"stored at {case.at(fire.stored_at)}, cancelled at {case.at(version.cancelled_by)}"
                 found.append(_violation("Gone", version, evidence))
     return found
+
+
+def _cancel_is_read_at(case: Case, acknowledged: int) -> int:
+    """Return when a cancel can be read at the latest: it is a message, and no node delivers it while that one hangs."""
+    known = (one for one in case.history.faults if one.instance is None and not (one.delays_only or one.ahead))
+    begun = acknowledged + case.terms.window
+    return max((one.end for one in known if one.begin <= begun and acknowledged < one.end), default=acknowledged)
 
 
 def _has_landing(case: Case, version: Version, fire: FireSeen) -> bool:

@@ -53,6 +53,12 @@ WITHOUT_A_GUARD = history(
     remaining=set(),
 )
 """The last fire is stored within the window after the removal."""
+CANCELLED_IN_A_HANG = history(
+    asked=asked(Verb.CANCEL, 7, sequence=17),
+    faults=[fault("node-stop", 6.5, 8.5, None)],
+    fires={10: None, 12: None},
+    remaining=set(),
+)
 HELD = fire(6, 16, late=3)
 IN_PORTABLE_HEADERS = tuple((f"X-{name}", value) for name, value in HELD.headers)
 HELD_BY_A_NODE = history(
@@ -189,6 +195,7 @@ ALLOWED = {
     "in the window without a guard": WITHOUT_A_GUARD,
     "held by a node on its way to another stream": HELD_BY_A_NODE,
     "in the window on what had landed": LANDED,
+    "after its cancel, which a node that hangs has not delivered": CANCELLED_IN_A_HANG,
     "ended with its last fire": ENDED,
     "taken over": TAKEN_OVER,
     "taken over from one that is silent": SILENT,
@@ -271,6 +278,14 @@ BROKEN = {
     "long after its removal without a guard": ("Gone", history(WITHOUT_A_GUARD, fires={8: fire(8, 18, late=0.06)})),
     "in the window although nothing had landed": ("Gone", UNGUARDED_UNDER_A_LANDING),
     "held by a node although it is guarded": ("Gone", history(HELD_BY_A_NODE, fires={6: HELD})),
+    "after its cancel, although nothing hangs any more": (
+        "Gone",
+        replace(CANCELLED_IN_A_HANG, faults=[fault("node-stop", 5, 6.9, None)]),
+    ),
+    "after its cancel, in a fault of an instance": (
+        "Gone",
+        replace(CANCELLED_IN_A_HANG, faults=[fault("slow", 6.5, 8.5)]),
+    ),
     "after its cancel": (
         "Gone",
         history(asked=asked(Verb.CANCEL, 7, sequence=17), fires={10: None, 12: None}, remaining=set()),
