@@ -194,6 +194,33 @@ async def test_the_pages_are_accessible_fit_a_phone_and_have_contrast_in_the_dar
             await browser.size(1280, 900)
 
 
+async def test_a_form_is_sent_once_however_often_it_is_clicked_and_one_preview_is_asked_for_at_a_time(
+    desk: Desk,
+) -> None:
+    browser = desk.browser
+    await desk.open("/add?stream=O")
+    counting = """
+        window.sent = []; window.asked = 0; window.most = 0; window.ended = 0;
+        addEventListener("submit", (event) => { sent.push(!event.defaultPrevented); event.preventDefault(); });
+        const real = window.fetch;
+        window.fetch = async (...given) => {
+            most = Math.max(most, ++asked);
+            try { return await real(...given); } finally { asked--; ended++; }
+        };
+        const input = document.querySelector("[name=ttl]");
+        const type = () => input.dispatchEvent(new Event("input", { bubbles: true }));
+        window.setTimeout = ((later) => (call, wait) => later(call, wait === 400 ? 0 : wait))(window.setTimeout);
+        for (let number = 0; number < 8; number++) { type(); await new Promise((go) => setTimeout(go, 0)); }
+    """
+    await browser.run(counting)
+    await browser.until("return ended >= 2 && asked === 0", describe="the first is asked for, and what was typed last")
+    assert await browser.run("return most") == 1
+    await browser.run(
+        "const go = document.querySelector('main .go'); go.formNoValidate = true; go.click(); go.click();"
+    )
+    assert await browser.run("return sent") == [True, False]
+
+
 async def accessibility_faults_on(browser: Browser, *rules: str) -> list[object]:
     """Return what axe finds wrong with the page that is open, by all rules unless some are given."""
     return [*await accessibility_faults(browser, *(rules or ALL_RULES))]
