@@ -63,6 +63,9 @@ class Feed:
         try:
             async with self._opened():
                 await self._ask_all(self.knowledge.questions(), None)
+                if self._alone is not None and await self._alone.have_read():
+                    self._answers.ask_again()
+                    await self._ask_all(self.knowledge.questions(), None)
                 await self._ask_all(self.knowledge.further_questions(), None)
         finally:
             await self._answers.close()

@@ -257,6 +257,7 @@ class Knowledge:
         silent |= {name for name, part in each.items() if part.fault and part.is_connected}
         if silent:
             yield f"no answer from {', '.join(sorted(silent))}: what only they know is missing"
+        yield from (one["unread"] for one in self._served() if one["unread"] is not None)
         for question, request in asked_now:
             part = self._part((question, request))
             if part.fault and part.is_connected:

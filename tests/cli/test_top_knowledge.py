@@ -203,6 +203,9 @@ async def test_what_is_not_answered_is_not_shown_and_not_said_to_be_well() -> No
     view = (await knowledge_of(given)).view()
     assert (view.answered, view.activity, view.fires) == (True, None, None)
     assert [row["subject"] for row in view.due or ()] == ["JOBS.next", "ORDERS.next"]
+    unread = answers()
+    unread[STREAMS]["streams"][0] |= {"unread": "it is being read", "schedules": None, "next": None}
+    assert "it is being read" in (await knowledge_of(unread)).view().notices
     assert (await knowledge_of(answers(), "NONE")).view().reasons == ["stream NONE is not served"]
     silent = {name: answer for name, answer in answers().items() if name != HEALTH}
     silent[INSTANCES]["instances"] = []
