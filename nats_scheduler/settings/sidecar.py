@@ -59,7 +59,8 @@ def _with_valid_subject(entry: str) -> str:
 
 
 def _address_range(text: str) -> str:
-    ip_network(text)  # raises ValueError with what is wrong
+    if ip_network(text).prefixlen == 0:  # raises ValueError with what is wrong
+        raise ValueError("the addresses of proxies are expected, and not every address")
     return text
 
 
@@ -362,8 +363,8 @@ class SidecarSettings(BaseModel):
     web_trusted_proxies: tuple[AddressRange, ...] = Field(
         default=(),
         description=(
-            "Addresses from which web_user_header counts, such as 10.0.0.7 or 10.1.0.0/16; from any other one it is "
-            "ignored."
+            "Addresses from which web_user_header counts, such as 10.0.0.7 or 10.1.0.0/16, but not all there are; from "
+            "any other one it is ignored."
         ),
     )
 

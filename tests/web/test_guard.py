@@ -263,8 +263,9 @@ def test_settings_say_who_may_change_schedules() -> None:
     ):
         with pytest.raises(TokenError, match=said):
             allowed(**given)
-    with pytest.raises(ValidationError):
-        SidecarSettings(web_trusted_proxies=("10.1.0.7/16",))
+    for wrong in ("10.1.0.7/16", "0.0.0.0/0", "::/0", "proxy"):
+        with pytest.raises(ValidationError):
+            SidecarSettings(web_trusted_proxies=(wrong,))
 
 
 def test_an_address_of_a_proxy_counts_in_both_its_forms() -> None:
