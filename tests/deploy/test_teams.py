@@ -273,17 +273,19 @@ async def test_a_team_in_an_account_of_its_own_is_held_to_its_rule(start_server:
         assert await owner.number_on("TEAMS", "teams.orders.>") == 0
 
 
-async def test_why_no_team_may_send_requests_to_jetstream(start_server: StartServer) -> None:
+async def test_why_no_team_may_send_requests_to_jetstream_or_publish_into_any_stream(start_server: StartServer) -> None:
     """The server does not check where an answer goes; if one does, the page can grant more."""
-    asks = [Permission("publish", "$JS.API.INFO", ()), Permission("subscribe", "_INBOX.team.>", ())]
-    server = await start_server(V2_15, config=shared_account([asks]))
+    may = [("publish", "$JS.API.INFO"), ("publish", "other.x"), ("subscribe", "_INBOX.team.>")]
+    server = await start_server(V2_15, config=shared_account([[Permission(act, subject, ()) for act, subject in may]]))
     async with (
         account_on(url_of(server.url, "admin-0")) as owner,
         account_on(url_of(server.url, "sidecar-0"), inbox_prefix="_INBOX.team") as team,
     ):
         await owner.create("T")
-        await owner.publish("T.schedules.x", dict(far("T.due")))
-        team.connection.write(frame("$JS.API.INFO", "T.schedules.x", b"", b""))
-        await eventually(lambda: owner.number_on("T", "T.schedules.x"))
-        ended = await owner.wait_for("T", "T.schedules.x", 2)
-        assert b"Nats-Schedule" not in ended[-1].block
+        await owner.create("OTHER", subjects=["other.>"], allow_msg_schedules=False)
+        for asked in ("$JS.API.INFO", "other.x"):
+            await owner.publish("T.schedules.x", dict(far("T.due")))
+            number = await owner.number_on("T", "T.schedules.x")
+            team.connection.write(frame(asked, "T.schedules.x", b"", b""))
+            ended = await owner.wait_for("T", "T.schedules.x", number + 1)
+            assert b"Nats-Schedule" not in ended[-1].block, asked
