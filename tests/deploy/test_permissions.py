@@ -79,6 +79,10 @@ async def test_an_ordinary_user_can_work_and_has_no_say_in_who_fires(start_serve
             *(f"$JS.API.STREAM.{act}.KV_nats_scheduler" for act in ("UPDATE", "DELETE", "PURGE", "MSG.DELETE")),
             "$JS.API.STREAM.LEADER.STEPDOWN.KV_nats_scheduler",
             "$JS.API.CONSUMER.DELETE.KV_nats_scheduler.any",
+            # By a consumer the server would store a value again, such as the heartbeat of an instance that is gone.
+            *(f"$JS.API.CONSUMER.{act}.KV_nats_scheduler" for act in ("CREATE", "LIST")),
+            *(f"$JS.API.CONSUMER.{act}.KV_nats_scheduler.any" for act in ("CREATE", "DURABLE.CREATE", "MSG.NEXT")),
+            "$JS.API.CONSUMER.CREATE.KV_nats_scheduler.any.$KV.nats_scheduler.instance.gone",
             "nats_scheduler.advisory.fire_refused.ORDERS",
         ):
             with pytest.raises(NotPermittedError):
