@@ -9,7 +9,8 @@ While a cluster creates no consumer, messages are read one by one. During a burs
 own fires there is no consumer, and only what other clients store is read (`jetstream.burst`).
 
 Where a message that is replaced is gone at once (`max_msgs_per_subject` of 1, or schedules of the server), bodies are
-delivered too, once all is read and until a large one comes: only they show what is lost (`engine.reading.replaced`).
+delivered too, once all is read: only they show what is lost (`engine.reading.replaced`). Not after a large one came, or
+very many, nor where replacement is meant.
 
 The rule: the consumer delivers without a gap, or it is replaced by a new one.
 In a cluster its node may be behind the leader of the stream, for long after a restart. Everything is read only when
@@ -20,6 +21,7 @@ thousands of messages.
 
 import asyncio
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -43,6 +45,7 @@ from nats_scheduler.jetstream.errors import ApiError, ConnectionLostError, JetSt
 from nats_scheduler.jetstream.reach import may_lag
 from nats_scheduler.jetstream.wire import ConsumerFrames
 from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES, StoredMessage
+from nats_scheduler.message.stream_rules import METADATA_DEBOUNCE, has_metadata
 from nats_scheduler.schedule.instants import SECOND
 
 # Read a stream one message after the other, while no consumer can be created.
@@ -139,6 +142,9 @@ CLUSTER_CONSUMER_DEADLINES_SECONDS = (CLUSTER_DEADLINE_SECONDS, 1.0, CONSUMER_DE
 
 PROBE_PULL = b'{"batch":1,"no_wait":true}'
 
+MAX_BODIES_PER_SECOND = 1_000
+"""If more bodies come, the stream is followed without them: it has more to read than schedules."""
+
 BURST_BEGAN = "a burst is read by its acknowledgements"
 BODIES_CHANGE = "from here on messages are read with their bodies, or without"
 
@@ -173,8 +179,10 @@ class ConsumerFollower:
         self._extra_config = wanted
         self._has_bodies = wanted.get("headers_only") is False
         is_replaced_at_once = config.get("max_msgs_per_subject") == 1 or config.get("allow_msg_schedules") is True
-        self._wants_bodies = is_replaced_at_once and not wanted
+        self._wants_bodies = is_replaced_at_once and not wanted and not has_metadata(config, METADATA_DEBOUNCE)
         """True if a message that is replaced is gone at once: only its body, read before, shows what is lost."""
+        self._bodies, self._counted_at = 0, -math.inf
+        """The number of bodies that came, and when (s, by the loop's clock) it was last a multiple of the most."""
         self._last = self._delivered = self._requested = 0
         self._pull_size = MAX_PULL_BATCH
         self._may_walk = bool(connection.server.cluster) and not wanted
@@ -422,11 +430,19 @@ class ConsumerFollower:
         self._call_after_this_chunk()
         name, kept = subject.decode("utf-8", "surrogateescape"), body if self._has_bodies else None
         self._batches.append((StoredMessage(name, self._last, int(stored_at), block, kept),))
-        if self._has_bodies and len(body) > MAX_FOLLOWED_BODY_BYTES and not self._extra_config:
+        if self._wants_bodies and self._has_bodies and self._bodies_cost_much(body):
             self._has_bodies = self._wants_bodies = False
             self._finish(BODIES_CHANGE)
         if not self._caught_up and pending == b"0" and self._last >= self._leader_last:
             self._catch_up()
+
+    def _bodies_cost_much(self, body: bytes) -> bool:
+        """Return whether a large body came, or `MAX_BODIES_PER_SECOND` within a second."""
+        self._bodies += 1
+        if self._bodies % MAX_BODIES_PER_SECOND:
+            return len(body) > MAX_FOLLOWED_BODY_BYTES
+        before, self._counted_at = self._counted_at, asyncio.get_running_loop().time()
+        return self._counted_at - before < 1
 
     def _received_run(self, buffer: bytes, position: int) -> int:
         """Do what `_received` does, for many messages at once, if they have the usual shape.

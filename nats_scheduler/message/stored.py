@@ -52,11 +52,14 @@ def size_named(block: bytes) -> int:
     return int(digits) if digits.isdigit() and len(digits) <= 10 else 0
 
 
-def body_mark(message: StoredMessage) -> int:
-    """Return what is known of the body of a message, from 0 (nothing) to less than 2 to the power of 32."""
+def body_mark(message: StoredMessage, size: int | None = None) -> int:
+    """Return what is known of the body of a message, from 0 (nothing) to less than 2 to the power of 32.
+
+    `size` is that of the body (bytes), if the caller knows it.
+    """
     body = message.body
     if body is None:
-        return size_named(message.block) & _SIZE
+        return (size_named(message.block) if size is None else size) & _SIZE
     return crc32(body) % _CHECKSUMS + 1 << _SIZE_BITS | len(body) & _SIZE
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from nats_scheduler.jetstream.burst import MIN_BURST_FIRES
 from nats_scheduler.jetstream.connection import Connection, ServerInfo, frame
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.jetstream.publish import outcome_of
+from nats_scheduler.message.stored import MAX_FOLLOWED_BODY_BYTES
 from tests.conftest import SharedServer, StartServer
 from tests.contract.sides import PortSide, server_side
 from tests.harness.account import account_on
@@ -48,6 +50,39 @@ async def test_a_stream_whose_consumers_may_not_be_idle_for_long_is_followed(
     async with server_side((await shared_server(V2_11)).url, stream_name, limits) as side, side.following():
         await side.store("a")
         assert len(await side.reads(1)) == 1
+
+
+async def test_bodies_come_where_they_show_what_is_replaced_until_they_cost_much(
+    shared_server: SharedServer, stream_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, one = (await shared_server(V2_11)).url, {"max_msgs_per_subject": 1}
+
+    async def last_body(side: PortSide, body: bytes = b"small") -> bytes | None:
+        """Store a message on a subject of its own, and return the body with which it is read."""
+        sequence = await side.store(f"a{len(side.read)}", body=body)
+        read = await side.reads(sequence)
+        assert [message.sequence for message in read] == list(range(1, sequence + 1)), "none is left out"
+        return read[-1].body
+
+    async def come(side: PortSide, body: bytes | None) -> None:
+        async def comes() -> bool:
+            return await last_body(side) == body
+
+        await eventually(comes)  # another consumer has to be created
+
+    async with server_side(url, f"{stream_name}-1", one) as side, side.following():
+        await come(side, b"small")
+        await last_body(side, b"x" * (MAX_FOLLOWED_BODY_BYTES + 1))
+        await come(side, None)
+        assert {await last_body(side) for _ in range(10)} == {None}
+    meant: dict[str, Any] = {**one, "metadata": {"nats-scheduler.debounce": "true"}}
+    for number, config in enumerate(({}, meant)):
+        async with server_side(url, f"{stream_name}-0{number}", config) as side, side.following():
+            assert {await last_body(side) for _ in range(10)} == {None}
+    monkeypatch.setattr(follow, "MAX_BODIES_PER_SECOND", 2)
+    async with server_side(url, f"{stream_name}-2", one) as side, side.following():
+        await come(side, b"small")
+        await come(side, None)
 
 
 # -- bursts of our own fires -----------------------------------------------------------------------------------------

@@ -118,12 +118,13 @@ class Contents:
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
-    def note(self, message: StoredMessage) -> None:
-        """Note the size of a schedule message if it is large."""
+    def note(self, message: StoredMessage) -> int:
+        """Note the size of a schedule message if it is large; returns that of its body (bytes), 0 if unknown."""
         _subject, sequence, _stored_at, block, body = message
-        size = len(block) + (size_named(block) if body is None else len(body))
-        if size > self._memory.small_size:
+        body_size = size_named(block) if body is None else len(body)
+        if (size := len(block) + body_size) > self._memory.small_size:
             self._noted[sequence] = size
+        return body_size
 
     def forget(self, sequence: int) -> None:
         """Note nothing of a schedule any more that is held no longer."""

@@ -189,10 +189,11 @@ class Admission(Part):
         if isinstance(replaced, PausedSchedule):
             self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
 
-    def hold_far(self, definition: Definition, message: StoredMessage) -> bool:
+    def hold_far(self, definition: Definition, message: StoredMessage, size: int) -> bool:
         """Hold a new schedule without policies at once as a far one, as nearly all are; returns whether it does.
 
-        Nothing of it has to be looked at before its time, so it is never made an object.
+        Nothing of it has to be looked at before its time, so it is never made an object. `size` (bytes) is that of its
+        body.
         """
         subject, sequence, stored_at, _block, _body = message
         pattern, terms = definition
@@ -207,7 +208,7 @@ class Admission(Part):
         ):
             return False
         wake = self._course.first_read_at(fire_time, terms.source)
-        mark = body_mark(message) if type(pattern) is At else 0
+        mark = body_mark(message, size) if type(pattern) is At else 0
         shard = self._roster.hold_far(subject, sequence, definition, stored_at, fire_time, wake, mark)
         if shard is None:
             return False

@@ -134,9 +134,9 @@ class Intake(Part):
         if self._inactive.misnamed:
             self._inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:
-            self._contents.note(message)
+            size = self._contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
-            if self._expiry is not None or not self._admission.hold_far(definition, message):
+            if self._expiry is not None or not self._admission.hold_far(definition, message, size):
                 self._accept(definition, message, expires, now)
             return
         if (reading := self._reader.read_uncached(message)) is not None:
