@@ -176,9 +176,7 @@ class StreamEngine:
             reader.dialects,
             removes_expired=removes_expired,
         )
-        self._read_through = self._now = 0
-        self._is_behind = False
-        """True if some messages were not read although later ones were."""
+        self._now = 0
         self.steps = 0
         """The number of steps that were made: nothing that is known of the stream changes between two."""
 
@@ -269,12 +267,12 @@ class StreamEngine:
     @property
     def followed_through(self) -> int:
         """The sequence after which another contact is to go on, 0 for the beginning."""
-        return self._progress.last_read if self._progress.reads_all else self._read_through
+        return self.complete_through if self._progress.reads_all else self._progress.read_through
 
     @property
     def complete_through(self) -> int:
         """The sequence up to which everything was read: later messages may have been read before earlier ones."""
-        return self._read_through if self._is_behind else self._progress.last_read
+        return self._progress.read_through if self._progress.is_behind else self._progress.last_read
 
     @property
     def held(self) -> Roster:
@@ -374,7 +372,7 @@ class StreamEngine:
             self._course.finish_answered(given, request, now)
 
     def _caught_up(self, given: CaughtUp, now: int) -> None:
-        self._read_through, self._is_behind = given.through, given.is_behind
+        self._progress.read_through, self._progress.is_behind = given.through, given.is_behind
         self._progress.pass_by(given.through)
         if self._progress.is_live:
             return

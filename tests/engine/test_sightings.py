@@ -107,6 +107,9 @@ def test_another_contact_goes_on_after_what_was_read_or_looked_at() -> None:
         assert desk.engine.followed_through == followed
         desk.step(ContactLost("cut"))
         assert desk.engine.followed_through == followed
+        desk.step(CaughtUp(through=5, is_behind=True))
+        assert desk.engine.followed_through == 5, "look-ups have found later messages first"
+        assert not desk.engine.snapshots.is_possible
 
 
 def test_a_follower_that_is_far_behind_reads() -> None:

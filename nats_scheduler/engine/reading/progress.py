@@ -37,6 +37,10 @@ class Progress:
         """True if no fire is to begin any more."""
         self.last_read = 0
         """The highest stream sequence read so far."""
+        self.read_through = 0
+        """The sequence up to which look-ups have found everything."""
+        self.is_behind = False
+        """True if some messages after it were not read although later ones were."""
         self.last_message: StoredMessage | None = None
         """The message with the highest sequence that was read."""
         self.expected: dict[int, Fire] = {}

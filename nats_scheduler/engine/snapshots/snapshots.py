@@ -195,7 +195,7 @@ class Snapshots(Part):
     @property
     def is_possible(self) -> bool:
         """True if there can be a snapshot of the stream, as far as no schedule prevents it."""
-        return self._can_be and not self._lifetimes.max_age
+        return self._can_be and not self._lifetimes.max_age and not self._progress.is_behind
 
     @property
     def far_count(self) -> int:
