@@ -19,10 +19,10 @@ import ipaddress
 import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from http.cookies import CookieError, SimpleCookie
 from ipaddress import IPv4Network, IPv6Network
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -93,11 +93,9 @@ class Sessions:
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(token.strip()):
             return ""
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self.name)
-        except CookieError:
-            return None
-        return cookie.value if cookie is not None and self.is_cookie(cookie.value) else None
+        # Behind a cookie of another program on this host that is not as it expects, SimpleCookie finds none.
+        cookie = cookie_parser("; ".join(headers.getlist("cookie"))).get(self.name, "")
+        return cookie if self.is_cookie(cookie) else None
 
 
 @dataclass(frozen=True, slots=True)

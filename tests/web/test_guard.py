@@ -81,6 +81,11 @@ async def test_the_login_leads_to_the_page_that_was_asked_for() -> None:
         assert "SameSite=strict" in cookie
         assert TOKEN not in cookie
         assert (await page.client.get("/", headers=HTML)).status_code == 200
+        ours = f"{COOKIE}={page.client.cookies[COOKIE]}"
+        page.client.cookies.clear()
+        for others in ('a={"b": "c"}', "[d]=e f", "=;;", "ü=1"):
+            sent = {b"Cookie": f"{others}; {ours}; z=1".encode(), b"Accept": b"text/html"}
+            assert (await page.client.get("/", headers=sent)).status_code == 200, others
         left = await page.client.post("/login", data={"leave": "1"})
         assert (left.status_code, left.headers["location"]) == (303, "/login")
         page.client.cookies.clear()
