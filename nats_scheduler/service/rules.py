@@ -17,6 +17,7 @@ pattern the next `MAX_FIRES_EXAMINED` fires are compared.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -95,11 +96,11 @@ class Rule:
         block = (publishable_again if found.sequence else publishable)(found.active_block)
         policies = extension_prefix(dialect)
         own = {dialect.schedule, dialect.time_zone, dialect.target, dialect.source, dialect.ttl, dialect.rollup}
-        names = [name for name, _value in header_items(block) if b"nats-" in name.lower()]
-        for name in names:
+        names = Counter(name for name, _value in header_items(block) if b"nats-" in name.lower())
+        for name, number in names.items():
             is_known = name in own or name in (MSG_TTL, MSG_ROLLUP) or name.startswith(policies)
             expected = ["the headers of one schedule, each once", decoded(MSG_TTL), decoded(MSG_ROLLUP)]
-            self._require("headers", decoded(name), is_known and names.count(name) == 1, expected)
+            self._require("headers", decoded(name), is_known and number == 1, expected)
         hidden = [decoded(one) for one in _ACTED_ON.findall(block)]
         self._require("headers", ", ".join(hidden), len(hidden) == len(names), ["these names in no value"])
         fields = schedule_fields(block, dialect)
