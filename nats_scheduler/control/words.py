@@ -108,7 +108,7 @@ def is_same_pattern(one: bytes, other: bytes) -> bool:
 
 def edited(block: bytes, edit: Edit) -> bytes:
     """Return the block with headers set and removed; raises `NotPossibleError` if one of them is no header."""
-    new = dict(edit.set)
+    new, gone = dict(edit.set), frozenset(edit.unset)
     _check(edit, new)
     lines = (without_status(block) or b"NATS/1.0\r\n\r\n").split(CRLF)
     kept, placed = lines[:1], set[bytes]()
@@ -118,7 +118,7 @@ def edited(block: bytes, edit: Edit) -> bytes:
             if name not in placed:
                 kept.append(b"%b: %b" % (name, new[name]))
                 placed.add(name)
-        elif not colon or name not in edit.unset:
+        elif not colon or name not in gone:
             kept.append(line)
     changed = with_headers(CRLF.join([*kept, b"", b""]), [(n, v) for n, v in new.items() if n not in placed])
     for name, value in new.items():

@@ -73,6 +73,9 @@ Expected = Annotated[
 HeaderPair = Annotated[list[str], Field(min_length=2, max_length=2)]
 """A name and a value."""
 
+MAX_HEADERS = 1_000
+"""Headers that one request names: each of them is searched for among all, and no fire leaves meanwhile."""
+
 
 class ChangeRequest(ScheduleRequest):
     """A request that changes one schedule, and says who asks for it, and why."""
@@ -163,7 +166,10 @@ class AddRequest(BodyRequest, ChangeRequest):
 
     headers: Annotated[
         list[HeaderPair],
-        Field(description="The headers in their order, each as a list of name and value; those of the schedule too."),
+        Field(
+            max_length=MAX_HEADERS,
+            description="The headers in their order, each as a list of name and value; those of the schedule too.",
+        ),
     ]
     replace: Annotated[bool, Field(description="Whether to replace another schedule on this subject.")] = False
     expected: Annotated[
@@ -186,9 +192,10 @@ class EditRequest(BodyRequest, ChangeRequest):
     """A request to change headers or the body of a schedule; what is not named stays as it is."""
 
     set: Annotated[
-        list[HeaderPair], Field(description="Headers to add or replace, each as a list of name and value.")
+        list[HeaderPair],
+        Field(max_length=MAX_HEADERS, description="Headers to add or replace, each as a list of name and value."),
     ] = []  # noqa: RUF012 - pydantic copies it
-    unset: Annotated[list[str], Field(description="Names of headers to remove.")] = []  # noqa: RUF012
+    unset: Annotated[list[str], Field(max_length=MAX_HEADERS, description="Names of headers to remove.")] = []  # noqa: RUF012
 
     def arguments(self) -> dict[str, Any]:
         """Return what the operation gets; raises `ServiceError` for what is no header."""
