@@ -92,6 +92,22 @@ def test_what_may_have_fired_or_was_never_to_fire_is_no_loss() -> None:
     assert losses(desk) == [], "its holder reports it"
 
 
+def test_what_was_removed_before_is_no_loss() -> None:
+    for request, is_lost in (
+        (RemovalRequested(SCHEDULE), False),
+        (RemovalRequested("s.*"), False),
+        (RemovalRequested(None, 1), False),
+        (RemovalRequested("s.other"), True),
+    ):
+        desk = Desk()
+        desk.read(version(1, b"one"))
+        desk.step(request)  # it is held until it is read again
+        desk.read(version(2, b"other"))
+        assert losses(desk) == ([LOST] if is_lost else []), request
+    late = version(2, b"other")._replace(stored_at=START + 3 * SECOND)
+    assert losses(replaced(version(1, b"one"), late, max_age=2 * SECOND)) == []
+
+
 def test_bodies_of_one_size_are_read_once_and_the_older_one_is_purged_after_that() -> None:
     question = CompareBodies(SCHEDULE, 1, 2)
     for answer, is_lost in (

@@ -6,7 +6,8 @@ The rules:
   repeated or moved to another time.
 - Marks of four bytes say whether bodies differ (`message.stored.body_mark`). If they do not, both messages are read
   once, and the older one is purged after that. If it is gone by then, nothing is known, and nothing is reported.
-- What was due when it was replaced may have fired, and is not reported here.
+- What was due when it was replaced may have fired, and what a request or its stream may have removed before is no
+  loss: neither is reported here.
 - Nothing is reported where replacement is meant: by `X-Debounce` on one of the two, or for the whole stream.
 - Before all is read, whose schedule it is is not known: what is certain is reported when its shard is held.
 
@@ -99,8 +100,9 @@ class Replacements(Part):
         is_done = before.flight is not None and before.flight.stage in DONE
         if before.repeats or is_done or before.only_expires or at >= before.send_time:
             return False
+        may_be_gone = self._lifetimes.was_asked(before) or self._lifetimes.ends(before) <= at
         is_meant = self._debounces or before.terms.policies.debounce
-        return not is_meant and (self._ownership.is_ours(before) or not self._progress.is_live)
+        return not (is_meant or may_be_gone) and (self._ownership.is_ours(before) or not self._progress.is_live)
 
     def _report(self, lost: ScheduleReplacedUnfired) -> None:
         if self._progress.is_live:
