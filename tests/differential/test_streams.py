@@ -58,19 +58,22 @@ class ToldStream(FlaggedStream):
 
     async def told(self) -> None:
         """Wait until what is due has fired."""
-        if CLOCK.now() >= self.due:
-            raise OvertakenError
+        self.check_time()
         self.is_told = True
         await instant_reached(self.due, CLOCK.now)
         await self.canary(0.1)
+
+    def check_time(self) -> None:
+        """Raise `OvertakenError` if something is due before all was said."""
+        if not self.is_told and CLOCK.now() >= self.due:
+            raise OvertakenError
 
     async def call(self, request: str, body: Any = None) -> Any:
         """Ask JetStream for something about the stream; what it is about may be gone once it has fired."""
         try:
             return await super().call(request, body)
         except ApiError:
-            if not self.is_told and CLOCK.now() >= self.due:
-                raise OvertakenError from None
+            self.check_time()
             raise
 
 
@@ -116,6 +119,7 @@ async def delays(stream: ToldStream) -> Any:
 
 async def intervals(stream: ToldStream) -> Any:
     """A plain and a sampling interval: each fire is given to the consumer, and the schedules stay."""
+    stream.is_told = True  # nothing is due at one instant
     await keep_interest(stream)
     await stream.publish("sensor", body=b"20.5")
     await stream.schedule("s.every", "@every 1s", b"tick", "out.every")
