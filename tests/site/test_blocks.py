@@ -17,7 +17,7 @@ from tests.site.exceptions import (
 )
 from tests.site.scenes import SCENES
 
-KINDS = {"sh", "python", "json", "yaml", "text", "js", "go"}
+KINDS = {"sh", "python", "json", "yaml", "text", "js", "go", "java", "rust"}
 """Languages of blocks: another one would be one that no test knows."""
 MOST_NOT_RUN = 26
 
