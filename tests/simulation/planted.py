@@ -355,7 +355,7 @@ def limit_counted_wrong(original: Any, bounded: Any, stored_at: int, number: int
     return original(bounded, stored_at, number + 1)
 
 
-@breaks("Faithful", 35, sending, "report_headers")
+@breaks("Faithful", 33, sending, "report_headers")
 def fire_before_forgotten(original: Any, pattern: Any, due: int, _previous: object, missed: int) -> Any:
     """Report as if no fire was stored before."""
     return original(pattern, due, None, missed)
