@@ -79,9 +79,13 @@ class Hint:
     """True if it stands for earlier publishes too, which may be stored before the last one."""
 
 
+ADDED_TO_SCHEDULES = b"Nats-Rollup: sub\r\n\r\n"
+"""The end of the headers of a schedule, if a server that fires by itself has stored it."""
+
+
 def fingerprint_of(block: bytes, body: bytes | None) -> int:
     """Return a number by which a publish is recognised when it is found stored."""
-    return hash((block, body or b""))
+    return hash((block.replace(ADDED_TO_SCHEDULES, b"\r\n"), body or b""))
 
 
 class Hints:

@@ -13,11 +13,12 @@ from tests.harness.account import CLOCK
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
 from tests.harness.servers import V2_11, V2_12, V2_15
+from tests.harness.waiting import eventually
 
 
 async def beside(served: Served, name: str, **config: object) -> Served:
     """Have the same sidecar serve another stream too."""
-    await served.account.create(name, **FLAG, **config)
+    await served.account.create(name, **{**FLAG, **config})
     await served.sidecar.ready(name)
     return replace(served, name=name)
 
@@ -87,3 +88,11 @@ async def test_an_order_that_the_server_itself_would_fire_is_watched(start_serve
         second = await served.schedule("order", at(CLOCK.now() + HOUR), b"order 4")
         told = [one.replaced_by for one in await served.reported(ScheduleReplacedUnfired, 2)]
         assert told == [by, second], "what fired is not lost"
+        queue = await beside(served, "QUEUE", retention="workqueue", metadata={})
+        engine = queue.sidecar.sidecar.served["QUEUE"].engine
+        lost = await queue.schedule("order", at(CLOCK.now() + HOUR), b"order 1")
+        await eventually(lambda: engine.last_read == lost)  # what is replaced within milliseconds counts as one
+        by = await queue.schedule("order", at(CLOCK.now() + HOUR), b"order 2")
+        assert [(one.sequence, one.replaced_by) for one in await queue.reported(ScheduleReplacedUnfired)] == [
+            (lost, by)
+        ]
