@@ -12,6 +12,7 @@ from nats_scheduler.engine.inputs import NOT_PERMITTED
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.stored import BLOCKING_KINDS, Cause
 from nats_scheduler.engine.views.view import FiredBy, ListedSchedule
+from nats_scheduler.message.foreign_json import integer
 from nats_scheduler.message.subjects import is_covered
 from nats_scheduler.observe.texts import has_ignored_policies, policies_text
 from nats_scheduler.runtime.consumption import unconsumed
@@ -130,14 +131,15 @@ def check_equal(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
 
 def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find schedules of which the server itself has stored nothing for three of their periods, as stored fires show."""
-    keeps = stream.state.rules.max_age or NO_EXPIRY
-    for listed in stream.schedules if stream.retention == "limits" else ():
-        is_to_fire = listed.fired_by is FiredBy.SERVER and listed.state in (State.WAITING, State.OVERDUE)
-        due = listed.next_fire if is_to_fire else None
-        following = None if due is None else listed.fire_after(due)
+    rules, is_limited = stream.state.rules, integer(stream.config.get("max_msgs_per_subject")) > 0
+    if stream.retention != "limits" or rules.evicts or is_limited:
+        return  # fires may have been removed
+    for listed in stream.schedules:
+        due, is_kept = listed.unstored, listed.fired_by is FiredBy.SERVER and not listed.terms.rollup
+        following = listed.fire_after(due) if due is not None and is_kept and listed.state is State.WAITING else None
         if due is None or following is None:
             continue
-        if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < keeps:
+        if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < (rules.max_age or NO_EXPIRY):
             since = format_rfc3339(due)
             what = f"{listed.subject} is fired by the server, and none of its fires is stored from {since} on"
             command = f"nats-scheduler history {stream.name} {listed.subject}"

@@ -11,6 +11,8 @@ import pytest
 from nats_scheduler.doctor import gather
 from nats_scheduler.doctor.examination import examine
 from nats_scheduler.doctor.finding import Code, Finding
+from nats_scheduler.runtime.modes import Mode
+from nats_scheduler.runtime.stream_listing import read_stream_listing
 from nats_scheduler.schedule.instants import HOUR
 from tests.conftest import SharedServer
 from tests.doctor.examined import facts_on, findings_on, of
@@ -26,7 +28,7 @@ from tests.doctor.scenes import (
     twice,
     unflagged,
 )
-from tests.harness.account import Account, account_on
+from tests.harness.account import CLOCK, Account, account_on
 from tests.harness.servers import V2_11, V2_12, V2_14, V2_15
 from tests.harness.waiting import eventually
 
@@ -186,16 +188,30 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
     server = await shared_server(V2_15)
     async with account_on(server.url) as account:
         await account.create(stream_name)
-        await account.publish(f"{stream_name}.s", schedule(stream_name, "@every 1h"))
-        await account.publish(f"{stream_name}.once", schedule(stream_name))
-    facts = await facts_on(server, stream_name)
-    (stream,) = facts.read
+        for rest, pattern in (("s", "@every 1h"), ("fires", "@every 1s"), ("once", "@at 2040-01-01T00:00:00Z")):
+            await account.publish(f"{stream_name}.{rest}", schedule(stream_name, pattern))
+        rolls = schedule(stream_name, "@every 1h", **{"Nats-Schedule-Rollup": "sub"})
+        await account.publish(f"{stream_name}.rolls", {**rolls, "Nats-Schedule-Target": f"{stream_name}.last"})
+        await account.wait_for(stream_name, f"{stream_name}.out")
+        facts = await facts_on(server, stream_name)
+        (stream,) = facts.read
 
-    def silent(hours: float, **config: object) -> list[str | None]:
-        state = replace(stream.state, config={**stream.config, **config})
-        later = replace(facts, streams=[replace(stream, state=state, at=stream.at + int(hours * HOUR))])
-        return [found.subject for found in of(list(examine(later).findings), Code.SCHEDULE_SILENT)]
+        async def silent(hours: float, **config: object) -> list[str | None]:
+            """Return what is found that many hours later, if nothing is stored until then."""
 
-    assert silent(3.9) == []
-    assert silent(4.1) == [f"{stream_name}.s"]
-    assert silent(4.1, retention="workqueue") == silent(4.1, max_age=3 * HOUR) == []
+            def later() -> int:
+                return CLOCK.now() + int(hours * HOUR)
+
+            read = await read_stream_listing(account.connection, account.api, stream.state, Mode.NATIVE, (), later)
+            state = replace(stream.state, config={**stream.config, **config})
+            then = replace(stream, state=state, at=later(), schedules=read.schedules)
+            found = examine(replace(facts, streams=[then])).findings
+            return [one.subject for one in of(list(found), Code.SCHEDULE_SILENT)]
+
+        fires = [f"{stream_name}.fires"]
+        assert await silent(0) == []
+        assert await silent(3.9) == fires
+        assert sorted(await silent(4.1), key=str) == [*fires, f"{stream_name}.s"]
+        for removes in ({"retention": "workqueue"}, {"max_bytes": 1 << 20}, {"max_msgs_per_subject": 2}):
+            assert await silent(4.1, **removes) == []
+        assert await silent(4.1, max_age=3 * HOUR) == []

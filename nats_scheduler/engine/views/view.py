@@ -128,6 +128,8 @@ class ListedSchedule:
     """The cause of that removal, None where it keeps it."""
     failing: Failing | None = None
     """Why the server refuses its fires, None if it does not, or if only its holder knows."""
+    unstored: int | None = field(default=None, compare=False)
+    """The first fire time (ns) of which no fire was read, also one that has passed; None if a sidecar listed it."""
 
     @property
     def kind(self) -> ScheduleKind:
@@ -422,6 +424,7 @@ class EngineView:
             None if ended_by is None else ends,
             ended_by,
             failing if flight is None or flight.failing is None else flight.failing,
+            None if isinstance(held, PausedSchedule) else held.fire_time,
         )
 
 
