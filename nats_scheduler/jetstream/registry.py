@@ -27,7 +27,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import header_value, with_headers
+from nats_scheduler.message.headers import RELAYED, header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
@@ -133,9 +133,6 @@ MAX_PUT_ATTEMPTS = 8
 """The largest number of attempts at a write while others write under the same key."""
 
 MAX_VALUE_BYTES = 64 * 1024
-
-RELAYED = b"Nats-Stream"
-"""A header of each message in the answer to a direct get, and of no message of ours."""
 
 Delivered = Object | UnknownFormatError | None
 """The values that a follower of the bucket receives: a value, why it cannot be read, or None if there is none."""

@@ -14,6 +14,10 @@ CRLF = b"\r\n"
 HEADER_LINE = b"NATS/1.0\r\n"
 EMPTY_BLOCK = b"NATS/1.0\r\n\r\n"
 
+RELAYED = b"Nats-Stream"
+"""A header of each message in the answer to a direct get, which a client may have the server send anywhere: no message
+that a sidecar writes has it."""
+
 MSG_ID = b"Nats-Msg-Id"
 """The server stores only the first of several messages with the same value, within its duplicate window."""
 MSG_TTL = b"Nats-TTL"

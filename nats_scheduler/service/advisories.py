@@ -21,6 +21,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.jetstream.stretches import StretchReader
 from nats_scheduler.message.advisory_messages import ADVISORY_PREFIX, ADVISORY_TYPE, SCHEDULE_CHANGED, advisory_subject
 from nats_scheduler.message.foreign_json import read_object
+from nats_scheduler.message.headers import RELAYED, header_value
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.subjects import subject_matches
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument
@@ -142,9 +143,9 @@ def _matches(advisory: FailureDocument, query: AdvisoryQuery) -> bool:
 
 
 def _read(message: StoredMessage) -> FailureDocument | None:
-    """Return the advisory that a message is; None if it is none, or is not on its own subject."""
+    """Return the advisory that a message is; None if it is none, is not on its own subject, or was directed there."""
     body = read_object(message.body or b"")
-    if body is None:
+    if body is None or header_value(message.block, RELAYED) is not None:
         return None
     kind, stream = str(body.get("type")).removeprefix(f"{ADVISORY_TYPE}."), body.get("stream")
     about = body.get("schedule") or body.get("subject")

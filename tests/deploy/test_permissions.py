@@ -4,10 +4,12 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
+from nats_scheduler.control.changes import Author, Change, Kind, change_advisory
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
 from nats_scheduler.runtime.embedded import EmbeddedServer
@@ -15,10 +17,11 @@ from nats_scheduler.service.control import CONTROL_SUBJECTS
 from nats_scheduler.settings.control_rules import ControlRule
 from tests.conftest import StartServer
 from tests.deploy.files import DEPLOY
-from tests.harness.account import Account, Running, account_on, in_seconds, sidecar_on
+from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.permissions import DOCUMENT, listed
 from tests.harness.servers import ALL_VERSIONS, EMULATED_VERSIONS
 from tests.harness.waiting import eventually
+from tests.service.asking import answered
 from tests.service.controlling import far, request
 from tests.web.browsing import browsing
 from tests.web.test_guard import CONTROL_TOKEN, controllers
@@ -121,15 +124,18 @@ async def test_the_operator_changes_schedules_and_nobody_else_does(start_server:
     ):
         await app.publish("orders.s", dict(far("orders.out")))
         body = {"stream": "ORDERS", "subject": "orders.s"}
-        # The server sends its answer where the user may not publish; without an inbox to answer to it is no request.
-        await app.publish("orders.request", body=json.dumps(body).encode())
+        # The server sends answers where a user may not publish: there they are no request, and no record of a change.
+        forged = change_advisory(Change(Kind.FIRED, "ORDERS", "orders.s", 1, 1, Author("forged"), CLOCK.now()))
         sent: list[bytes] = []
-        remove = f"{CONTROL_SUBJECTS}.schedules.remove"
-        owner.connection.subscribe(remove, lambda _subject, _reply, _block, body: sent.append(body))
-        await owner.api.info()
-        app.connection.write(frame("$JS.API.DIRECT.GET.ORDERS.orders.request", remove, b"", b""))
-        await eventually(lambda: sent, describe="the server has sent its answer")
-        assert json.loads(sent[0]) == body
+        for where, what in (
+            (f"{CONTROL_SUBJECTS}.schedules.remove", json.dumps(body).encode()),
+            (forged.subject, forged.body),
+        ):
+            await app.publish("orders.sent", body=what)
+            owner.connection.subscribe(where, lambda _subject, _reply, _block, body: sent.append(body))
+            await owner.api.info()
+            app.connection.write(frame("$JS.API.DIRECT.GET.ORDERS.orders.sent", where, b"", b""))
+            await eventually(partial(sent.__contains__, what), describe="the server has sent its answer")
         for other in (app, web):
             with pytest.raises(NotPermittedError):
                 await request(other.connection, "pause", body)
@@ -138,6 +144,12 @@ async def test_the_operator_changes_schedules_and_nobody_else_does(start_server:
         for endpoint in ("pause", "resume", "remove"):
             changed = await request(operator.connection, endpoint, body)
             assert isinstance(changed, dict), changed
+
+        async def are_kept() -> bool:
+            changes = (await answered(operator.connection, "changes.list", {"stream": "ORDERS"}))["changes"]
+            return [one["change"] for one in changes] == ["removed", "resumed", "paused"]
+
+        await eventually(are_kept, describe="the changes that were made, and no other one")
         assert running.told("permission_denied") == []
 
 
