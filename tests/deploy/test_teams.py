@@ -16,7 +16,7 @@ import pytest
 
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.errors import NotPermittedError
-from nats_scheduler.message.headers import header_value
+from nats_scheduler.message.headers import EMPTY_BLOCK, header_value, with_headers
 from nats_scheduler.settings.connection import ConnectionSettings
 from nats_scheduler.settings.load import load_settings
 from nats_scheduler.settings.sidecar import SidecarSettings
@@ -275,17 +275,23 @@ async def test_a_team_in_an_account_of_its_own_is_held_to_its_rule(start_server:
 
 async def test_why_no_team_may_send_requests_to_jetstream_or_publish_into_any_stream(start_server: StartServer) -> None:
     """The server does not check where an answer goes; if one does, the page can grant more."""
-    may = [("publish", "$JS.API.INFO"), ("publish", "other.x"), ("subscribe", "_INBOX.team.>")]
+    direct = "$JS.API.DIRECT.GET.OTHER.other.x"
+    may = [("publish", one) for one in ("$JS.API.INFO", "other.x", direct)] + [("subscribe", "_INBOX.team.>")]
     server = await start_server(V2_15, config=shared_account([[Permission(act, subject, ()) for act, subject in may]]))
     async with (
         account_on(url_of(server.url, "admin-0")) as owner,
         account_on(url_of(server.url, "sidecar-0"), inbox_prefix="_INBOX.team") as team,
     ):
         await owner.create("T")
-        await owner.create("OTHER", subjects=["other.>"], allow_msg_schedules=False)
+        await owner.create("OTHER", subjects=["other.>"], allow_msg_schedules=False, allow_direct=True)
         for asked in ("$JS.API.INFO", "other.x"):
             await owner.publish("T.schedules.x", dict(far("T.due")))
             number = await owner.number_on("T", "T.schedules.x")
             team.connection.write(frame(asked, "T.schedules.x", b"", b""))
             ended = await owner.wait_for("T", "T.schedules.x", number + 1)
             assert b"Nats-Schedule" not in ended[-1].block, asked
+        block = with_headers(EMPTY_BLOCK, [(b"X-Nats-Schedule", b"@every 1s"), (b"X-Nats-Schedule-Target", b"T.due")])
+        await team.connection.request("other.x", b"", block)
+        team.connection.write(frame(direct, "T.schedules.y", b"", b""))
+        [stored] = await owner.wait_for("T", "T.schedules.y")
+        assert header_value(stored.block, b"X-Nats-Schedule") == b"@every 1s"
