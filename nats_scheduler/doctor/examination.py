@@ -41,6 +41,7 @@ OF_STREAM: Sequence[Callable[[AccountFacts, StreamFacts], Iterator[Finding]]] = 
     schedules.check_policies,
     schedules.check_equal,
     schedules.check_silent,
+    schedules.check_replaced,
     schedules.check_announced,
     schedules.check_graduation,
     server.check_defects,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from nats_scheduler.doctor.finding import Code
-from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.holding.flight import Failing
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.stored import Finding as GraduationFinding
@@ -111,6 +111,8 @@ class StreamFacts:
     schedules: Sequence[ListedSchedule] = ()
     rejected: Sequence[Rejected] = ()
     misnamed: Sequence[HeadersMisnamed] = ()
+    replaced: Sequence[ScheduleReplacedUnfired] = ()
+    """Schedules of the server that a later message replaced before they fired; both are stored."""
     failing: Mapping[int, Failing] = field(default_factory=dict)
     """Why the server refuses fires, by the sequence of the schedule."""
     failing_unlisted: int = 0

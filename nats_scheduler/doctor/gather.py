@@ -319,9 +319,8 @@ class Gathering:
             calendars=account.calendars,
         )
         equal = await self._equal(name, read.schedules)
-        return replace(
-            facts, at=at, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed, equal=equal
-        )
+        found = replace(facts, schedules=read.schedules, rejected=read.rejected, misnamed=read.misnamed)
+        return replace(found, at=at, equal=equal, replaced=read.replaced)
 
     async def _equal(self, stream: str, schedules: Sequence[ListedSchedule]) -> list[list[ListedSchedule]]:
         """Return the groups of schedules that fire the same message at the same times."""

@@ -146,6 +146,19 @@ def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
             yield Finding(Code.SCHEDULE_SILENT, what, command, stream.name, listed.subject)
 
 
+def check_replaced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
+    """Find schedules that the server ended unfired because a later message was stored on their subjects."""
+    known = {(one["kind"], one["stream"], one["schedule"]) for one in facts.announced}
+    code = Code.SCHEDULE_REPLACED_UNFIRED
+    what, command = ANNOUNCEMENTS[code]
+    for lost in stream.replaced:
+        if (code, stream.name, lost.schedule) not in known:
+            names = {"subject": lost.schedule, "seq": lost.sequence, "replaced_by": lost.replaced_by}
+            times = {"published": lost.stored_at, "due": lost.due, "replaced": lost.replaced_at}
+            found = what.format_map({**names, **{name: format_rfc3339(at) for name, at in times.items()}})
+            yield Finding(code, found, command, stream.name, lost.schedule)
+
+
 def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]:
     """Find what sidecars announced of the stream during the last day, the newest about each subject."""
     newest = {(one["kind"], one["schedule"]): one for one in reversed(facts.announced) if one["stream"] == stream.name}

@@ -141,8 +141,8 @@ class StreamEngine:
         self._holdings = Holdings(lifecycle, self._course, self._purges, self.inactive)
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
-        self._replacements = Replacements(lifecycle, debounces=rules.debounces)
-        self._of_server = OneShotsOfServer(self._replacements, rules.max_age) if is_native else None
+        self.replacements = Replacements(lifecycle, debounces=rules.debounces)
+        self._of_server = OneShotsOfServer(self.replacements, rules.max_age) if is_native else None
         self.admission = Admission(
             lifecycle,
             self._course,
@@ -151,7 +151,7 @@ class StreamEngine:
             self.inactive,
             self.calendars,
             self._places,
-            self._replacements,
+            self.replacements,
         )
         self._intake = Intake(
             reader,
@@ -161,7 +161,7 @@ class StreamEngine:
             self._purges,
             self.admission,
             self.inactive,
-            self._replacements,
+            self.replacements,
             self._of_server,
             self._expiry,
         )
@@ -382,7 +382,7 @@ class StreamEngine:
         self._course.firing.proposals.caught_up()
         self._emit(Report(StreamReady(len(self._roster), len(self.inactive.rejected))))
         self._holdings.begin_with(self.ownership.shards)
-        self._replacements.begin_with(self.ownership.shards)
+        self.replacements.begin_with(self.ownership.shards)
         self._course.contact_regained(now)
 
     def _contact_lost(self) -> None:

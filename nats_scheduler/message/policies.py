@@ -348,7 +348,8 @@ def ignored_policies(fields: Mapping[bytes, str], dialect: Dialect) -> Policies:
     written = _written(names, fields, dialect)
     values = dict(written)
     syntax = syntax_of(values) if dialect is PORTABLE else None
-    return Policies(written, note=values.get("X-Note"), owner=values.get("X-Owner"), syntax=syntax)
+    is_meant = values.get("X-Debounce") == "true"
+    return Policies(written, note=values.get("X-Note"), owner=values.get("X-Owner"), syntax=syntax, debounce=is_meant)
 
 
 def syntax_of(written: Mapping[str, str]) -> Syntax | None:

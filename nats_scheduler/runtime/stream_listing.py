@@ -73,7 +73,8 @@ async def read_stream_listing(
     await read_stored(connection, api, state.config, take)
     if calendars is not None and ours.names_calendars:
         ours.know(await read_calendars(calendars), now())
-    return _listing([one.view for one in read], now(), query)
+    replaced = read[-1].replaced if mode is Mode.NATIVE else ()
+    return replace(_listing([one.view for one in read], now(), query), replaced=replaced)
 
 
 def _listing(views: Sequence[EngineView], at: int, query: Query) -> Listed:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from nats_scheduler.control.past import FireQuery
-from nats_scheduler.engine.events import HeadersMisnamed
+from nats_scheduler.engine.events import HeadersMisnamed, ScheduleReplacedUnfired
 from nats_scheduler.engine.reading.inactive import Rejected
 from nats_scheduler.engine.views.view import MAX_PAGE_LENGTH, ListedSchedule, Query
 from nats_scheduler.jetstream.connection import Connection, Reply
@@ -185,6 +185,8 @@ class Listed:
     """The last messages on their subjects with headers that look like those of a schedule and are none."""
     names_failing: bool = False
     """True if the schedules say which of them fail; that is not written in their stream."""
+    replaced: Sequence[ScheduleReplacedUnfired] = ()
+    """What the server was to fire once and a later message replaced before that, as far as both are stored."""
 
 
 class ServiceClient:

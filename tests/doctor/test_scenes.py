@@ -215,3 +215,25 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
         for removes in ({"retention": "workqueue"}, {"max_bytes": 1 << 20}, {"max_msgs_per_subject": 2}):
             assert await silent(4.1, **removes) == []
         assert await silent(4.1, max_age=3 * HOUR) == []
+
+
+async def test_an_order_that_a_plain_message_ends_where_the_server_fires_is_found(
+    shared_server: SharedServer, stream_name: str
+) -> None:
+    server = await shared_server(V2_15)
+    async with account_on(server.url) as account:
+        await account.create(stream_name)
+        meant = {"Nats-Schedule-X-Debounce": "true"}
+        for rest, headers in (("order", {}), ("meant", meant), ("moved", {}), ("twice", {})):
+            await account.publish(f"{stream_name}.{rest}", schedule(stream_name, **headers))
+        for rest in ("order", "meant"):
+            await account.publish(f"{stream_name}.{rest}", "", b"plain")
+        portable = {f"X-{name}": value for name, value in schedule(stream_name).items()}
+        await account.publish(f"{stream_name}.moved", portable)
+        await account.publish(f"{stream_name}.twice", schedule(stream_name), b"the server has removed the other one")
+        kept = [one.subject for one in await account.messages(stream_name, ">")]
+        assert [kept.count(f"{stream_name}.{rest}") for rest in ("order", "twice")] == [2, 1]
+    (found,) = of(await findings_on(server, stream_name), Code.SCHEDULE_REPLACED_UNFIRED)
+    assert (found.stream, found.subject) == (stream_name, f"{stream_name}.order")
+    assert "(sequence 1, published " in found.what
+    assert "sequence 5, published " in found.what

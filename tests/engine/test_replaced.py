@@ -174,6 +174,17 @@ def test_what_the_server_itself_fires_is_watched_while_it_is_pending() -> None:
     assert losses(replaced(version(1, b"1", Nats_TTL="1h"), version(2, b"2"), is_native=True)) == []
 
 
+def test_the_same_body_in_the_other_spelling_is_no_loss() -> None:
+    def spelt(sequence: int, body: bytes, prefix: str = "") -> StoredMessage:
+        headers = {f"{prefix}Nats_Schedule": FIRST, f"{prefix}Nats_Schedule_Target": "t.out"}
+        return message_on(SCHEDULE, sequence, **headers)._replace(stored_at=START + (sequence - 1) * SECOND, body=body)
+
+    for one, other in (("", "X_"), ("X_", "")):
+        first = spelt(1, b"order 1", one)
+        assert losses(replaced(first, spelt(2, b"order 1", other), is_native=True)) == []
+        assert losses(replaced(first, spelt(2, b"order 2", other), is_native=True)) == [LOST]
+
+
 def test_what_may_have_been_removed_from_the_server_is_not_watched() -> None:
     for request, is_lost in (
         (RemovalRequested(SCHEDULE, None, None), False),

@@ -188,7 +188,7 @@ class Intake(Part):
             else:
                 ending = self._lifetimes.why_covered(held, message)
                 if ending is Ending.OVERWRITTEN:
-                    self._replacements.by_other(held, message)
+                    self._replacements.by_no_schedule_of_ours(held, message)
                 self._lifecycle.end(held, ending)
 
     def _accept(self, definition: Definition, message: StoredMessage, expires: int | None, now: int) -> None:

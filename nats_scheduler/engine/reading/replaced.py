@@ -26,10 +26,10 @@ from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.sharing.shards import shard_of
-from nats_scheduler.message.dialect import ADR51
+from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
 from nats_scheduler.message.policies import policy_header
-from nats_scheduler.message.reading import paused_name
+from nats_scheduler.message.reading import has_schedule_header, paused_name
 from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark, is_other_body
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.patterns import At, parse_pattern
@@ -49,7 +49,8 @@ class Replacements(Part):
         super().__init__(lifecycle)
         self._debounces = debounces
         self._compared: dict[CompareBodies, ScheduleReplacedUnfired] = {}
-        self._unreported: list[ScheduleReplacedUnfired] = []
+        self.unreported: list[ScheduleReplacedUnfired] = []
+        """What was replaced before all was read."""
 
     def by_schedule(self, before: Held, held: Held) -> bool:
         """Report a one-shot that a schedule with another body replaces.
@@ -74,6 +75,11 @@ class Replacements(Part):
         if self._is_pending(before, message.stored_at):
             self._report(_loss(before, message.sequence, message.stored_at))
 
+    def by_no_schedule_of_ours(self, before: Held, message: StoredMessage) -> None:
+        """Report a one-shot that such a message replaces, unless others fire the same body from there on."""
+        if not has_schedule_header(message.block, DIALECTS) or is_other_body(before.mark, body_mark(message)):
+            self.by_other(before, message)
+
     def of_server(self, message: StoredMessage, sequence: int, stored_at: int, due: int) -> None:
         """Report a one-shot of the server that a message replaces, if the report is ours."""
         subject = message.subject
@@ -90,7 +96,7 @@ class Replacements(Part):
 
     def begin_with(self, shards: frozenset[int]) -> None:
         """Report what was replaced in these shards before all was read."""
-        unreported, self._unreported = self._unreported, []
+        unreported, self.unreported = self.unreported, []
         for lost in unreported:
             if shard_of(lost.schedule) in shards:
                 self._emit(Report(lost))
@@ -107,8 +113,8 @@ class Replacements(Part):
     def _report(self, lost: ScheduleReplacedUnfired) -> None:
         if self._progress.is_live:
             self._emit(Report(lost))
-        elif len(self._unreported) < MAX_UNREPORTED:
-            self._unreported.append(lost)
+        elif len(self.unreported) < MAX_UNREPORTED:
+            self.unreported.append(lost)
 
 
 def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfired:
@@ -160,7 +166,7 @@ class OneShotsOfServer:
         is_meant = value is not None and header_value(block, policy_header("X-Debounce", ADR51)) is not None
         if before is not None and before.sequence < message.sequence and message.stored_at < before.due:
             is_removal = value is None and (header_value(block, paused_name(ADR51)) or b"Nats-Marker-Reason" in block)
-            is_other = value is None or is_other_body(before.mark, mark)
+            is_other = is_other_body(before.mark, mark) or not has_schedule_header(block, DIALECTS)
             if is_other and not (is_removal or is_meant or before.is_meant):
                 self._replacements.of_server(message, before.sequence, before.stored_at, before.due)
         pattern = parse_pattern(decoded(value), None) if value is not None and value.startswith(b"@at ") else None

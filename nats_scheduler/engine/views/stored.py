@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from nats_scheduler.engine.events import Ending, FireReadBack
+from nats_scheduler.engine.events import Ending, FireReadBack, ScheduleReplacedUnfired
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -168,6 +168,11 @@ class StoredSchedules:
     def paused(self) -> dict[str, PausedSchedule]:
         """The subjects whose last message is a paused schedule, and what it would be if it was resumed."""
         return self._engine.inactive.paused
+
+    @property
+    def replaced(self) -> Sequence[ScheduleReplacedUnfired]:
+        """Schedules that fire once, and that a later message on their subjects replaced before they fired."""
+        return self._engine.replacements.unreported
 
     @property
     def landed(self) -> Landed:
