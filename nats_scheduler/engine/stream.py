@@ -74,7 +74,7 @@ from nats_scheduler.engine.reading.inactive import Inactive
 from nats_scheduler.engine.reading.intake import Intake
 from nats_scheduler.engine.reading.landed import Landed
 from nats_scheduler.engine.reading.progress import Progress
-from nats_scheduler.engine.reading.replaced import OneShotsOfServer, Replacements
+from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import Holdings
@@ -142,7 +142,8 @@ class StreamEngine:
         self.calendars = Calendars(lifecycle, self._course, self._purges, self._holdings, notify_named)
         self._places = Places(self._roster, rules.restrictions)
         self.replacements = Replacements(lifecycle, debounces=rules.debounces)
-        self._of_server = OneShotsOfServer(self.replacements, rules.max_age) if is_native else None
+        self.of_server = OfServer(self.replacements, rules.max_age) if is_native else None
+        """What is known of the schedules that the server itself fires, None if it fires none."""
         self.admission = Admission(
             lifecycle,
             self._course,
@@ -162,7 +163,7 @@ class StreamEngine:
             self.admission,
             self.inactive,
             self.replacements,
-            self._of_server,
+            self.of_server,
             self._expiry,
         )
         self.snapshots = Snapshots(
@@ -401,8 +402,8 @@ class StreamEngine:
         self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
         self._course.removal_requested(given, now)
         self.admission.removal_requested(given)
-        if self._of_server is not None:
-            self._of_server.removal_requested(given)
+        if self.of_server is not None:
+            self.of_server.removal_requested(given)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ The rules:
 - A target is consumed if a consumer of the stream covers it and delivers, if another stream copies it, or if a schedule
   samples it. A consumer does not deliver if messages wait for it and it has delivered nothing for a day.
 - What cannot be listed is not known, and not guessed: it counts as consumed, and a day begins anew.
+- The targets of schedules that the server itself fires are those on which it has stored a fire of late.
 - The holder of the target's shard reports it, and again after each further day.
 
 Cost: once an hour one list of streams, one of the consumers of each stream with schedules, and one request for each
@@ -38,6 +39,9 @@ CHECK_INTERVAL_SECONDS = 3600.0
 
 UNCONSUMED_FOR_NS = DAY
 """The time (ns) for which nobody consumes a target until it is reported."""
+
+FIRED_WITHIN_NS = 2 * DAY
+"""A target of schedules that the server itself fires is judged if it stored a fire there within this time (ns)."""
 
 MAX_SUSPECTED = 100
 """Targets of one stream that may seem unconsumed at one check; others are not judged."""
@@ -151,12 +155,15 @@ class Consumption:
     ) -> dict[tuple[str, str], tuple[str, str]]:
         """Return the targets that nobody consumes now, by stream and target: a schedule, and an idle consumer or ""."""
         state, now = service.state, self._now()
-        if state.config.get("republish") or not service.is_ready or not len(service.engine.held):
+        of_server = service.engine.of_server
+        fired = {} if of_server is None else of_server.fired_since(now - FIRED_WITHIN_NS)
+        if state.config.get("republish") or not service.is_ready or not (len(service.engine.held) or fired):
             return {}
         infos = [info async for info in access.api.consumers(state.name)]
         listed = (await self._turns.do(survey(service.engine.view(), now, (), NONE_FAILING))).schedules
-        targets = {one.terms.target: one.subject for one in listed if one.terms.policies.target_elsewhere is None}
-        received = {*taken, *(one.terms.source for one in listed if one.terms.source)}
+        ours = {one.terms.target: one.subject for one in listed if one.terms.policies.target_elsewhere is None}
+        targets, sampled = {**fired, **ours}, () if of_server is None else of_server.sampled
+        received = {*taken, *sampled, *(one.terms.source for one in listed if one.terms.source)}
         suspected = islice(unconsumed(targets, filters_of(infos), stalled(infos, now), received), MAX_SUSPECTED)
         return {
             (state.name, target): (targets[target], consumer)

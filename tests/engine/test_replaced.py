@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+
+import nats_scheduler.engine.reading.replaced as replacing
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
@@ -172,6 +175,30 @@ def test_what_the_server_itself_fires_is_watched_while_it_is_pending() -> None:
     for more in ({"debounces": True}, {"max_age": SECOND}):
         assert losses(replaced(first, version(2, b"order 2"), is_native=True, **more)) == []
     assert losses(replaced(version(1, b"1", Nats_TTL="1h"), version(2, b"2"), is_native=True)) == []
+
+
+def test_what_the_server_fired_or_a_client_cancelled_is_watched_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fired(sequence: int, following: str, at: int, target: str) -> StoredMessage:
+        fire = message_on(target, sequence, Nats_Scheduler=SCHEDULE, Nats_Schedule_Next=following)
+        return fire._replace(stored_at=at)
+
+    following = format_rfc3339(START + 3 * DAY)
+    desk = Desk(is_native=True)
+    desk.read(version(1, b"order 1"), fired(2, "purge", START + SECOND, "t.cancel"), version(3, b"order 2"))
+    assert losses(desk) == []
+    desk.read(fired(4, "purge", START + DAY, "t.last"), fired(5, following, START + DAY, "t.more"))
+    of_server = desk.engine.of_server
+    assert of_server is not None
+    assert of_server.fired_since(START) == {"t.last": SCHEDULE, "t.more": SCHEDULE}
+    assert of_server.fired_since(START + DAY + 1) == {}
+    monkeypatch.setattr(replacing, "MAX_TARGETS", 2)
+    desk.read(schedule("@every 1h", 6, Nats_Schedule_Source="t.in"))
+    desk.read(*(fired(7, following, START + DAY, target) for target in ("t.last", "t.third")))
+    assert (list(of_server.sampled), list(of_server.fired_since(START))) == (["t.in"], ["t.last", "t.third"])
+    monkeypatch.setattr(replacing, "MAX_WATCHED", 1)
+    one, two = schedule(FIRST, 8, "s.1", body=b"1"), schedule(FIRST, 9, "s.2", body=b"1")
+    desk.read(one, two, *(plain(subject, 10, stored_at=START + SECOND) for subject in ("s.1", "s.2")))
+    assert [lost.schedule for lost in losses(desk)] == ["s.2"]
 
 
 def test_the_same_body_in_the_other_spelling_is_no_loss() -> None:

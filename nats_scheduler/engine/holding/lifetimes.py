@@ -135,7 +135,7 @@ class Lifetimes:
 
     def why_gone(self, held: Held, now: int) -> Ending:
         """Return why a schedule is gone that was not found at `now` (ns)."""
-        if self.was_asked(held):
+        if self.was_asked(held.subject, held.sequence):
             return Ending.REMOVED
         if self.ends(held) <= now:
             return Ending.EXPIRED if held.expires <= now else Ending.MAX_AGE
@@ -143,7 +143,7 @@ class Lifetimes:
 
     def why_expired(self, held: Held) -> Ending:
         """Return why a schedule ends whose TTL has run out: it may have been removed long before."""
-        return Ending.REMOVED if self.was_asked(held) else Ending.EXPIRED
+        return Ending.REMOVED if self.was_asked(held.subject, held.sequence) else Ending.EXPIRED
 
     def why_covered(self, held: Held, message: StoredMessage) -> Ending:
         """Return why a message that is no schedule replaced one: it may be the marker that the server left."""
@@ -178,11 +178,11 @@ class Lifetimes:
             del self._asked[oldest]
             self._discarded_through = max(self._discarded_through, oldest)
 
-    def was_asked(self, held: Held) -> bool:
+    def was_asked(self, subject: str, sequence: int) -> bool:
         """Return whether the removal of a schedule was requested, or may have been."""
-        if held.sequence in self._asked or held.sequence <= self._discarded_through:
+        if sequence in self._asked or sequence <= self._discarded_through:
             return True
         return any(
-            held.sequence <= through and (wanted is None or subject_matches(held.subject, wanted))
+            sequence <= through and (wanted is None or subject_matches(subject, wanted))
             for wanted, through in self._wide
         )

@@ -18,7 +18,7 @@ from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRe
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
 from nats_scheduler.engine.reading.progress import reading_of
-from nats_scheduler.engine.reading.replaced import OneShotsOfServer, Replacements
+from nats_scheduler.engine.reading.replaced import OfServer, Replacements
 from nats_scheduler.engine.removing.expiry import Expiry
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.shards import shard_of
@@ -46,7 +46,7 @@ class Intake(Part):
         admission: Admission,
         inactive: Inactive,
         replacements: Replacements,
-        of_server: OneShotsOfServer | None,
+        of_server: OfServer | None,
         expiry: Expiry | None,
     ) -> None:
         """Show what `reader` finds to the parts that act on it."""

@@ -16,7 +16,7 @@ as equal.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nats_scheduler.engine.actions import Report
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
@@ -27,11 +27,11 @@ from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import ADR51, DIALECTS
+from nats_scheduler.message.fires import following_fire, scheduler_of
 from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.reading import has_schedule_header, paused_name
 from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark, is_other_body
-from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.schedule.patterns import At, parse_pattern
 
 MAX_COMPARED = 64
@@ -83,7 +83,9 @@ class Replacements(Part):
     def of_server(self, message: StoredMessage, sequence: int, stored_at: int, due: int) -> None:
         """Report a one-shot of the server that a message replaces, if the report is ours."""
         subject = message.subject
-        if self._progress.is_live and not self._debounces and self._ownership.is_ours_on(subject):
+        if self._debounces or self._lifetimes.was_asked(subject, sequence):
+            return
+        if self._progress.is_live and self._ownership.is_ours_on(subject):
             times = stored_at, due, message.sequence, message.stored_at
             self._emit(Report(ScheduleReplacedUnfired(subject, sequence, *times)))
 
@@ -106,7 +108,7 @@ class Replacements(Part):
         is_done = before.flight is not None and before.flight.stage in DONE
         if before.repeats or is_done or before.only_expires or at >= before.send_time:
             return False
-        may_be_gone = self._lifetimes.was_asked(before) or self._lifetimes.ends(before) <= at
+        may_be_gone = self._lifetimes.was_asked(before.subject, before.sequence) or self._lifetimes.ends(before) <= at
         is_meant = self._debounces or before.terms.policies.debounce
         return not (is_meant or may_be_gone) and (self._ownership.is_ours(before) or not self._progress.is_live)
 
@@ -123,15 +125,20 @@ def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfire
     )
 
 
-# The one-shots that the server itself fires: they are not held here, and of each some numbers are kept.
+# The one-shots that the server itself fires, and where it stores its fires: they are not held here, and of each some
+# numbers are kept.
 #
 # The server removes what is replaced at once, so only what was received before shows that something is lost.
 #
 # The rule: what may have been removed, or may end by itself before it fires, is not watched. Cost: some 300 bytes for
-# each that is pending. Limit: `MAX_WATCHED`; beyond that, those that were watched first are not watched any more.
+# each that is pending, and for each target. Limits: `MAX_WATCHED` and `MAX_TARGETS`; beyond that, those that were noted
+# first are not known any more.
 
 MAX_WATCHED = 50_000
 """One-shots of one stream that are watched and that the server itself fires."""
+
+MAX_TARGETS = 1_000
+"""Targets, and sources, of schedules of one stream that the server itself fires."""
 
 
 class _Watched(NamedTuple):
@@ -142,14 +149,21 @@ class _Watched(NamedTuple):
     is_meant: bool
 
 
-class OneShotsOfServer:
-    """The pending one-shots of one stream that the server itself fires."""
+class OfServer:
+    """What is known of the schedules of one stream that the server itself fires."""
 
     def __init__(self, replacements: Replacements, max_age: int) -> None:
         """Report what is replaced; a message is stored for `max_age` (ns), 0 for ever."""
         self._replacements = replacements
         self._max_age = max_age
         self._watched: dict[str, _Watched] = {}
+        self._fired: dict[str, tuple[str, int]] = {}
+        self.sampled: dict[str, None] = {}
+        """The sources of schedules that were read."""
+
+    def fired_since(self, instant: int) -> dict[str, str]:
+        """Return the targets on which a fire was read that was stored since then (ns), and the schedule of the last."""
+        return {target: schedule for target, (schedule, stored_at) in self._fired.items() if stored_at >= instant}
 
     def are_on_none_of(self, subjects: Iterable[str]) -> bool:
         """Return whether none is on one of these subjects."""
@@ -158,7 +172,10 @@ class OneShotsOfServer:
     def take(self, message: StoredMessage) -> None:
         """Take a message of any kind: it replaces what is on its subject."""
         block = message.block
-        if NAME_PART_LOWER in block and header_value(block, ADR51.scheduler) is not None:
+        if NAME_PART_LOWER in block and (schedule := scheduler_of(block)):
+            ended = self._watched.pop(schedule, None)
+            if following_fire(block, ADR51) is not None or (ended is not None and ended.due <= message.stored_at):
+                _note(self._fired, message.subject, (schedule, message.stored_at), MAX_TARGETS)  # else it is a cancel
             return  # what lands on the subject of another schedule does not concern it
         before = self._watched.pop(message.subject, None)
         value = header_value(block, ADR51.schedule) if NAME_PART_LOWER in block else None
@@ -172,17 +189,19 @@ class OneShotsOfServer:
         pattern = parse_pattern(decoded(value), None) if value is not None and value.startswith(b"@at ") else None
         ends = message.stored_at + self._max_age if self._max_age else NO_EXPIRY
         if isinstance(pattern, At) and message.stored_at < pattern.instant < ends and MSG_TTL not in block:
-            if len(self._watched) >= MAX_WATCHED:
-                del self._watched[next(iter(self._watched))]
-            self._watched[message.subject] = _Watched(
-                message.sequence, message.stored_at, pattern.instant, mark, is_meant
-            )
+            watched = _Watched(message.sequence, message.stored_at, pattern.instant, mark, is_meant)
+            _note(self._watched, message.subject, watched, MAX_WATCHED)
+        if value is not None and (source := header_value(block, ADR51.source)):
+            _note(self.sampled, decoded(source), None, MAX_TARGETS)
 
     def removal_requested(self, request: RemovalRequested) -> None:
-        """Watch nothing any more that a request may have removed."""
-        if request.sequence is None and request.filter is not None and is_literal_subject(request.filter):
-            self._watched.pop(request.filter, None)
-        elif request.sequence is None:
-            self._watched.clear()
-        else:
-            self._watched = {at: one for at, one in self._watched.items() if one.sequence != request.sequence}
+        """Watch nothing any more on the one subject that a request names; other requests are noted with all others."""
+        self._watched.pop(request.filter or "", None)
+
+
+def _note(noted: dict[str, Any], name: str, value: object, most: int) -> None:
+    """Note a value as the newest of at most so many."""
+    noted.pop(name, None)
+    noted[name] = value
+    if len(noted) > most:
+        del noted[next(iter(noted))]
