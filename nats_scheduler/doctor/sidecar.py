@@ -25,6 +25,7 @@ from nats_scheduler.doctor.facts import (
     Unexamined,
     ZoneData,
     subjects_of,
+    unexamined,
     without_leaders,
 )
 from nats_scheduler.doctor.finding import Code
@@ -33,10 +34,10 @@ from nats_scheduler.doctor.permissions import PUBLISH, needs_of, place_of
 from nats_scheduler.engine.views.figures import State
 from nats_scheduler.engine.views.pages import Sliced
 from nats_scheduler.engine.views.view import ALL, MAX_OF_A_KIND, MAX_TARGETS, NONE_FAILING, survey
-from nats_scheduler.jetstream.errors import Denial
+from nats_scheduler.jetstream.errors import Denial, JetStreamError
 from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.foreign_json import inner, integer
-from nats_scheduler.observe.documents import UnexaminedDocument
+from nats_scheduler.observe.documents import FailureDocument, UnexaminedDocument
 from nats_scheduler.runtime.asked import Examinable
 from nats_scheduler.runtime.consumption import copies_in
 from nats_scheduler.runtime.fleet import read_fleet
@@ -97,7 +98,11 @@ class _Gathering:
         for outline in outlines:
             filters = [one for _kind, _name, taken in copies.get(outline.name, ()) for one in taken]
             streams.append(await self._stream(outline, failures, filters))
-        announced = await read_announced(sidecar.access, infos, sidecar.server_now())
+        announced: Sequence[FailureDocument] = ()
+        try:
+            announced = await read_announced(sidecar.access, infos, sidecar.server_now())
+        except JetStreamError as error:
+            self.unexamined.append(unexamined("what sidecars announced", error))
         clocks = await read_clocks(sidecar.access.api, infos, (), sidecar.machine_now)
         return AccountFacts(
             at=sidecar.server_now(),

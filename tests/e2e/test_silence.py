@@ -14,6 +14,7 @@ from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FLAGGED, Served, at, served_on
 from tests.harness.servers import V2_11, V2_12, V2_15
 from tests.harness.waiting import eventually
+from tests.service.asking import answered
 
 
 async def beside(served: Served, name: str, **config: object) -> Served:
@@ -57,6 +58,9 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
         found = of(await findings_on(server), Code.SCHEDULE_REPLACED_UNFIRED)
         assert [one.subject for one in found] == ["LIMITS.order", "ONE.order", "QUEUE.order"]
         assert all("replaced it with another body" in one.what for one in found)
+        from_within = await answered(limits.account.connection, "findings.list")
+        told = [(one["subject"], one["what"]) for one in from_within["findings"] if one["code"] == found[0].code]
+        assert told == [(one.subject, one.what) for one in found], "a running sidecar finds the same"
         # What takes hours is reported here as the engine does it (`tests/engine/test_silence.py`).
         report = limits.sidecar.sidecar._reporter.report
         report(limits.name, ScheduleSilent("LIMITS.order", 5, 0, "its fires are refused"))
