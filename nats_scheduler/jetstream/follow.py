@@ -310,7 +310,8 @@ class ConsumerFollower:
             if info.get("num_pending", 0) == 0 and await self._is_all_read():
                 self._catch_up()
             self._is_made = self._has_received = True
-            self._pull()
+            if not self._ended.done():  # else another consumer follows, which delivers bodies
+                self._pull()
             return await self._until_ended(name)
         finally:
             self._is_following = False

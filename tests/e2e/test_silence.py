@@ -27,11 +27,12 @@ async def beside(served: Served, name: str, **config: object) -> Served:
 async def order(served: Served) -> tuple[int, int]:
     """Store an order that is due in an hour, again, again for a later time, and another one of the same size.
 
-    Returns the sequences of the last two.
+    Returns the sequences of the last two. What is replaced before it was read is not known.
     """
-    due = CLOCK.now() + HOUR
+    due, engine = CLOCK.now() + HOUR, served.sidecar.sidecar.served[served.name].engine
     for later in (0, 0, HOUR):
         lost = await served.schedule("order", at(due + later), b"order 1")
+    await eventually(lambda: engine.last_read >= lost)
     return lost, await served.schedule("order", at(due), b"order 2")
 
 
@@ -79,7 +80,8 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
 async def test_an_order_that_the_server_itself_would_fire_is_watched(start_server: StartServer, version: str) -> None:
     server = await start_server(version)
     async with served_on(server.url, config={}) as served:
-        await served.schedule("gone", at(CLOCK.now() + HOUR), b"order 1")
+        first = await served.schedule("gone", at(CLOCK.now() + HOUR), b"order 1")
+        await eventually(lambda: served.sidecar.sidecar.served["S"].engine.last_read == first)
         await served.call("STREAM.PURGE", {"filter": served.subject("gone")})
         await served.schedule("gone", at(CLOCK.now() + HOUR), b"order 2")
         heard = HeardAdvisories(served.account.connection, served.name)
