@@ -77,7 +77,9 @@ class ControlRule(BaseModel):
         default=60,
         ge=1,
         le=60_000,
-        description="Most requests in a minute, also those that are refused, to each sidecar: 1 to 60000.",
+        description=(
+            "Most requests to each sidecar, at once and on average in a minute, also those that are refused: 1 to 60000."
+        ),
     )
 
 
