@@ -78,7 +78,7 @@ class ControlRule(BaseModel):
         ge=1,
         le=60_000,
         description=(
-            "Most requests to each sidecar, at once and on average in a minute, also those that are refused: 1 to 60000."
+            "Most requests to each sidecar, at once and on average in a minute, those refused too: 1 to 60000."
         ),
     )
 
