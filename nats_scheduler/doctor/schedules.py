@@ -135,8 +135,9 @@ def check_silent(_facts: AccountFacts, stream: StreamFacts) -> Iterator[Finding]
     if stream.retention != "limits" or rules.evicts or is_limited:
         return  # fires may have been removed
     for listed in stream.schedules:
-        due, is_kept = listed.unstored, listed.fired_by is FiredBy.SERVER and not listed.terms.rollup
-        following = listed.fire_after(due) if due is not None and is_kept and listed.state is State.WAITING else None
+        terms, is_to_fire = listed.terms, listed.fired_by is FiredBy.SERVER and listed.state is State.WAITING
+        due = listed.unstored if is_to_fire and not (terms.ttl or terms.rollup) else None
+        following = None if due is None else listed.fire_after(due)
         if due is None or following is None:
             continue
         if max(SILENT_PERIODS * (following - due), SILENT_AFTER_NS) <= stream.at - due < (rules.max_age or NO_EXPIRY):
@@ -172,7 +173,7 @@ def check_announced(facts: AccountFacts, stream: StreamFacts) -> Iterator[Findin
 ANNOUNCEMENTS = {
     Code.SCHEDULE_REPLACED_UNFIRED: (
         "{subject} (sequence {seq}, published {published}) was to fire at {due}: sequence {replaced_by}, published "
-        "{replaced}, replaced it with another body",
+        "{replaced}, replaced it before that",
         "use a subject for each schedule, or X-Debounce if replacement is meant",
     ),
     Code.TARGET_UNCONSUMED: (

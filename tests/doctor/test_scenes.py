@@ -187,11 +187,12 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
 ) -> None:
     server = await shared_server(V2_15)
     async with account_on(server.url) as account:
-        await account.create(stream_name)
+        await account.create(stream_name, allow_msg_ttl=True)
         for rest, pattern in (("s", "@every 1h"), ("fires", "@every 1s"), ("once", "@at 2040-01-01T00:00:00Z")):
             await account.publish(f"{stream_name}.{rest}", schedule(stream_name, pattern))
-        rolls = schedule(stream_name, "@every 1h", **{"Nats-Schedule-Rollup": "sub"})
-        await account.publish(f"{stream_name}.rolls", {**rolls, "Nats-Schedule-Target": f"{stream_name}.last"})
+        for rest, removes in (("rolls", {"Nats-Schedule-Rollup": "sub"}), ("ttl", {"Nats-Schedule-TTL": "5m"})):
+            headers = {**schedule(stream_name, "@every 1h", **removes), "Nats-Schedule-Target": f"{stream_name}.last"}
+            await account.publish(f"{stream_name}.{rest}", headers)
         await account.wait_for(stream_name, f"{stream_name}.out")
         facts = await facts_on(server, stream_name)
         (stream,) = facts.read
@@ -212,8 +213,8 @@ async def test_a_schedule_that_the_server_leaves_silent_is_found_from_its_fires(
         assert await silent(0) == []
         assert await silent(3.9) == fires
         assert sorted(await silent(4.1), key=str) == [*fires, f"{stream_name}.s"]
-        for removes in ({"retention": "workqueue"}, {"max_bytes": 1 << 20}, {"max_msgs_per_subject": 2}):
-            assert await silent(4.1, **removes) == []
+        for limits in ({"retention": "workqueue"}, {"max_bytes": 1 << 20}, {"max_msgs_per_subject": 2}):
+            assert await silent(4.1, **limits) == []
         assert await silent(4.1, max_age=3 * HOUR) == []
 
 

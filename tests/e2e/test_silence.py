@@ -58,7 +58,7 @@ async def test_an_order_that_another_one_replaces_before_it_fires_is_announced(s
         assert meant.of(ScheduleReplacedUnfired) == []
         found = of(await findings_on(server), Code.SCHEDULE_REPLACED_UNFIRED)
         assert [one.subject for one in found] == ["LIMITS.order", "ONE.order", "QUEUE.order"]
-        assert all("replaced it with another body" in one.what for one in found)
+        assert all("replaced it before that" in one.what for one in found)
         from_within = await answered(limits.account.connection, "findings.list")
         told = [(one["subject"], one["what"]) for one in from_within["findings"] if one["code"] == found[0].code]
         assert told == [(one.subject, one.what) for one in found], "a running sidecar finds the same"
