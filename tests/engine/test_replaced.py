@@ -160,6 +160,7 @@ def test_what_the_server_itself_fires_is_watched_while_it_is_pending() -> None:
         ((version(2, b"order 2", "@every 1h"),), True),
         ((MessageRun.of([plain(SCHEDULE, 2, stored_at=START + SECOND)._replace(body=None)]),), True),
         ((version(2, b"order 2", Nats_Schedule_X_Debounce="true"),), False),
+        ((version(2, b"order 2", Nats_Schedule_X_Debounce="yes"),), True),
         ((message_on(SCHEDULE, 2, Nats_Marker_Reason="Remove"),), False),
         ((message_on(SCHEDULE, 2, Nats_Scheduler="s.other", Nats_Schedule_Next="purge"),), False),
         ((message_on(SCHEDULE, 2, Nats_Schedule_X_Paused=FIRST, Nats_Schedule_Target="t.out"),), False),

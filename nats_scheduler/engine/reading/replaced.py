@@ -179,8 +179,10 @@ class OfServer:
             return  # what lands on the subject of another schedule does not concern it
         before = self._watched.pop(message.subject, None)
         value = header_value(block, ADR51.schedule) if NAME_PART_LOWER in block else None
+        if before is None and value is None:
+            return  # nearly all messages
         mark = body_mark(message)
-        is_meant = value is not None and header_value(block, policy_header("X-Debounce", ADR51)) is not None
+        is_meant = value is not None and header_value(block, policy_header("X-Debounce", ADR51)) == b"true"
         if before is not None and before.sequence < message.sequence and message.stored_at < before.due:
             is_removal = value is None and (header_value(block, paused_name(ADR51)) or b"Nats-Marker-Reason" in block)
             is_other = is_other_body(before.mark, mark) or not has_schedule_header(block, DIALECTS)
