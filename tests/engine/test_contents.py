@@ -1,10 +1,12 @@
 """Contents in memory: their bytes never exceed the limit, small ones pass by large ones, and each comes to its turn."""
 
+from nats_scheduler.engine.actions import WakeAt
 from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing.contents import ContentMemory
-from nats_scheduler.engine.inputs import ContactLost, Stored
+from nats_scheduler.engine.inputs import CalendarsRead, ContactLost, Stored
 from nats_scheduler.message.stored import StoredMessage
-from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.schedule.calendars import Calendar, Days, KnownCalendars
+from nats_scheduler.schedule.instants import DAY, SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import Desk, plain, schedule
@@ -154,3 +156,27 @@ def test_what_ends_leaves_its_room() -> None:
     other.desks[0].engine.contents.end()
     for one in (world, other):
         assert (one.memory.small, one.memory.large) == (0, 0)
+
+
+def with_days(*excepted: Days) -> CalendarsRead:
+    return CalendarsRead(KnownCalendars({"work": Calendar("work", excepted)}))
+
+
+def test_what_a_calendar_moves_while_it_waits_for_room_waits_for_its_new_time_and_holds_back_nothing() -> None:
+    """What is large waits from the look-ahead on, so that an edit meets some that wait."""
+    today = Days(START // DAY, START // DAY)
+    named = schedule("@every 5s", 1, "s.1", body=b"x" * LARGE, Nats_Schedule_X_Except="calendar:work")
+    others = load(3, LARGE, first=2)
+    found = []
+    for stored, is_moved_back in (([named, *others], False), ([named, *others], True), ([named], True)):
+        world = Loaded(stored)
+        desk = world.desks[0]
+        desk.step(with_days())
+        world.to(4.2)
+        desk.step(with_days(today))
+        world.to(4.4)
+        desk.step(with_days(*([] if is_moved_back else [today])))
+        wakes = {(wake.instant - START) / SECOND for wake in desk.asked(WakeAt)}
+        world.run(6)
+        found.append((wakes, sorted(world.fired)))
+    assert found == [({4.75}, [2, 3, 4]), ({4.75}, [1, 2, 3, 4]), ({4.75}, [1])]

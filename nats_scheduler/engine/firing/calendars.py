@@ -218,6 +218,8 @@ class Calendars(Part):
         stage = Stage.WAITING if flight is None else flight.stage
         is_same = following == held.fire_time and held.no_fire is None
         held.fire_time = held.fire_time if following is None else following
+        if flight is not None:
+            self._contents.moved(held, flight)
         if stage is Stage.READING or (stage is Stage.BACKING_OFF and is_same):
             return False  # it goes on with what is held now
         self._lifecycle.move(held, Turn.EDITED)

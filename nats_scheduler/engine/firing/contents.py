@@ -9,7 +9,7 @@ The rules:
   passes by. While something large waits, what is small has a quarter at most, so that it comes to its turn.
 - One content that is larger than three quarters goes alone, and beside it a quarter for what is small.
 - No stream takes more than what is left after that (of the rest it takes half at most), so that another one finds room.
-- What waits goes in the order of its fire times.
+- What waits goes in the order of its fire times, also after an edit of a calendar has moved them.
 
 The size of a large content is noted when its headers are read (`Nats-Msg-Size`), by sequence; one without a note counts
 as small until it is read. After a start with a snapshot no size is known: what turns out to be too large is dropped,
@@ -186,30 +186,33 @@ class Contents:
 
     def begins(self, held: Held, flight: Flight) -> bool:
         """Return whether a read may begin, and count it; if not it waits, and `granted` returns it later."""
-        size = self._noted.get(held.sequence, self._memory.small_size)
-        is_large = size > self._memory.small_size
-        waiting = self._waiting_large if is_large else self._waiting_small
-        if not waiting and self._may_begin(held, flight, size):
+        if not self._waiting_with(held) and self._may_begin(held, flight):
             return True
-        self._number += 1
         flight.waits_for_room = True
-        heapq.heappush(waiting, (held.send_time, self._number, held, flight))
+        self.moved(held, flight)
         return False
+
+    def moved(self, held: Held, flight: Flight) -> None:
+        """Give what waits for room the turn of its send time, which is another one than before."""
+        if flight.waits_for_room:
+            self._number += 1
+            heapq.heappush(self._waiting_with(held), (held.send_time, self._number, held, flight))
 
     def granted(self) -> Iterator[Held]:
         """Yield what waited and has room now, and count it."""
         for waiting in (self._waiting_small, self._waiting_large):
             while waiting:
-                _at, _number, held, flight = waiting[0]
-                if held.flight is flight and flight.waits_for_room and flight.stage is Stage.READING:
-                    size = self._noted.get(held.sequence, self._memory.small_size)
-                    if not self._may_begin(held, flight, size):
-                        break
+                at, number, held, flight = waiting[0]
+                if held.flight is not flight or not flight.waits_for_room or flight.stage is not Stage.READING:
+                    heapq.heappop(waiting)
+                elif at != held.send_time:  # it would hold back what is due before its new time
+                    heapq.heapreplace(waiting, (held.send_time, number, held, flight))
+                elif not self._may_begin(held, flight):
+                    break
+                else:
                     flight.waits_for_room = False
                     heapq.heappop(waiting)
                     yield held
-                else:
-                    heapq.heappop(waiting)
 
     def next_look(self) -> int | None:
         """Return when (ns) to look for room again; None if nothing waits for it."""
@@ -220,8 +223,14 @@ class Contents:
             return max(soon, self._waiting_large[0][0] - LARGE_AHEAD_NS)
         return None
 
-    def _may_begin(self, held: Held, flight: Flight, size: int) -> bool:
-        ahead = held.send_time - self._now
+    def _size(self, held: Held) -> int:
+        return self._noted.get(held.sequence, self._memory.small_size)
+
+    def _waiting_with(self, held: Held) -> list[tuple[int, int, Held, Flight]]:
+        return self._waiting_large if self._size(held) > self._memory.small_size else self._waiting_small
+
+    def _may_begin(self, held: Held, flight: Flight) -> bool:
+        size, ahead = self._size(held), held.send_time - self._now
         if size > self._memory.small_size and ahead > LARGE_AHEAD_NS:
             return False
         before = flight.content_size
