@@ -399,7 +399,7 @@ class StreamEngine:
 
     def _removal_requested(self, given: RemovalRequested, now: int) -> None:
         self._holdings.removal_requested(given)
-        self.lifetimes.removal_requested(given, self._roster, self._progress.last_read)
+        self.lifetimes.removal_requested(given, self._roster, self._progress.last_read, now)
         self._course.removal_requested(given, now)
         self.admission.removal_requested(given)
         if self.of_server is not None:

@@ -135,12 +135,13 @@ def test_what_was_removed_on_request_is_not_blamed_on_the_stream() -> None:
         assert desk.endings == [Ending.MAX_AGE if is_blamed else Ending.REMOVED], request
         assert len(lost(desk)) == is_blamed
     desk = Desk(plain("x", 1), max_age=WEEK)
+    desk.now = START - 1
     desk.step(RemovalRequested(filter=">"))
     after = schedule(AT_LATE, 2)
     desk.read(after)
     desk.at(AGE_CHECK)
     desk.found(None, of=after)
-    assert desk.endings == [Ending.MAX_AGE], "it came after the wide purge"
+    assert desk.endings == [Ending.MAX_AGE], "it was stored after the wide purge"
 
 
 @pytest.mark.parametrize("is_wide", [False, True])

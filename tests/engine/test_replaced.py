@@ -8,6 +8,7 @@ import nats_scheduler.engine.reading.replaced as replacing
 from nats_scheduler.engine.actions import PurgeSchedule
 from nats_scheduler.engine.events import ScheduleReplacedUnfired
 from nats_scheduler.engine.fire import CompareBodies
+from nats_scheduler.engine.holding import lifetimes
 from nats_scheduler.engine.inputs import (
     BodiesCompared,
     CaughtUp,
@@ -109,6 +110,34 @@ def test_what_was_removed_before_is_no_loss() -> None:
         assert losses(desk) == ([LOST] if is_lost else []), request
     late = version(2, b"other")._replace(stored_at=START + 3 * SECOND)
     assert losses(replaced(version(1, b"one"), late, max_age=2 * SECOND)) == []
+
+
+def test_what_was_removed_by_a_request_that_is_received_before_the_message_is_no_loss() -> None:
+    """A purge and a new message follow at once, and requests come another way than messages."""
+    other = version(2, b"other")
+    for is_native in (False, True):
+        for request, first, is_lost in (
+            (RemovalRequested(SCHEDULE), version(1, b"one"), False),
+            (RemovalRequested("s.*"), version(1, b"one"), False),
+            (RemovalRequested("s.other"), version(1, b"one"), True),
+            (RemovalRequested(SCHEDULE, below=1), version(1, b"one"), True),
+            (RemovalRequested(SCHEDULE), version(1, b"one")._replace(stored_at=START + 1), True),
+            (RemovalRequested("s.*"), version(1, b"one")._replace(stored_at=START + 1), True),
+        ):
+            desk = Desk(is_native=is_native)
+            desk.step(request)
+            desk.read(first)
+            desk.at(1)
+            desk.read(other)
+            assert bool(losses(desk)) is is_lost, (is_native, request, first.stored_at)
+
+
+def test_subjects_that_were_emptied_are_noted_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifetimes, "MAX_SUBJECTS_NOTED", 1)
+    desk = Desk()
+    desk.step(RemovalRequested(SCHEDULE), RemovalRequested("s.other"))
+    desk.read(version(1, b"one"), version(2, b"other"))
+    assert losses(desk) == [LOST], "beyond that number it is reported"
 
 
 def test_bodies_of_one_size_are_read_once_and_the_older_one_is_purged_after_that() -> None:

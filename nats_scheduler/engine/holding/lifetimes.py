@@ -11,6 +11,7 @@ The rules:
   still there, since servers remove such messages some time later.
 - A removal that was requested is not attributed to a limit: requests seen on the API are noted until what they concern
   is found gone.
+- A request may be received before the messages that it removes: it concerns all that was stored before it was received.
 
 Cost: one addition for each schedule that is read or advances; one dictionary entry for each request to remove a
 schedule that is held. Limit: `Nats-Rollup: all` empties a stream without a request, and is attributed to a limit.
@@ -57,6 +58,9 @@ second."""
 MAX_REQUESTS_NOTED = 10_000
 """Most requests to remove one message that are noted; beyond that the oldest is discarded."""
 
+MAX_SUBJECTS_NOTED = 1_000
+"""Most subjects of which it is noted when the removal of all that is stored on them was requested."""
+
 MAX_WIDE_REQUESTS_NOTED = 64
 """Most requests with a wildcard, or for a whole stream, that are noted."""
 
@@ -76,7 +80,10 @@ class Lifetimes:
         self.limited(rules)
         self._reads_ttl = not removes_expired and rules.allow_msg_ttl
         self._asked: dict[int, None] = {}
-        self._wide: list[tuple[str | None, int]] = []
+        self._emptied: dict[str, int] = {}
+        """By subject, when (ns) the removal of all that is stored on it was requested."""
+        self._wide: list[tuple[str | None, int, int]] = []
+        """Filters, up to which sequence, and of what was stored until when (ns)."""
         self._discarded_through = 0
         """The removal of what was read up to this sequence may have been requested by a request that was discarded."""
         self._unseen_through = 0
@@ -135,7 +142,7 @@ class Lifetimes:
 
     def why_gone(self, held: Held, now: int) -> Ending:
         """Return why a schedule is gone that was not found at `now` (ns)."""
-        if self.was_asked(held.subject, held.sequence):
+        if self.was_asked(held.subject, held.sequence, held.stored_at):
             return Ending.REMOVED
         if self.ends(held) <= now:
             return Ending.EXPIRED if held.expires <= now else Ending.MAX_AGE
@@ -143,7 +150,7 @@ class Lifetimes:
 
     def why_expired(self, held: Held) -> Ending:
         """Return why a schedule ends whose TTL has run out: it may have been removed long before."""
-        return Ending.REMOVED if self.was_asked(held.subject, held.sequence) else Ending.EXPIRED
+        return Ending.REMOVED if self.was_asked(held.subject, held.sequence, held.stored_at) else Ending.EXPIRED
 
     def why_covered(self, held: Held, message: StoredMessage) -> Ending:
         """Return why a message that is no schedule replaced one: it may be the marker that the server left."""
@@ -155,17 +162,22 @@ class Lifetimes:
 
     # -- requests ------------------------------------------------------------------------------------------------
 
-    def removal_requested(self, request: RemovalRequested, roster: Roster, last_read: int) -> None:
-        """Note what a request may have removed; `last_read` is the highest sequence read."""
-        below = last_read + 1 if request.below is None else request.below
+    def removal_requested(self, request: RemovalRequested, roster: Roster, last_read: int, now: int) -> None:
+        """Note what a request may have removed, `now` (ns); `last_read` is the highest sequence read."""
+        below, until = (last_read + 1, now) if request.below is None else (request.below, 0)
         if request.sequence is not None:
             self._remember(request.sequence)
         elif request.filter is None or not is_literal_subject(request.filter):
-            self._wide.append((request.filter, below - 1))
+            self._wide.append((request.filter, below - 1, until))
             if len(self._wide) > MAX_WIDE_REQUESTS_NOTED:
                 self._discarded_through = max(self._discarded_through, self._wide.pop(0)[1])
-        elif (held := roster.on(request.filter)) is not None and held.sequence < below:
-            self._remember(held.sequence)
+        else:
+            if until:
+                self._emptied[request.filter] = until
+                if len(self._emptied) > MAX_SUBJECTS_NOTED:
+                    del self._emptied[next(iter(self._emptied))]
+            if (held := roster.on(request.filter)) is not None and held.sequence < below:
+                self._remember(held.sequence)
 
     def requests_missed(self, last_read: int) -> None:
         """Note that requests to remove messages up to `last_read` may have been missed."""
@@ -178,11 +190,11 @@ class Lifetimes:
             del self._asked[oldest]
             self._discarded_through = max(self._discarded_through, oldest)
 
-    def was_asked(self, subject: str, sequence: int) -> bool:
+    def was_asked(self, subject: str, sequence: int, stored_at: int) -> bool:
         """Return whether the removal of a schedule was requested, or may have been."""
-        if sequence in self._asked or sequence <= self._discarded_through:
+        if sequence in self._asked or sequence <= self._discarded_through or stored_at <= self._emptied.get(subject, 0):
             return True
         return any(
-            sequence <= through and (wanted is None or subject_matches(subject, wanted))
-            for wanted, through in self._wide
+            (sequence <= through or stored_at <= until) and (wanted is None or subject_matches(subject, wanted))
+            for wanted, through, until in self._wide
         )

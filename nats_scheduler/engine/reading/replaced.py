@@ -83,7 +83,7 @@ class Replacements(Part):
     def of_server(self, message: StoredMessage, sequence: int, stored_at: int, due: int) -> None:
         """Report a one-shot of the server that a message replaces, if the report is ours."""
         subject = message.subject
-        if self._debounces or self._lifetimes.was_asked(subject, sequence):
+        if self._debounces or self._lifetimes.was_asked(subject, sequence, stored_at):
             return
         if self._progress.is_live and self._ownership.is_ours_on(subject):
             times = stored_at, due, message.sequence, message.stored_at
@@ -108,7 +108,8 @@ class Replacements(Part):
         is_done = before.flight is not None and before.flight.stage in DONE
         if before.repeats or is_done or before.only_expires or at >= before.send_time:
             return False
-        may_be_gone = self._lifetimes.was_asked(before.subject, before.sequence) or self._lifetimes.ends(before) <= at
+        was_asked = self._lifetimes.was_asked(before.subject, before.sequence, before.stored_at)
+        may_be_gone = was_asked or self._lifetimes.ends(before) <= at
         is_meant = self._debounces or before.terms.policies.debounce
         return not (is_meant or may_be_gone) and (self._ownership.is_ours(before) or not self._progress.is_live)
 
