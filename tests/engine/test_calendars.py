@@ -2,7 +2,7 @@
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import (
     CalendarApplied,
     CalendarMissing,
@@ -10,7 +10,7 @@ from nats_scheduler.engine.events import (
     FireForged,
     FiresMissed,
 )
-from nats_scheduler.engine.fire import Fire
+from nats_scheduler.engine.fire import Fire, ReadContent
 from nats_scheduler.engine.firing import calendars
 from nats_scheduler.engine.firing.building import ServerLimits
 from nats_scheduler.engine.firing.calendars import MAX_APPLIED_PER_STEP
@@ -422,6 +422,19 @@ def test_a_stored_fire_that_names_another_one_does_not_end_the_schedule_if_our_d
     assert (desk.is_held(), desk.purges, desk.reads, desk.fires) == (True, [], [], [])
     desk.step(CalendarsRead(NO_DAY))
     assert desk.at(30.1).due == 40
+
+
+def test_what_is_excepted_after_fires_that_an_earlier_holder_settled_is_looked_at_once_and_ends_at_its_end() -> None:
+    message = named_schedule(end="2026-01-01T00:01:40Z")
+    desk = Desk(message, live=False)
+    desk.step(CalendarsRead(TODAY), CheckpointLoaded(START + 50 * SECOND, 1), CaughtUp())
+    for seconds, purges in ((60, []), (100, [(SCHEDULE, 1)])):
+        assert desk.at(seconds).purges == purges
+        assert [wake for wake in desk.asked(WakeAt) if wake.instant <= desk.now] == [], "it would be woken for ever"
+    assert desk.is_held()
+    aged = Desk(message, live=False, max_age=60 * SECOND)
+    aged.step(CalendarsRead(TODAY), CheckpointLoaded(START + 50 * SECOND, 1), CaughtUp())
+    assert aged.at(70).asked(ReadContent) != [], "the stream may have removed it"
 
 
 def test_nothing_ends_by_days_that_may_have_been_edited_since() -> None:

@@ -138,6 +138,8 @@ class Holdings(Part):
             return False
         if not _had_read(settled, held) or held.sequence in settled.unsettled:
             return False
+        if held.repeats and held.no_fire is NoFire.EXCEPTED:
+            return False  # it waits for an edit, or its end, and not for the fire that is settled
         if not held.repeats:
             self._purges.purge(held)
         else:
