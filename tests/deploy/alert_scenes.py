@@ -22,6 +22,7 @@ COUNTERS = {
     **dict.fromkeys(("fires_total", 'schedules_ended_total|reason="fired"', *LATENESS), 20.0),
     **dict.fromkeys(("fires_missed_total", "fires_timed_out_total", "fires_not_done_total", "fires_forged_total"), 0.0),
     **dict.fromkeys(("purges_failed_total", "expiries_failed_total", 'fires_skipped_total|policy="X-Missed"'), 0.0),
+    **dict.fromkeys(("schedules_replaced_unfired_total", 'schedules_silent_total|cause="not_stored"'), 0.0),
     **dict.fromkeys(('fires_dropped_total|code="10077"', 'schedules_rejected_total|code="10189"'), 0.0),
     **dict.fromkeys(('schedules_end_early_total|reason="max_age"', 'schedules_ended_total|reason="limits"'), 0.0),
 }

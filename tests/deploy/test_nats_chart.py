@@ -59,8 +59,10 @@ def test_the_sidecar_is_restricted_to_its_streams() -> None:
     of_streams = {one.rpartition(".")[2]: one for one in subjects if one.startswith("$JS.API.STREAM.")}
     assert of_streams.pop("*") == "$JS.API.STREAM.INFO.*"
     assert of_streams.pop("LIST") == "$JS.API.STREAM.LIST"
-    of_consumers = [one.split(".")[-2] for one in subjects if one.startswith("$JS.API.CONSUMER.")]
-    assert {*of_streams, *of_consumers} == OWN_STREAMS
+    of_consumers = [one.removeprefix("$JS.API.CONSUMER.") for one in subjects if one.startswith("$JS.API.CONSUMER.")]
+    listed = {one.removeprefix("LIST.") for one in of_consumers if one.startswith("LIST.")}
+    named = {one.split(".")[-2] for one in of_consumers if not one.startswith("LIST.")}
+    assert {*of_streams, *named, *listed} == OWN_STREAMS
 
 
 def test_the_users_are_those_of_the_secrets_that_the_page_has_created() -> None:

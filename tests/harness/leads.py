@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import pytest
 
+from nats_scheduler.jetstream.errors import ApiError
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
@@ -52,10 +53,16 @@ async def in_time(
 
     async def attempt(lead: float) -> tuple[int, T]:
         due = now() + int(lead * SECOND)
-        result = await act(due)
+        refusal: ApiError | None = None
+        try:
+            result = await act(due)
+        except ApiError as error:  # what it asks for may be gone once the instant has come
+            refusal = error
         late = now() + margin - due
         if late >= 0:
-            raise OvertakenError(f"by {late / SECOND:.3f} s")
+            raise OvertakenError(f"by {late / SECOND:.3f} s") from refusal
+        if refusal is not None:
+            raise refusal
         return due, result
 
     return await with_more_time(attempt, (min(seconds * longer**number, LONGEST_SECONDS) for number in range(ATTEMPTS)))

@@ -29,7 +29,7 @@ CACHE = ROOT / ".cache" / "clients"
 
 FETCH_SECONDS = 120.0
 """Longest wait for a registry."""
-BUILD_SECONDS = 300.0
+BUILD_SECONDS = 1_200.0
 """Longest compilation, of the standard library too."""
 OLDEST = {"node": (20, 0), "javac": (17, 0), "cargo": (1, 89)}
 """The oldest version of a tool that the packages of a program were seen to run with, or ask for."""
