@@ -18,6 +18,7 @@ from nats_scheduler.engine.inputs import (
     CalendarsRead,
     CaughtUp,
     CheckpointLoaded,
+    ContactLost,
     DuplicateRead,
     MessagesRead,
     Refused,
@@ -461,6 +462,15 @@ def test_what_passed_while_edits_were_not_received_is_decided_by_the_new_days() 
         desk.step(CalendarsRead(TODAY, is_followed))
         desk.at(30).step(CalendarsRead(NO_DAY))
         assert desk.at(30.1).due == expected, (seconds, is_followed)
+
+
+def test_what_comes_due_between_an_edit_that_leaves_it_and_the_next_contact_is_made_up() -> None:
+    for seconds, expected in ((15, 20), (25, 40)):
+        desk = desk_of(named_schedule(), TODAY).at(10)
+        desk.step(ContactLost("the process stood still"))
+        desk.at(seconds).step(CalendarsRead(NO_DAY))
+        desk.at(30).step(CaughtUp())
+        assert desk.at(30.1).due == expected, seconds
 
 
 def test_what_passed_before_edits_were_not_received_any_more_is_not_made_up() -> None:

@@ -12,6 +12,7 @@ The rules:
   calendars say by then.
 - While edits are not received (the bucket cannot be read, or the connection is lost), the days that were read last
   count. But no schedule ends by them, and the new days, once they are received, decide about what passed meanwhile.
+- An edit that is received and not applied yet, as without contact, decides about what passes meanwhile.
 - Fires are judged, and jitters computed, by the possible fire times (`schedule.bounds`). So nothing that was stored
   before an edit is taken for a forgery, and instances that see an edit at different times agree on identities.
 
@@ -153,6 +154,8 @@ class Calendars(Part):
                 self._holdings.await_calendar(name, min(now, self._earliest_overdue(name, now) - 1))
             else:
                 self._found.add(name)
+        if self._pending:
+            self._passed_until = self._passed(now)  # without contact it is applied later
         self.has_work = self.has_work or bool(self._pending)
 
     def shards_changed(self) -> None:
@@ -173,6 +176,7 @@ class Calendars(Part):
             for name in self._found:
                 self._holdings.calendar_found(name)
             self._found.clear()
+            self._passed_until = None
         for name in sorted(self._news):
             self._report(name)
         self._news.clear()
