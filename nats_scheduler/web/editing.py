@@ -12,7 +12,7 @@ Cost: two requests for each preview, of which a script of the page asks for some
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -138,6 +138,8 @@ class Preview:
     answer: ChangeAnswer | None = None
     refusal: str = ""
     code: int = 0
+    has_policies: bool = False
+    """True if it would fire at fewer times, or other ones, than are explained of its pattern."""
 
 
 class Editing:
@@ -195,7 +197,7 @@ class Editing:
                         request, do.title(), written.stream, [Row(written.subject, written.sequence, None, answer)]
                     )
                 wrong, stale = refusal, code == CONFLICT
-                preview = Preview(preview.asked, preview.explained, None, refusal, code)
+                preview = replace(preview, answer=None, refusal=refusal, code=code)
         beside = await self._beside(do, written) if stale else None
         if beside is not None:
             written, wrong = beside, preview.refusal
@@ -221,7 +223,7 @@ class Editing:
         explained, (answer, refusal, code) = await asyncio.gather(
             self._explained({**pattern, "count": FIRES_SHOWN}), self._control.done(f"schedules.{do}", asked)
         )
-        return Preview(asked, explained, answer, refusal, code)
+        return Preview(asked, explained, answer, refusal, code, bool(written.typed["policies"].strip()))
 
     async def _explained(self, asked: Mapping[str, object]) -> ExplainAnswer | None:
         try:

@@ -223,6 +223,7 @@ async def test_lines_and_characters_that_are_not_shown_are_sent_back_as_they_are
     typed = {"subject": subject, "pattern": "0 0 9 * * *", "target": "O.out", "body": body, "step": "store"}
     typed["policies"] = "X-Note: first\nX-Owner: second"
     refused = await scene.send("/add", new, 422, **typed, reason="why")
+    assert "Without its policies, the pattern fires" in refused
     assert dict(fields_of(refused))["body"] == body
     await scene.send("/add", fields_of(refused), step="store", **WHO)
     edit = await scene.form(address("/edit", stream="O", subject=subject))
