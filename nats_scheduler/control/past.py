@@ -114,7 +114,7 @@ class FirePast:
                         readers[schedule] = self._reader(schedule, await self._current(schedule), found.stream)
                     reader = readers[schedule]
                     _take(reader.read(message), query, found)
-                    waiting = waiting | {schedule} if reader.awaits_older else waiting - {schedule}
+                    (waiting.add if reader.awaits_older else waiting.discard)(schedule)
                 is_older = query.since is not None and message.stored_at < query.since
                 is_enough = len(found.fires) + len(waiting) >= query.limit
                 has_times = not waiting or (query.schedule is None and number >= MAX_READ_FOR_TIMES)
