@@ -136,7 +136,7 @@ async def test_of_two_people_who_edit_one_schedule_nobody_loses_what_was_typed(s
     assert "Nothing is stored" in conflict
     assert '<input name="target" value="O.ada"' in conflict
     assert 'There now: <bdi class="code">O.bob</bdi>' in conflict
-    assert '<input name="ttl" value="1m"' in conflict, "a field that she did not touch has what he wrote"
+    assert '<input name="ttl" value="1m"' in conflict, "a field in which nothing was typed has what is stored now"
     again = [*fields_of(conflict)]
     assert "<strong>edited</strong>" in await scene.send("/edit", again, step="store", **WHO)
     block = (await scene.controlled.stored("O.two")).block
