@@ -26,12 +26,12 @@ from nats_scheduler.cli.output import (
 )
 from nats_scheduler.cli.reading import StoredSource
 from nats_scheduler.cli.session import Session, in_session
-from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind, read_change
+from nats_scheduler.control.changes import MAX_FIRES_NAMED, Change, Kind
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.observe.documents import FailureDocument, FailuresDocument, instant_of
 from nats_scheduler.observe.texts import moment_text, what_happened
 from nats_scheduler.service.advisories import AdvisoryQuery, find_changes
-from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, changes_document
+from nats_scheduler.service.past import DEFAULT_ROWS, MAX_ROWS, changes_document, kept_changes
 from nats_scheduler.settings.load import ResolvedSettings
 
 CHANGE_COLUMNS = ("when (UTC)", "stream", "schedule", "what", "by", "why", "sequence")
@@ -84,7 +84,7 @@ def changes_command(resolved: ResolvedSettings, query: AdvisoryQuery, wide: bool
     if as_json:
         print_json(changes_document(found))
     else:
-        kept = [(one, change) for one in found["failures"] if (change := read_change(one["advisory"])) is not None]
+        kept = kept_changes(found)
         if kept:
             rows = [_cells(one, change) for one, change in kept]
             print_table(CHANGE_COLUMNS, rows, optional=["sequence", "stream"], wide=wide)

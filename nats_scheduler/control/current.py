@@ -12,7 +12,7 @@ from nats_scheduler.control.errors import NotFoundError, NotPossibleError, Sched
 from nats_scheduler.control.port import Served
 from nats_scheduler.message.definition import Definition
 from nats_scheduler.message.dialect import DIALECTS, Dialect
-from nats_scheduler.message.headers import decoded, header_value
+from nats_scheduler.message.headers import MARKER_REASON, decoded, header_value
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.reading import (
     paused_name,
@@ -25,9 +25,6 @@ from nats_scheduler.message.reading import (
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.timetable import Timetable, stored_timetable
-
-_MARKER = b"Nats-Marker-Reason"
-"""The header of a delete marker: a message that the server stores in place of one that it removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +104,7 @@ def read_current(message: StoredMessage, served: Served) -> Current | None:
 
 def is_marker(block: bytes) -> bool:
     """Return whether a message only marks that the server removed another one."""
-    return header_value(block, _MARKER) is not None
+    return header_value(block, MARKER_REASON) is not None
 
 
 def _read_active(message: StoredMessage, served: Served) -> Current | None:

@@ -27,7 +27,7 @@ from nats_scheduler.jetstream.errors import ApiError, JetStreamError
 from nats_scheduler.jetstream.follow import ConsumerFollower
 from nats_scheduler.message.foreign_json import Object, inner, integer, read_object, server_time
 from nats_scheduler.message.generated import EXPECTED_SEQUENCE, WRONG_LAST_SEQUENCE
-from nats_scheduler.message.headers import RELAYED, header_value, with_headers
+from nats_scheduler.message.headers import MARKER_REASON, RELAYED, header_value, with_headers
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.calendars import (
     MAX_CALENDAR_BYTES,
@@ -369,7 +369,6 @@ MAX_HEADER_BYTES = 1_024
 """Room for the headers of the message."""
 
 _OPERATION = b"KV-Operation"
-_MARKER = b"Nats-Marker-Reason"
 
 
 class CalendarText(NamedTuple):
@@ -470,7 +469,7 @@ def unreadable(error: JetStreamError) -> KnownCalendars:
 def is_deleted(message: StoredMessage) -> bool:
     """Return whether a message says that its key has no value any more."""
     block = message.block
-    return bool(block) and (header_value(block, _OPERATION) is not None or header_value(block, _MARKER) is not None)
+    return bool(block) and any(header_value(block, name) is not None for name in (_OPERATION, MARKER_REASON))
 
 
 # The bucket of snapshots: what sidecars keep of far schedules, so that a start need not read all of a stream.

@@ -18,6 +18,9 @@ RELAYED = b"Nats-Stream"
 """A header of each message in the answer to a direct get, which a client may have the server send anywhere: no message
 that a sidecar writes has it."""
 
+MARKER_REASON = b"Nats-Marker-Reason"
+"""The header of a message that says why the last one on its subject was removed."""
+
 MSG_ID = b"Nats-Msg-Id"
 """The server stores only the first of several messages with the same value, within its duplicate window."""
 MSG_TTL = b"Nats-TTL"

@@ -19,7 +19,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.engine.views.view import NONE_FAILING, survey
 from nats_scheduler.jetstream.errors import JetStreamError
 from nats_scheduler.jetstream.lookups import last_on
@@ -145,7 +144,7 @@ class Consumption:
         self._since = {key: self._since.get(key, now) for key in found}
         for (stream, target), about in found.items():
             since, served = self._since[stream, target], self._services.get(stream)
-            is_ours = served is not None and shard_of(target) in served.engine.ownership.shards
+            is_ours = served is not None and served.engine.ownership.is_ours_on(target)
             if is_ours and now - since >= UNCONSUMED_FOR_NS:
                 self._since[stream, target] = now
                 self._reporter.target_unconsumed(stream, target, since, *about)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from nats_scheduler.control.changes import read_change
+from nats_scheduler.control.changes import Change, read_change
 from nats_scheduler.control.past import FirePast, FireQuery
 from nats_scheduler.control.port import Served
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -23,6 +23,7 @@ from nats_scheduler.jetstream.streams import StreamState
 from nats_scheduler.message.dialect import DIALECTS
 from nats_scheduler.observe.documents import (
     ChangeDocument,
+    FailureDocument,
     FailuresDocument,
     Number,
     PastFireDocument,
@@ -145,11 +146,16 @@ async def list_changes(asked: Asked, request: ChangesRequest) -> Document:
     return await _with_rows(asked, changes_document(found), "changes")
 
 
+def kept_changes(found: FailuresDocument) -> list[tuple[FailureDocument, Change]]:
+    """Return the changes among the advisories that are kept, each with its advisory."""
+    return [(one, change) for one in found["failures"] if (change := read_change(one["advisory"])) is not None]
+
+
 def changes_document(found: FailuresDocument) -> ChangesDocument:
     """Describe the changes among the advisories that are kept."""
-    kept = [(one, change) for one in found["failures"] if (change := read_change(one["advisory"])) is not None]
     changes: list[KeptChangeDocument] = [
-        {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)} for one, change in kept
+        {"stored": one["stored"], "kept_as": one["sequence"], **change_document(change)}
+        for one, change in kept_changes(found)
     ]
     return {"kept_in": found["kept_in"], "complete": found["complete"], "changes": changes}
 

@@ -38,6 +38,7 @@ def _of_a_team(subject: str) -> str:
 
 StreamName = Annotated[str, StringConstraints(pattern=r"^[^\s.*>/\\]+$", min_length=1, max_length=255)]
 Subject = Annotated[str, AfterValidator(_of_a_team)]
+RuleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 PolicyName = Annotated[str, StringConstraints(pattern=r"^X-[A-Za-z-]+$")]
 
 
@@ -46,7 +47,7 @@ class ControlRule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] = Field(
+    name: RuleName = Field(
         description="Name of the rule, a token of the subjects of its requests: letters, digits, _ and -, at most 64."
     )
     streams: Annotated[tuple[StreamName, ...], Field(min_length=1)] = Field(

@@ -16,7 +16,7 @@ from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
-from nats_scheduler.settings.control_rules import ControlRules, StreamName
+from nats_scheduler.settings.control_rules import ControlRules, RuleName, StreamName
 
 # The operator's restrictions as settings: lists of `STREAM=VALUE`, because flags and variables contain lists of text.
 #
@@ -346,7 +346,7 @@ class SidecarSettings(BaseModel):
     web_control_token_file: Path | None = Field(
         default=None, description="File with that token, instead of web_control_token; blanks around it are ignored."
     )
-    web_control_rule: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+    web_control_rule: RuleName | None = Field(
         default=None,
         description=(
             "Name of one of the control_rules of the sidecars: the status page changes what that rule allows, and "

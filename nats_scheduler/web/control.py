@@ -29,9 +29,10 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.service.answers import Answers
 from nats_scheduler.service.client import NotAnsweredError, QuestionError, RequestRefusedError, UnreadableError, read
 from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service.micro import UNPROCESSABLE
 from nats_scheduler.service.schemas import ScheduleAnswer, SchedulesAnswer
 from nats_scheduler.web.guard import CHANGE, Controller, Controllers
-from nats_scheduler.web.pages import NOT_FOUND, Pages, Values, body_of
+from nats_scheduler.web.pages import NOT_FOUND, OK, Pages, Values, body_of
 
 MAX_SELECTED = 200
 """Schedules that one page changes."""
@@ -47,8 +48,6 @@ MAX_FIELDS = 2 * MAX_SELECTED
 
 OPERATIONS = {"pause": "Pause", "resume": "Resume", "fire": "Fire now", "edit": "Edit", "remove": "Remove"}
 """What is done to schedules that are there, and the words for it."""
-
-OK, UNPROCESSABLE = 200, 422
 
 
 class Asking(Protocol):

@@ -23,11 +23,11 @@ from nats_scheduler.observe.documents import ScheduleDocument
 from nats_scheduler.service import answers
 from nats_scheduler.service.client import QuestionError, read
 from nats_scheduler.service.control import ChangeAnswer
+from nats_scheduler.service.micro import CONFLICT, UNAVAILABLE, UNPROCESSABLE
 from nats_scheduler.service.past import ChangesAnswer, KeptChangeDocument
 from nats_scheduler.service.patterns import ExplainAnswer
 from nats_scheduler.service.schemas import ScheduleAnswer
 from nats_scheduler.web.control import (
-    UNPROCESSABLE,
     Control,
     Form,
     Header,
@@ -44,7 +44,6 @@ from nats_scheduler.web.control import (
 from nats_scheduler.web.guard import ADD, EDIT
 from nats_scheduler.web.pages import ALL_STREAMS, NOT_FOUND
 
-CONFLICT, UNAVAILABLE = 409, 503
 FIRES_SHOWN = 5
 
 HEADERS = {

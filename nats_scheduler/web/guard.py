@@ -26,6 +26,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nats_scheduler.control.changes import MAX_AUTHOR_CHARS
 from nats_scheduler.observe.log import logger
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.web.rendering import address
@@ -42,9 +43,6 @@ LOGIN = "/login"
 CHANGE, EDIT, ADD = "/change", "/edit", "/add"
 CONTROL_PATHS = frozenset({CHANGE, EDIT, ADD})
 """The pages that change schedules."""
-
-MAX_NAME_CHARS = 256
-"""Characters of a user's name that are kept, as of any author."""
 
 OPEN_PATHS = frozenset({LOGIN, "/healthz", "/static/style.css", "/static/icon.svg"})
 """The paths that are answered without the token."""
@@ -127,7 +125,7 @@ class Controllers:
         headers = Headers(scope=scope)
         names = [one.encode("latin-1").decode("utf-8", "replace").strip() for one in headers.getlist(self.header)]
         if len(names) == 1 and names[0] and self._is_proxy(scope):
-            return Controller(f"user {names[0]}", names[0][:MAX_NAME_CHARS])
+            return Controller(f"user {names[0]}", names[0][:MAX_AUTHOR_CHARS])
         login = None if self.sessions is None else self.sessions.login_of(headers)
         return None if login is None else Controller(f"login {login}", "")
 

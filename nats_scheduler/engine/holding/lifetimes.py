@@ -24,7 +24,7 @@ from nats_scheduler.engine.holding.held import NEVER_EXPIRES, NO_EXPIRY, Held
 from nats_scheduler.engine.holding.roster import Roster
 from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.message.definition import Terms
-from nats_scheduler.message.headers import MSG_TTL, header_value
+from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, header_value
 from nats_scheduler.message.reading import lifetime_of
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
@@ -64,7 +64,6 @@ MAX_SUBJECTS_NOTED = 1_000
 MAX_WIDE_REQUESTS_NOTED = 64
 """Most requests with a wildcard, or for a whole stream, that are noted."""
 
-_MARKER = b"Nats-Marker-Reason"
 _NEVER = b"never"
 
 
@@ -154,9 +153,9 @@ class Lifetimes:
 
     def why_covered(self, held: Held, message: StoredMessage) -> Ending:
         """Return why a message that is no schedule replaced one: it may be the marker that the server left."""
-        if message.block.find(_MARKER) < 0:
+        if message.block.find(MARKER_REASON) < 0:
             return Ending.OVERWRITTEN
-        if header_value(message.block, _MARKER) != b"MaxAge":
+        if header_value(message.block, MARKER_REASON) != b"MaxAge":
             return Ending.REMOVED
         return Ending.EXPIRED if held.expires <= message.stored_at else Ending.MAX_AGE
 

@@ -28,7 +28,7 @@ from nats_scheduler.engine.inputs import RemovalRequested
 from nats_scheduler.engine.sharing.shards import shard_of
 from nats_scheduler.message.dialect import ADR51, DIALECTS
 from nats_scheduler.message.fires import following_fire, scheduler_of
-from nats_scheduler.message.headers import MSG_TTL, decoded, header_value
+from nats_scheduler.message.headers import MARKER_REASON, MSG_TTL, decoded, header_value
 from nats_scheduler.message.policies import policy_header
 from nats_scheduler.message.reading import has_schedule_header, paused_name
 from nats_scheduler.message.stored import NAME_PART_LOWER, StoredMessage, body_mark, is_other_body
@@ -138,6 +138,8 @@ def _loss(before: Held, sequence: int, stored_at: int) -> ScheduleReplacedUnfire
 MAX_WATCHED = 50_000
 """One-shots of one stream that are watched and that the server itself fires."""
 
+PAUSED, DEBOUNCE = paused_name(ADR51), policy_header("X-Debounce", ADR51)
+
 MAX_TARGETS = 1_000
 """Targets, and sources, of schedules of one stream that the server itself fires."""
 
@@ -183,9 +185,9 @@ class OfServer:
         if before is None and value is None:
             return  # nearly all messages
         mark = body_mark(message)
-        is_meant = value is not None and header_value(block, policy_header("X-Debounce", ADR51)) == b"true"
+        is_meant = value is not None and header_value(block, DEBOUNCE) == b"true"
         if before is not None and before.sequence < message.sequence and message.stored_at < before.due:
-            is_removal = value is None and (header_value(block, paused_name(ADR51)) or b"Nats-Marker-Reason" in block)
+            is_removal = value is None and (header_value(block, PAUSED) or MARKER_REASON in block)
             is_other = is_other_body(before.mark, mark) or not has_schedule_header(block, DIALECTS)
             if is_other and not (is_removal or is_meant or before.is_meant):
                 self._replacements.of_server(message, before.sequence, before.stored_at, before.due)
