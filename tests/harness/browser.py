@@ -103,6 +103,7 @@ class Browser:
         """Set media features, such as `prefers_color_scheme="dark"`."""
         listed = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
         await self.devtools("Emulation.setEmulatedMedia", features=listed)
+        await self.until("return !document.getAnimations().length", describe="the colours have changed")
 
     async def console(self) -> list[str]:
         """Return what the console has said since the last call: errors, warnings, refusals of the policy."""
