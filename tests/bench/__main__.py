@@ -33,6 +33,7 @@ EXIT_AIM_MISSED = 4
 @click.option("--only", multiple=True, metavar="NAME", help="A scenario such as herd-20000, or a family such as herd.")
 @click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), help="Draw when the load is due as an earlier run did.")
 @click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found to a file.")
 @click.option(
     "--compare",
@@ -51,6 +52,7 @@ def main(
     only: Sequence[str],
     sides: Sequence[str],
     repeats: int,
+    seed: int | None,
     save: Path | None,
     compare: Path | None,
     check: bool,
@@ -59,7 +61,7 @@ def main(
 ) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
     before = _read(compare) if compare else None
-    found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats)
+    found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats, seed)
     if save is not None:
         found.save(save)
     show = _print_markdown if markdown else print_table
@@ -72,13 +74,15 @@ def main(
     raise SystemExit(codes[0] if codes else 0)
 
 
-def _measure(profile: str | None, only: Sequence[str], sides: Sequence[str], repeats: int) -> tuple[Run, int]:
+def _measure(
+    profile: str | None, only: Sequence[str], sides: Sequence[str], repeats: int, seed: int | None
+) -> tuple[Run, int]:
     try:
         scenarios = chosen(PROFILES[profile or "default"], only)
     except UnknownScenarioError as error:
         raise click.UsageError(str(error)) from error
     kinds = [kind for kind in KINDS if not sides or kind.name in sides]
-    return asyncio.run(run(scenarios, kinds, repeats, lambda line: click.echo(line, err=True)))
+    return asyncio.run(run(scenarios, kinds, repeats, lambda line: click.echo(line, err=True), seed))
 
 
 def _read(path: Path) -> Run:
@@ -93,7 +97,8 @@ def _print_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> No
 
 
 def _print(found: Run, show: Show) -> None:
-    click.echo(f"Measured on {found.date}: {found.machine}; load average before it {found.load_before:g}\n")
+    conditions = f"{found.machine}; load average before it {found.load_before:g}; seed {found.seed}"
+    click.echo(f"Measured on {found.date}: {conditions}\n")
     show(tables.columns(found), tables.rows(found))
     if len(tables.numbers_held(found)) > 1:
         click.echo("\nHow costs grow\n")

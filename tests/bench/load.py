@@ -8,6 +8,7 @@ Bodies are 128 bytes unless the scenario says otherwise. Cost: 1 to 3 µs a fram
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import count
+from random import Random
 from typing import NamedTuple
 
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
@@ -108,6 +109,9 @@ def daily_pattern(due: int) -> str:
     return f"{instant.second} {instant.minute} {instant.hour} * * *"
 
 
-def evenly(begin: int, seconds: float, number: int) -> list[int]:
-    """Return `number` instants (ns), at even intervals from `begin` on over `seconds`."""
-    return [begin + int(index * seconds * SECOND / number) for index in range(number)]
+def spread(draw: Random, begin: int, seconds: float, number: int) -> list[int]:
+    """Return `number` instants (ns) in order, drawn from `begin` on over `seconds`: the gaps between them vary.
+
+    Users' fires come like that; even gaps would just fit, or just miss, what waits for the next fire.
+    """
+    return sorted(begin + draw.randrange(int(seconds * SECOND)) for _ in range(number))

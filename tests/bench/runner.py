@@ -1,6 +1,7 @@
 """Run scenarios on sides, each on a fresh server, and keep what they found.
 
 The rule: the sides of a scenario run one after another, so that they share the machine's mood and not its cores.
+All sides of a repeat draw the same times, by the seed of the run.
 A scenario that fails on a side is reported and counted, and the others go on.
 """
 
@@ -8,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 from nats_scheduler.jetstream.errors import JetStreamError
 from tests.bench.fires import WrongFiresError
@@ -23,13 +25,17 @@ Tell = Callable[[str], None]
 FAILURES = (WrongFiresError, LateLoadError, RefusedError, StartError, JetStreamError, TimeoutError)
 
 
-async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Tell) -> tuple[Run, int]:
+async def run(
+    scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int, tell: Tell, seed: int | None = None
+) -> tuple[Run, int]:
     """Run every scenario on every side, `repeats` times; returns what was found and the number of failures.
 
+    The times at which the load is due are drawn by `seed`; None draws one.
     Those that need more than the machine has are reported at once and count as failed.
     """
     possible = [scenario for scenario in scenarios if _fits(scenario, tell)]
-    found, failures = Run(), len(scenarios) - len(possible)
+    found = Run() if seed is None else Run(seed=seed)
+    failures = len(scenarios) - len(possible)
     for repeat in range(1, repeats + 1):
         for scenario in possible:
             sides: Repeat = {}
@@ -37,7 +43,7 @@ async def run(scenarios: Sequence[Scenario], kinds: Sequence[Kind], repeats: int
                 tell(f"{scenario.name}: {scenario.title}, {kind.name}, {repeat} of {repeats}")
                 started = time.perf_counter()
                 try:
-                    sides[kind.name] = await _measure(scenario, kind)
+                    sides[kind.name] = await _measure(scenario, kind, f"{found.seed} {scenario.name} {repeat}")
                 except FAILURES as error:
                     failures += 1
                     tell(f"{scenario.name}: FAILED on {kind.name}: {error or type(error).__name__}")
@@ -53,7 +59,7 @@ def _fits(scenario: Scenario, tell: Tell) -> bool:
     return not lacks
 
 
-async def _measure(scenario: Scenario, kind: Kind) -> dict[str, float]:
+async def _measure(scenario: Scenario, kind: Kind, seed: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        async with running(kind, Path(folder), scenario.sidecars) as side:
+        async with running(kind, Path(folder), Random(seed), scenario.sidecars) as side:
             return await scenario.run(side)

@@ -8,9 +8,10 @@ import json
 import os
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from random import randrange
 from statistics import median
 
 from tests.bench.sides import NATIVE
@@ -72,6 +73,8 @@ class Run:
     scenarios: dict[str, list[Repeat]] = field(default_factory=dict)
     load_before: float = field(default_factory=load_average)
     """The machine's load average before the run: figures from a busy machine mean little."""
+    seed: int = field(default_factory=lambda: randrange(1_000_000))
+    """What the times at which the load is due are drawn by."""
 
     def add(self, scenario: str, repeat: Repeat) -> None:
         """Keep what one repeat of a scenario found."""
@@ -113,6 +116,6 @@ class Run:
         """Read a saved run; raises `ValueError` if the file holds something else."""
         document = json.loads(path.read_text(encoding="utf-8"))
         try:
-            return cls(document["date"], document["machine"], document["scenarios"], document["load_before"])
+            return cls(**{one.name: document[one.name] for one in fields(cls)})
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path} holds no saved run") from error

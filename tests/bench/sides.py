@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 
 from nats_scheduler.jetstream.api import JetStreamApi
@@ -129,6 +130,8 @@ class Side:
     connection: Connection
     api: JetStreamApi
     publisher: Publisher
+    draw: Random
+    """Draws when the load is due."""
     sidecars: list[Sidecar] = field(default_factory=list)
     streams: list[str] = field(default_factory=lambda: [STREAM])
     """The names of the streams that are measured."""
@@ -288,11 +291,11 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
 
 
 @asynccontextmanager
-async def running(kind: Kind, folder: Path, sidecars: int = 1) -> AsyncIterator[Side]:
-    """Run one side with an empty stream."""
+async def running(kind: Kind, folder: Path, draw: Random, sidecars: int = 1) -> AsyncIterator[Side]:
+    """Run one side with an empty stream; `draw` draws when its load is due."""
     binary = find_server(kind.server, CACHE)
     async with EmbeddedServer(binary, folder / kind.name, ready_seconds=READY_SECONDS) as server:
-        side = Side(kind, folder, server, *await _connect(server))
+        side = Side(kind, folder, server, *await _connect(server), draw)
         try:
             await side.api.create_stream(kind.stream())
             for _ in range(sidecars if kind.sidecar else 0):

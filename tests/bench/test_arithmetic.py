@@ -2,7 +2,9 @@
 
 import os
 import time
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +16,18 @@ from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from tests.bench.aims import AIMS, judge
 from tests.bench.comparison import moves
 from tests.bench.fires import Fire, WrongFiresError, fire_in, lateness, lateness_of_repeating
-from tests.bench.load import BODY, SECOND, Extras, daily_pattern, schedule, source_of, subject_of, target_of, targets_of
+from tests.bench.load import (
+    BODY,
+    SECOND,
+    Extras,
+    daily_pattern,
+    schedule,
+    source_of,
+    spread,
+    subject_of,
+    target_of,
+    targets_of,
+)
 from tests.bench.measures import (
     CPU_FIRE,
     FIRE_RATE,
@@ -43,7 +56,7 @@ MILLISECOND = 1_000_000
 
 def a_run(*repeats: dict[str, float], measure: Measure = LAST, name: str = "herd-1000", machine: str = "one") -> Run:
     """Build a run of one scenario and one measure: each repeat names a figure for each side."""
-    found = Run("2026-01-01", machine, load_before=0.0)
+    found = Run("2026-01-01", machine, load_before=0.0, seed=1)
     for repeat in repeats:
         found.add(name, {side: {measure.name: value} for side, value in repeat.items()})
     return found
@@ -318,6 +331,14 @@ def test_lateness_is_sorted_in_milliseconds_and_none_if_a_fire_is_lost_doubled_o
     ):
         with pytest.raises(WrongFiresError, match=reason):
             lateness(found, [0, 0])
+
+
+def test_a_load_is_due_at_times_that_its_seed_draws_with_gaps_that_vary() -> None:
+    one, same, other = (spread(Random(seed), 5 * SECOND, 2.0, 100) for seed in (1, 1, 2))
+    assert one == same == sorted(one)
+    assert one != other
+    assert 5 * SECOND <= one[0] <= one[-1] < 7 * SECOND
+    assert len({late - early for early, late in pairwise(one)}) > 90
 
 
 def repeated(*seconds: float, number: int = 0) -> list[Fire]:

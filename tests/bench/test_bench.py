@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -125,7 +126,7 @@ async def test_a_load_that_is_published_late_fails_its_scenario() -> None:
 
 
 async def test_a_fire_is_looked_for_on_the_target_of_its_own_schedule(tmp_path: Path) -> None:
-    async with running(NATIVE, tmp_path) as side:
+    async with running(NATIVE, tmp_path, Random(1)) as side:
         before = await side.mark()
         due, prefix = at_pattern(time.time_ns()), side.kind.prefix
         await side.store([schedule(subject_of(0), due, prefix, target_of(subject_of(1)))])

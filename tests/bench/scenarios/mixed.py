@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
-from tests.bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, evenly, message, reminder, source_of, subject_of
+from tests.bench.load import GROUP, SECOND, STREAM, Extras, at_pattern, message, reminder, source_of, spread, subject_of
 from tests.bench.measures import CPU_FIRE, of_lateness
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import Scenario, all_fires, until
@@ -108,11 +108,11 @@ class Mixed(Scenario):
         ats = round(at_rate * (self.seconds + self.ahead_seconds))
         await side.store(sources(len(intervals), GROUP))
         await side.store(sources(ats, AT_GROUP))
-        starts = evenly(time.time_ns(), max(intervals), len(intervals))  # `@every` fires in that phase
+        starts = spread(side.draw, time.time_ns(), max(intervals), len(intervals))  # `@every` fires in that phase
         frames = (repeating(number, interval, prefix) for number, interval in enumerate(intervals))
         await side.publisher.publish_on_time(zip(starts, frames, strict=True), self._ahead)
         begin = (time.time_ns() + self._ahead) // SECOND + 1 + SETTLE_SECONDS
-        dues = evenly(begin * SECOND, self.seconds + self.ahead_seconds, ats)
+        dues = spread(side.draw, begin * SECOND, self.seconds + self.ahead_seconds, ats)
         used = await self._publish(side, dues, begin)
         late = lateness(await all_fires(side, STREAMS, ats, AT_GROUP), dues)
         fires = await read_fires_of(side.connection, side.api, STREAMS)

@@ -1,4 +1,4 @@
-"""Schedules that are due evenly over some seconds: how late is each, and up to which rate does this go well?
+"""Schedules that are due at random over some seconds: how late is each, and up to which rate does this go well?
 
 `Spread`: alone, or with a busy stream beside, or with a message that each fire samples; all are stored before the first
 is due, so that the load does not disturb the fires. `Steady`: each is published a little before it is due, while those
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.bench.fires import lateness, lateness_by_number, read_fires
-from tests.bench.load import SECOND, at_pattern, evenly, message, ordinary, reminder, schedules, source_of, subject_of
+from tests.bench.load import SECOND, at_pattern, message, ordinary, reminder, schedules, source_of, spread, subject_of
 from tests.bench.measures import CPU_FIRE, HIGHEST_RATE, OTHERS_RATE, P99, figures, of_lateness
 from tests.bench.processes import Cpu
 from tests.bench.publisher import LateLoadError
@@ -59,7 +59,7 @@ class Spread(Scenario):
     async def run(self, side: Side) -> dict[str, float]:
         """Store them, let them fire, and read back when each was stored."""
         begin = time.time_ns() + int((self.lead_seconds + self.count / LOADED_PER_SECOND) * SECOND)
-        dues = evenly(begin, self.seconds, self.count)
+        dues = spread(side.draw, begin, self.seconds, self.count)
         if self.sampling:
             await side.store(message(source_of(number)) for number in range(self.count))
         before = await side.mark()
@@ -133,7 +133,7 @@ class Steady(Scenario):
         Raises `LateLoadError` if the load was not stored well ahead of its times.
         """
         ahead = int(self.ahead_seconds * SECOND)
-        dues = evenly(time.time_ns() + SECOND // 10 + ahead, self.seconds, round(self.count * self.seconds))
+        dues = spread(side.draw, time.time_ns() + SECOND // 10 + ahead, self.seconds, round(self.count * self.seconds))
         frame = partial(reminder, prefix=side.kind.prefix)
         load = ((due - ahead, frame(subject_of(number), at_pattern(due))) for number, due in enumerate(dues))
         before, cpu = await side.mark(), side.cpu()

@@ -2,7 +2,7 @@
 
 `Streams`: first all schedules lie in one stream, then one in each of many; the rest is the same, in the same run, and
 what is compared is their ratio. `@every 1s` fires all of them at the same instant, whenever they were stored; how late
-one is that fires alone is seen of `@at`, spread evenly.
+one is that fires alone is seen of `@at`, spread at random.
 `Takeover`: of two instances one is killed (`SIGKILL`) in the middle of the fires: how late is the latest, and did each
 fire once? The schedules lie in one stream, or one in each of many: then the parts of all of them change hands at once.
 Limit: there is no native counterpart of a takeover on one server, so that side is left out.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tests.bench import measures as m
 from tests.bench.fires import lateness, lateness_of_repeating, read_fires_of
-from tests.bench.load import SECOND, STREAM, at_pattern, evenly, reminder, subject_of
+from tests.bench.load import SECOND, STREAM, at_pattern, reminder, spread, subject_of
 from tests.bench.processes import Cpu
 from tests.bench.scenarios.scenario import Scenario, all_fires, refuse_if_late, until
 from tests.bench.sides import Side
@@ -90,9 +90,9 @@ class Streams(Scenario):
         return Cpu(*(part / seconds for part in side.cpu().since(cpu)))
 
     async def _spread(self, side: Side, streams: Sequence[str]) -> list[float]:
-        """Fire one `@at` in each of the streams, evenly over some seconds; returns how late each was (ms), in order."""
+        """Fire one `@at` in each of the streams, spread over some seconds; returns how late each was (ms), in order."""
         begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = evenly(begin, self.spread_seconds, self.count)
+        dues = spread(side.draw, begin, self.spread_seconds, self.count)
         await side.store(
             reminder(subject_of(number, SPREAD_GROUP, stream), at_pattern(due), side.kind.prefix)
             for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
@@ -133,7 +133,7 @@ class Takeover(Scenario):
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
             await side.serve_many(streams, self.within_seconds, self.sidecars)
         begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = evenly(begin, self.seconds, self.count)
+        dues = spread(side.draw, begin, self.seconds, self.count)
         await side.store(
             reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
             for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
