@@ -1,5 +1,6 @@
 """Seeds of simulated worlds keep every promise, planted bugs are found in them, and a seed is repeated exactly."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,11 +10,13 @@ import pytest
 
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.snapshots import snapshots
+from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.schedule.instants import MILLISECOND
 from tests.harness.seeds import seeds
 from tests.simulation.planted import BUGS, around, planted
 from tests.simulation.process import OF_SNAPSHOTS, Point
 from tests.simulation.scenario import DRAWS, KINDS, drawn, with_snapshots
+from tests.simulation.timeline import EndlessError
 from tests.simulation.world import World, judged
 
 SEEDS = seeds(160)
@@ -92,6 +95,36 @@ def test_processes_die_at_every_point_where_they_may() -> None:
             world.run()
             missing -= set(world.crashes)
     assert not missing
+
+
+def turns_without_end(_original: Any, self: StreamDriver, _given: Any) -> None:
+    """Let a driver ask for another turn in each turn."""
+    loop = asyncio.get_running_loop()
+
+    def again() -> None:
+        loop.call_soon(again)
+
+    again()
+
+
+def wakes_without_end(_original: Any, self: StreamDriver, _given: Any) -> None:
+    """Let a driver wake again and again, a moment later each time."""
+    loop = asyncio.get_running_loop()
+
+    def again() -> None:
+        loop.call_later(1e-9, again)
+
+    again()
+
+
+@pytest.mark.parametrize("without_end", [turns_without_end, wakes_without_end])
+def test_a_world_that_steps_without_end_is_stopped_and_named(without_end: Any) -> None:
+    with (
+        planted(around(StreamDriver, "_wake_at", without_end)),
+        pytest.raises(EndlessError, match="50,000 steps") as stopped,
+    ):
+        World(drawn(7)).run()
+    assert "Scenario(seed=7, " in stopped.value.__notes__[0]
 
 
 def test_the_seeds_break_everything_that_can_break() -> None:

@@ -4,6 +4,7 @@ Its rule: one heap orders everything in a simulated world, by instant and then b
 asyncio goes through its sets (the tasks of a group, what is waited for) in the order of hashes, which are addresses
 usually: here they follow from the order of making, so that a seed is the same in every process.
 A loop runs whatever the runtime needs: callbacks, timers, futures and tasks.
+Time passes only between steps, so a part that asks for another step without end would stop it: that raises.
 """
 
 import asyncio
@@ -17,9 +18,16 @@ from nats_scheduler.testing.clock import ManualClock
 
 SECOND = 1_000_000_000
 
+MAX_STEPS_PER_SECOND = 50_000
+"""Most events and callbacks of a second of virtual time: a hundred times what the busiest of a thousand seeds needs."""
+
 Event = Callable[[], None]
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
+
+
+class EndlessError(Exception):
+    """A world steps without end: more happens within a second of its time than `MAX_STEPS_PER_SECOND`."""
 
 
 class Timeline:
@@ -29,6 +37,7 @@ class Timeline:
         self.clock = ManualClock()
         self._events: list[tuple[int, int, Event]] = []
         self._number = 0
+        self._steps = self._second = 0
 
     @property
     def now(self) -> int:
@@ -51,8 +60,18 @@ class Timeline:
         while events and events[0][0] <= end:
             instant, _number, event = heapq.heappop(events)
             clock.advance(instant - clock.monotonic())
+            self.step()
             event()
         clock.advance(end - clock.monotonic())
+
+    def step(self) -> None:
+        """Count what happens next; raises `EndlessError`, and then counts anew."""
+        second = self.clock.monotonic() // SECOND
+        self._steps = self._steps + 1 if second == self._second else 1
+        self._second = second
+        if self._steps > MAX_STEPS_PER_SECOND:
+            self._steps = 0
+            raise EndlessError(f"more than {MAX_STEPS_PER_SECOND:,} steps within a second of virtual time")
 
 
 class NumberedFuture(asyncio.Future[Any]):
@@ -163,6 +182,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _call(self, handle: asyncio.Handle) -> None:
         if handle.cancelled():
             return
+        self._timeline.step()
         before = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:

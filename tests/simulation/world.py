@@ -5,6 +5,7 @@ Its rule: one seed, one history. Time passes only on the timeline, and all that 
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
@@ -25,7 +26,7 @@ from tests.simulation.scenario import (
     Scenario,
 )
 from tests.simulation.server import CONSUMED_AFTER, OTHER_SEQUENCES, Server
-from tests.simulation.timeline import Timeline
+from tests.simulation.timeline import EndlessError, Timeline
 
 SHARED = ("lossy", "slow", "refusing", "cut")
 """Faults of the server, which concern all instances at once."""
@@ -91,11 +92,18 @@ class World:
         }
 
     def run(self) -> History:
-        """Break everything, heal everything, and return what happened."""
+        """Break everything, heal everything, and return what happened; what is raised names the scenario."""
         # All worlds end soon, so that in half of them what is some tenths of a second from its next fire is packed.
         packs = instead(Roster, "far_bits", FAR_BITS if self.scenario.seed % 2 else Roster.far_bits)
         with planted(packs), planted(hasty if self.scenario.snapshots else tuple):
-            return self._run()
+            try:
+                return self._run()
+            except Exception as error:
+                error.add_note(f"in the world of {self.scenario}")
+                for instance in self.instances:
+                    with suppress(EndlessError):  # what steps without end does so in its end, too
+                        instance.process.end()
+                raise
 
     def _run(self) -> History:
         for instance in self.instances:
