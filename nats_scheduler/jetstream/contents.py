@@ -102,9 +102,6 @@ MAX_RUN_OTHERS = 32
 RUN_SILENCE_LIMIT_SECONDS = 1.0
 """After this time without a message, the rest of a run is looked up one by one."""
 
-GATHERING_SECONDS = 0.1
-"""A content that may wait is asked for after this time at the latest, so that others are read with it."""
-
 Run = list[ReadContent]
 
 
@@ -130,8 +127,6 @@ class RangeReader:
         self._one_by_one = one_by_one
         self._reach = reach
         self._gathered: Run = []
-        self._timer: asyncio.TimerHandle | None = None
-        """The timer after which what was gathered is read, if all of it may wait."""
         self._runs: deque[Run] = deque()
         self._wanted: dict[int, ReadContent] = {}
         self._is_working = False
@@ -143,27 +138,12 @@ class RangeReader:
             self._one_by_one.begin(request)
             return
         self._gathered.append(request)
-        if self._is_working:
-            return
-        if not request.may_wait or len(self._gathered) >= MAX_RUN_SCHEDULES:
-            self._start()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHERING_SECONDS, self._start)
-
-    def _start(self) -> None:
-        """Read what was gathered so far."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._gathered and not self._is_working:
+        if not self._is_working:  # it begins after this step, which brings more
             self._is_working = is_started(self._work(), self._tasks)
 
     def end(self) -> None:
         """Stop reading runs; look up one by one what is still wanted."""
         self._is_disabled = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         left = [*self._wanted.values(), *(request for run in self._runs for request in run), *self._gathered]
         self._wanted.clear()
         self._runs.clear()

@@ -84,6 +84,8 @@ class Reporter:
         self._listeners_of: dict[type[Event], list[Listener]] = {}
         """Those that want events of one kind only."""
         self._overload = Overload()
+        self.lateness_budget = 0
+        """How late (ns) a fire may be sent on purpose: no overload shows in that."""
         self.late_after = SECOND
         """The lateness (ns) from which on a stored fire is reported as late."""
 
@@ -330,7 +332,7 @@ class Reporter:
         seconds = late / SECOND
         self._fires.read_back(stream, event, seconds)
         if not event.overdue:
-            self._overload.record_fire(seconds)
+            self._overload.record_fire(seconds - self.lateness_budget / SECOND)
         if late >= self.late_after and not event.waited:
             self._late(stream, event)
 

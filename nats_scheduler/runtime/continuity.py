@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from nats_scheduler.engine.firing.building import ServerLimits
+from nats_scheduler.engine.firing.building import MIN_READ_GROUP_NS, ServerLimits
 from nats_scheduler.engine.firing.contents import ContentMemory
 from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.jetstream.api import reads_all
@@ -32,7 +32,7 @@ from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.runtime.driver import StreamDriver
 from nats_scheduler.runtime.modes import Mode, dialects_of
 from nats_scheduler.runtime.port import StreamContents, StreamInformation
-from nats_scheduler.settings.sidecar import SidecarSettings
+from nats_scheduler.settings.sidecar import DEFAULT_BUDGET_NS, SidecarSettings
 from nats_scheduler.version import VERSION
 
 LAG_LIMIT_SECONDS = 1.0
@@ -137,6 +137,11 @@ class EngineBasis:
         """True if expired messages may be stored that following does not deliver."""
         return self.removes_expired and not self.reads_all
 
+    def budget(self, settings: SidecarSettings) -> int:
+        """Return how late (ns) a fire may be sent; without a guard no later than by default after its re-check."""
+        budget = settings.budget_on(self.name)
+        return budget if self.server.has_guard else min(budget, DEFAULT_BUDGET_NS)
+
     def digest(self, settings: SidecarSettings) -> str:
         """Return the digest of all that the engine depends on, but for the data of time zones.
 
@@ -159,7 +164,8 @@ class EngineBasis:
         """
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
-        known = guard, self.server.max_payload, settings.look_ahead, blocks
+        read_group = max(MIN_READ_GROUP_NS, self.budget(settings))
+        known = guard, self.server.max_payload, settings.look_ahead, read_group, blocks
         limits = ServerLimits(*known, replicated=self.is_replicated, silent=self.is_silent)
         return StreamEngine(
             replace(self.rules, restrictions=settings.restrictions_on(self.name)),

@@ -47,6 +47,8 @@ from nats_scheduler.engine.stream import StreamEngine
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.wakes import Wakes
+from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.settings.sidecar import DEFAULT_BUDGET_NS
 
 # Keep Python's collector from visiting every held schedule again and again.
 #
@@ -184,14 +186,19 @@ class StreamDriver:
         wakes: Wakes | None = None,
         *,
         is_guarded: bool = True,
+        budget: int = DEFAULT_BUDGET_NS,
     ) -> None:
         """Drive an engine; `wakes` is shared by the drivers of a process, None if there is only one.
+
+        `budget` is how late (ns) a fire may be sent to share its wake with others.
 
         `is_guarded` is False if the server does not refuse the fire of a schedule that is gone: then nothing rests, so
         that a request that removes one is seen at once.
         """
         self.engine = engine
         self._wakes = Wakes(clock) if wakes is None else wakes
+        self.budget = budget / SECOND
+        """How late (s) a fire may be sent to share its wake with others."""
         self.wake_at: int | None = None
         """The instant (ns) of the next step of the engine at the latest; None if it need not make one."""
         self._clock = clock

@@ -20,9 +20,6 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-LOOK_BEFORE_TIMER_SECONDS = 0.0004
-"""The time before the timer that ends a rest at which arrivals are looked for: then only bytes are left to be sent."""
-
 if sys.platform == "linux":
     FIRST_DESCRIPTOR_TOO_HIGH = 1024
     """`FD_SETSIZE`: what `select` cannot take."""
@@ -39,12 +36,16 @@ if sys.platform == "linux":
 
         def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
             """Return what is ready, after `timeout` seconds at most (None: however long it takes)."""
-            if self.rests_until and timeout is not None and timeout > 0:
-                rest = min(self.rests_until - self._now(), timeout - LOOK_BEFORE_TIMER_SECONDS)
+            if self.rests_until:
+                left = self.rests_until - self._now()
+                if left > 0:
+                    waited = left if timeout is None else min(left, timeout)
+                    if waited > 0:
+                        sleep(waited)
+                    if waited < left:
+                        return []
+                    timeout = 0
                 self.rests_until = 0.0
-                if rest > 0:
-                    sleep(rest)
-                    return super().select(0)
             epoll = self.fileno()
             if timeout is not None and timeout > 0 and epoll < FIRST_DESCRIPTOR_TOO_HIGH:
                 if not select.select((epoll,), (), (), timeout)[0]:
@@ -59,12 +60,9 @@ if sys.platform == "linux":
             self._selector_that_rests = PunctualSelector(self.time)
             super().__init__(self._selector_that_rests)
 
-        def rest(self, seconds: float) -> None:
-            """Do not wake for what arrives in the next `seconds`, unless a timer is due; 0: wake at once.
-
-            It is looked for at the end of the rest, or `LOOK_BEFORE_TIMER_SECONDS` before the timer.
-            """
-            self._selector_that_rests.rests_until = self.time() + seconds if seconds else 0.0
+        def rest_until(self, at: float) -> None:
+            """Read nothing that arrives before `at` (s of the loop's clock): run only timers. 0: read it at once."""
+            self._selector_that_rests.rests_until = at
 
     def punctual_loop() -> asyncio.AbstractEventLoop:
         """Return a new event loop that waits to the microsecond."""

@@ -181,6 +181,7 @@ class Sidecar:
         self._examinations = Examinations(clock.monotonic)
         self._reporter = reporter
         reporter.late_after = settings.late_after
+        reporter.lateness_budget = settings.most_budget
         self._services = StreamServices(settings, self._clock, reporter.report, reporter.loop_sampled)
         self.serving = asyncio.Event()
         """Set while the account is watched and its streams are known."""

@@ -91,7 +91,10 @@ class StreamService:
         self.engine = self._basis.new_engine(settings, memory, notify_named)
         """To look at: only the service and its parts change it."""
         self._report = report
-        self._driver = StreamDriver(self.engine, clock, self._reported, wakes, is_guarded=server.has_guard)
+        budget = self._basis.budget(settings)
+        self._driver = StreamDriver(
+            self.engine, clock, self._reported, wakes, is_guarded=server.has_guard, budget=budget
+        )
         self._driver.receive(ShardsHeld(frozenset()))
         self._shards: frozenset[int] = frozenset()
         self._on_trial: frozenset[int] = frozenset()

@@ -31,33 +31,31 @@ from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 
 # Fewer wakes of the process while many fires are due one by one: most of what such a fire costs is to wake.
 #
-# Network cards do the same: from some rate on they interrupt once for several packets.
+# Network cards do the same: from some rate on they interrupt once for several packets. The operator says how late a
+# fire may be for it, the *budget* (`lateness_budget`); all else follows from it and from the rate of fires.
 #
+# - *Share*: fires that come due within the budget of each other are sent together, and with them the reads and purges
+#   that are due. How long fires wait after others, grows with how many come within the budget.
 # - *Rest*: after fires were sent, the event loop does not wake for what arrives, but takes it when the next fire is
-#   due. Acknowledgements and what is read back lose nothing by that.
-# - *Share*: fires that come due within a few milliseconds are sent together; how many ms, grows with the rate of
-#   fires.
+#   sent, or after the budget. Acknowledgements and what is read back lose nothing by that.
 #
 # The rules: no fire is sent before its time. Nothing rests while something urgent is awaited, or much arrives. With
 # few fires a second nothing is changed.
 #
 # Cost: some additions for each turn in which fires are sent.
-# Limit: a cancel or a new schedule that arrives during a rest is read up to `REST_SECONDS` later.
+# Limit: a cancel or a new schedule that arrives during a rest is read up to the least budget of the process later.
 
-REST_SECONDS = 0.008
-"""Longest rest: at 200 fires a second, which are 5 ms apart, the next fire ends it."""
+MIN_FIRES_FOR_REST = 0.5
+"""Fires that come within the budget, at the rate of the moment: with fewer nothing rests."""
 
-MIN_RESTING_RATE = 100.0
-"""Fires a second: with fewer nothing rests."""
-
-MIN_SHARED_RATE = 400.0
-"""Fires a second: with fewer each is sent at its own time."""
-
-SHARING = ((MIN_SHARED_RATE, 0.0), (1_000.0, 0.0025), (2_000.0, 0.003), (10_000.0, 0.005))
-"""By rate of fires a second, the shortest time (s) after others at which fires are sent; linear in between."""
+MIN_FIRES_SHARED = 2.0
+"""Fires that come within the budget, at the rate of the moment: with fewer each is sent at its own time."""
 
 RATE_SPAN_SECONDS = 0.5
 """The rate is that of the last whole span of this length."""
+
+LOOK_BEFORE_FIRE_SECONDS = 0.0004
+"""The time before a fire that waits for no others at which a rest ends: then only bytes are left to be sent."""
 
 SOON_SECONDS = 0.002
 """Input that arrived waits for a timer that is due within this time."""
@@ -70,8 +68,8 @@ class RestingLoop(Protocol):
     def time(self) -> float:
         """Return the time (s) by the loop's clock."""
 
-    def rest(self, seconds: float) -> None:
-        """Do not wake for what arrives in the next `seconds`, unless a timer is due; 0: wake at once."""
+    def rest_until(self, at: float) -> None:
+        """Read nothing that arrives before `at` (s of the loop's clock): run only timers. 0: read it at once."""
 
 
 class FireRate:
@@ -98,34 +96,23 @@ class FireRate:
             self._current, self._since = 0, now
 
 
-def shared_seconds(rate: float) -> float:
-    """Return how long (s) after others fires are sent at the earliest, at a rate of fires a second."""
-    before_rate, before = SHARING[0]
-    if rate <= before_rate:
-        return 0.0
-    for next_rate, seconds in SHARING[1:]:
-        if rate < next_rate:
-            return before + (seconds - before) * (rate - before_rate) / (next_rate - before_rate)
-        before_rate, before = next_rate, seconds
-    return before
-
-
 class Moderation:
     """The rules by which the drivers of one process are woken: by their time, and for what arrives."""
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
-        self._rest = loop.rest if isinstance(loop, RestingLoop) else None
+        self._rest_until = loop.rest_until if isinstance(loop, RestingLoop) else None
         self._rate = FireRate()
+        self._per_second = 0.0
+        """The rate when fires were sent last."""
         self._hurried: set[int] = set()
         """The keys of those that await something urgent."""
         self._sent = 0
         """Fires that were sent in this turn."""
         self._rests_until = 0.0
         self._began_at = 0.0
-        """The time (s) at which the turn began in which drivers are, or were last, stepped."""
-        self.not_before = 0.0
-        """Before this time (of the loop's clock) nobody is woken because of its time."""
+        """The time (s) at which the turn began in which fires were sent last."""
+        self._turn_began_at = 0.0
 
     def sent(self, count: int) -> None:
         """Note that `count` fires were sent in this turn."""
@@ -139,30 +126,37 @@ class Moderation:
             self._hurried.discard(key)
 
     def turn_began(self) -> None:
-        """End the rest: drivers are being stepped."""
-        self._rests_until = 0.0
-        self._began_at = self._loop.time()
+        """Note that drivers are being stepped."""
+        self._turn_began_at = self._loop.time()
 
-    def turn_ended(self) -> None:
-        """Rest if fires were sent in this turn, many are sent each second, and nothing urgent is awaited."""
-        if self._rest is None:
-            return
-        if self._hurried:
-            self._rest(0.0)
-        if not self._sent:
+    def turn_ended(self, budget: float) -> None:
+        """Note that drivers were stepped; the least `budget` (s) of them decides how long is rested after fires."""
+        if not self._sent or self._rest_until is None:
             return
         now = self._loop.time()
         self._rate.sent(self._sent, now)
-        self._sent = 0
-        rate = self._rate.per_second(now)
-        self.not_before = self._began_at + shared_seconds(rate)
-        if rate >= MIN_RESTING_RATE and not self._hurried:
-            self._rest(REST_SECONDS)
-            self._rests_until = now + REST_SECONDS
+        self._sent, self._began_at = 0, self._turn_began_at
+        self._per_second = self._rate.per_second(now)
+        rests = self._per_second * budget >= MIN_FIRES_FOR_REST
+        self._rests_until = self._began_at + budget if rests else 0.0
+
+    def rest(self, turn_at: float) -> None:
+        """Rest until the next turn at `turn_at` (of the loop's clock), but no longer than fires of the last one allow.
+
+        While something urgent is awaited there is no rest.
+        """
+        if self._rest_until is not None:
+            self._rest_until(0.0 if self._hurried else min(self._rests_until, turn_at))
+
+    def not_before(self, budget: float) -> float:
+        """Return the time (of the loop's clock) before which fires with this `budget` (s) wait for others."""
+        if self._per_second * budget <= MIN_FIRES_SHARED:
+            return 0.0
+        return self._began_at + budget - MIN_FIRES_SHARED / self._per_second
 
     def may_wait_for(self, timer: TimerHandle | None) -> bool:
         """Return whether what arrived during a rest waits for this timer, which is due in a moment."""
-        if not self._rests_until or timer is None:
+        if not self._rests_until or self._hurried or timer is None:
             return False
         now = self._loop.time()
         return now < self._rests_until and timer.when() < now + SOON_SECONDS
@@ -214,6 +208,8 @@ MAX_OTHERS_PER_TURN = 32
 class Sleeper(Protocol):
     """A driver, as far as it is woken here."""
 
+    budget: float
+    """How late (s) a fire of it may be sent to share its wake with others."""
     wake_at: int | None
     """The instant (ns since the Unix epoch) at which it is to be stepped next; None if only an input makes it step."""
 
@@ -237,6 +233,37 @@ class Sleeper(Protocol):
         """End the contact: what it delivered may be out of date."""
 
 
+class Queue:
+    """The instants at which the sleepers with one budget are to be stepped."""
+
+    def __init__(self, budget: float) -> None:
+        """Wait for nobody; the budget is in seconds."""
+        self.budget = budget
+        self.waiting: list[tuple[int, int, Sleeper]] = []
+        """Instants and sleepers; an instant that is not the sleeper's `wake_at` any more was replaced."""
+        self._most_waiting = MIN_WAKES_KEPT
+
+    def add(self, instant: int, number: int, sleeper: Sleeper) -> None:
+        """Wait for an instant (ns); of those at one instant the one with the lower `number` is first."""
+        heappush(self.waiting, (instant, number, sleeper))
+        if len(self.waiting) > self._most_waiting:
+            named = {id(entry[2]): entry for entry in self.waiting if entry[0] == entry[2].wake_at}
+            self.waiting = sorted(named.values())
+            self._most_waiting = max(MIN_WAKES_KEPT, 2 * len(self.waiting))
+
+    def first(self) -> int | None:
+        """Return the earliest instant (ns)."""
+        waiting = self.waiting
+        while waiting and waiting[0][0] != waiting[0][2].wake_at:
+            heappop(waiting)  # it was stepped meanwhile
+        return waiting[0][0] if waiting else None
+
+    def pop(self, now: int) -> Sleeper | None:
+        """Take the first sleeper whose time has come at `now` (ns)."""
+        instant = self.first()
+        return None if instant is None or instant > now else heappop(self.waiting)[2]
+
+
 class Wakes:
     """Wakes the drivers of one process, by one clock, while any of them has a contact."""
 
@@ -249,12 +276,10 @@ class Wakes:
         self._attached: dict[int, Sleeper] = {}
         self._restless: dict[int, Sleeper] = {}
         """Those that may have work in progress."""
-        self._waiting: list[tuple[int, int, Sleeper]] = []
-        """Instants and sleepers; an instant that is not the sleeper's `wake_at` any more was replaced."""
-        self._most_waiting = MIN_WAKES_KEPT
+        self._queues: dict[float, Queue] = {}
+        """By budget, the least first."""
         self._number = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_for = 0
         self._others: deque[Sleeper] = deque()
         """Those to which something happened."""
         self._is_turn_due = False
@@ -265,7 +290,7 @@ class Wakes:
 
     def __len__(self) -> int:
         """Return how many instants are kept, including those that were replaced and not removed yet."""
-        return len(self._waiting)
+        return sum(len(queue.waiting) for queue in self._queues.values())
 
     def attach(self, sleeper: Sleeper) -> None:
         """Watch a sleeper that has a contact from now on."""
@@ -290,10 +315,12 @@ class Wakes:
             return
         sleeper.wake_at = instant
         self._number += 1
-        heappush(self._waiting, (instant, self._number, sleeper))
-        if len(self._waiting) > self._most_waiting:
-            self._remove_replaced()
-        if not self._is_stepping and (self._timer is None or instant < self._timer_for):
+        queue = self._queues.get(sleeper.budget)
+        if queue is None:
+            queue = Queue(sleeper.budget)
+            self._queues = dict(sorted({**self._queues, queue.budget: queue}.items()))
+        queue.add(instant, self._number, sleeper)
+        if not self._is_stepping:
             self._set_timer(0)
 
     @property
@@ -305,7 +332,8 @@ class Wakes:
         """Return how long (s) no driver has anything to do, as far as is known: 0 while a fire is in flight."""
         if self._others or self.most_in_flight:
             return 0.0
-        return max((self._timer_for - self._clock.now()) / SECOND, 0.0) if self._waiting else inf
+        instants = [instant for queue in self._queues.values() if (instant := queue.first()) is not None]
+        return max((min(instants) - self._clock.now()) / SECOND, 0.0) if instants else inf
 
     def is_restless(self, sleeper: Sleeper) -> None:
         """Ask `sleeper` at each tick from now on whether it is to be stepped: something is under way."""
@@ -330,33 +358,28 @@ class Wakes:
             for sleeper in list(self._attached.values()):
                 sleeper.outdate(reason)
 
-    def _remove_replaced(self) -> None:
-        named = {id(entry[2]): entry for entry in self._waiting if entry[0] == entry[2].wake_at}
-        self._waiting = sorted(named.values())
-        self._most_waiting = max(MIN_WAKES_KEPT, 2 * len(self._waiting))
-
     def _turn_soon(self) -> None:
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._go_on)
 
     def _set_timer(self, stepped_at: int) -> None:
-        """Set the timer for the first instant, but not later than the next tick.
+        """Set the timer for the next turn, but not later than the next tick, and rest until then if we may.
 
         What was due at `stepped_at` (ns), and is left of that turn, does not wait to share a wake with others.
         """
+        now, clock_now, at, looks_at = self._loop.time(), self._clock.now(), inf, inf
+        for queue in self._queues.values():
+            instant = queue.first()
+            if instant is None:
+                continue
+            due = now + min(max((instant - clock_now) / SECOND, 0), TICK_INTERVAL_SECONDS)
+            shared = self.moderation.not_before(queue.budget) if instant > stepped_at else 0.0
+            at, looks_at = min(at, max(due, shared)), min(looks_at, max(due - LOOK_BEFORE_FIRE_SECONDS, shared))
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        while self._waiting and self._waiting[0][0] != self._waiting[0][2].wake_at:
-            heappop(self._waiting)  # it was stepped meanwhile
-        if self._waiting:
-            self._timer_for = self._waiting[0][0]
-            now = self._loop.time()
-            at = now + min(max((self._timer_for - self._clock.now()) / SECOND, 0), TICK_INTERVAL_SECONDS)
-            if self._timer_for > stepped_at:
-                at = max(at, self.moderation.not_before)
-            self._timer = self._loop.call_at(at, self._woken)
+        self._timer = self._loop.call_at(at, self._woken) if at < inf else None
+        self.moderation.rest(looks_at)
 
     def _woken(self) -> None:
         self._timer = None
@@ -381,20 +404,17 @@ class Wakes:
         self.moderation.turn_began()
         self.check_standstill()
         self._is_stepping = True
-        now, waiting, most = self._clock.now(), self._waiting, MAX_DUE_PER_TURN
-        while waiting and waiting[0][0] <= now and most:
-            instant, _number, sleeper = heappop(waiting)
-            if sleeper.wake_at == instant:
+        now, most = self._clock.now(), MAX_DUE_PER_TURN
+        for queue in self._queues.values():
+            while most and (sleeper := queue.pop(now)) is not None:
                 sleeper.wake_at = None
                 sleeper.step()
-                waiting = self._waiting
                 most -= 1
         for _ in range(min(MAX_OTHERS_PER_TURN, len(self._others))):
             self._others.popleft().step_if_due()
         self._is_stepping = False
-        self.moderation.turn_ended()
-        if self._timer is None or (self._waiting and self._waiting[0][0] < self._timer_for):
-            self._set_timer(now)
+        self.moderation.turn_ended(min(self._queues, default=0.0))
+        self._set_timer(now)
 
     def _tick_later(self) -> None:
         planned = self._loop.time() + TICK_INTERVAL_SECONDS

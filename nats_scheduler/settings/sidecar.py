@@ -5,6 +5,7 @@ There is only one level of nesting (`connection`), so that a flag, a variable an
 Cost: none after start. Limit: settings are read once; a change needs a restart.
 """
 
+import re
 from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, St
 
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
+from nats_scheduler.schedule.durations import parse_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
 from nats_scheduler.settings.control_rules import ControlRules, RuleName, StreamName
@@ -58,6 +60,23 @@ def _with_valid_subject(entry: str) -> str:
     return entry
 
 
+DEFAULT_BUDGET_NS = 5 * MILLISECOND
+"""How late (ns) a fire may be sent to share its wake with others, unless the operator says so."""
+
+MAX_BUDGET_NS = 500 * MILLISECOND
+"""The process reads nothing for so long after fires: heartbeats of others have to arrive well within a lease."""
+
+
+def _with_valid_budget(entry: str) -> str:
+    stream, separator, value = entry.rpartition("=")
+    duration = parse_duration(value)
+    if not isinstance(duration, int) or not 0 <= duration <= MAX_BUDGET_NS:
+        raise ValueError(f"not {DurationRange(0, MAX_BUDGET_NS).expected}")
+    if separator and not re.match(_STREAM_PATTERN, entry):
+        raise ValueError(f"{stream!r} is not the name of a stream")
+    return entry if separator else f"{STREAM_WILDCARD}={value}"
+
+
 def _address_range(text: str) -> str:
     if ip_network(text).prefixlen == 0:  # raises ValueError with what is wrong
         raise ValueError("the addresses of proxies are expected, and not every address")
@@ -68,6 +87,9 @@ StreamSubject = Annotated[
     str, StringConstraints(pattern=_STREAM_PATTERN + r"\S+$"), AfterValidator(_with_valid_subject)
 ]
 """`ORDERS=orders.due.>` or `*=due.>`."""
+
+StreamBudget = Annotated[str, AfterValidator(_with_valid_budget)]
+"""`ORDERS=250ms`, or `50ms` for every stream."""
 
 StreamNumber = Annotated[str, StringConstraints(pattern=_STREAM_PATTERN + r"[0-9]{1,9}$")]
 """`ORDERS=1000` or `*=100000`."""
@@ -170,6 +192,15 @@ class SidecarSettings(BaseModel):
         description=(
             "How long before its due time a fire is prepared: a duration, 10ms to 1m. "
             "With a server of 2.10, which cannot refuse a stale fire, it is at most 50ms."
+        ),
+    )
+    lateness_budget: tuple[StreamBudget, ...] = Field(
+        default=(),
+        description=(
+            "How late a fire may be sent to share its wake with others, 0s to 500ms: a duration for every stream that "
+            "is not named, or STREAM=DURATION for one. Without an entry it is 5ms. The more fires come within it, the "
+            "less CPU each takes; new schedules and cancels are read up to the least budget of all streams later. With "
+            "a server of 2.10, which cannot refuse a stale fire, it is at most 5ms."
         ),
     )
     content_memory: int = Field(
@@ -367,6 +398,16 @@ class SidecarSettings(BaseModel):
             "any other one it is ignored."
         ),
     )
+
+    def budget_on(self, stream: str) -> int:
+        """Return how late (ns) a fire of a stream may be sent; of several budgets the least one applies."""
+        budgets = [parse_duration(value) for value in _values_for(stream, self.lateness_budget) or ()]
+        return min((budget for budget in budgets if isinstance(budget, int)), default=DEFAULT_BUDGET_NS)
+
+    @property
+    def most_budget(self) -> int:
+        """How late (ns) a fire of some stream may be sent."""
+        return max(self.budget_on(entry.partition("=")[0]) for entry in (STREAM_WILDCARD, *self.lateness_budget))
 
     def restrictions_on(self, stream: str) -> Restrictions:
         """Return the operator's restrictions on schedules of a stream."""

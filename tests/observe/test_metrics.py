@@ -302,6 +302,17 @@ def test_one_standstill_or_a_burst_is_no_overload() -> None:
     assert samples(overload, *[0.0] * WINDOW_SAMPLES) == []
 
 
+def test_fires_that_wait_for_others_as_long_as_they_may_are_no_overload() -> None:
+    for budget, is_overloaded in ((0, 1.0), (250 * MILLISECOND, 0.0)):
+        metrics = Metrics()
+        reporter = Reporter(metrics)
+        reporter.lateness_budget = budget
+        for number in range(WINDOW_SAMPLES):
+            reporter.report("S", FireReadBack("S.s", "S.out", 0, 0, 300 * MILLISECOND, number + 1))
+            reporter.loop_sampled(0.0)
+        assert metrics.registry.get_sample_value("nats_scheduler_overloaded") == is_overloaded
+
+
 def test_a_loop_or_fires_that_are_repeatedly_late_are_reported_immediately_and_once_a_minute() -> None:
     overload, late = Overload(), Lateness(0.3, 0.0)
     assert samples(overload, *[0.3, 0.0] * (WINDOW_SAMPLES // 2)) == [late]

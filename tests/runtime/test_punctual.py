@@ -84,24 +84,30 @@ async def received_after(begin: Callable[[RestingLoop], None], received: Callabl
             loop.remove_reader(here)
 
 
+def rest(loop: RestingLoop, seconds: float) -> None:
+    """Rest for a time from now on."""
+    loop.rest_until(loop.time() + seconds)
+
+
 @on_linux
-def test_what_arrives_does_not_end_a_rest_and_is_taken_before_the_timer_that_does() -> None:
-    assert run_punctually(received_after(lambda loop: loop.rest(0.05))) >= 0.05
+def test_what_arrives_does_not_end_a_rest_nor_does_a_timer() -> None:
+    assert run_punctually(received_after(lambda loop: rest(loop, 0.05))) >= 0.05
     order: list[str] = []
 
     def begin(loop: RestingLoop) -> None:
-        asyncio.get_running_loop().call_later(0.05, order.append, "rung")
-        loop.rest(LONG_SECONDS)
+        asyncio.get_running_loop().call_later(0.01, order.append, "rung")
+        asyncio.get_running_loop().call_soon(order.append, "soon")
+        rest(loop, 0.05)
 
     run_punctually(received_after(begin, lambda: order.append("received")))
-    assert order[0] == "received"
+    assert order == ["soon", "rung", "received"]
 
 
 @on_linux
 def test_a_rest_that_was_ended_delays_nothing() -> None:
     def begin(loop: RestingLoop) -> None:
-        loop.rest(LONG_SECONDS)
-        loop.rest(0)
+        rest(loop, LONG_SECONDS)
+        loop.rest_until(0)
 
     assert run_punctually(received_after(begin)) < LONG_SECONDS
 
@@ -114,12 +120,12 @@ async def rung_after(seconds: float, *, rests: bool) -> float:
     loop.call_at(due, lambda: rung.set_result(loop.time()))
     if rests:
         assert isinstance(loop, RestingLoop)
-        loop.rest(LONG_SECONDS)
+        rest(loop, LONG_SECONDS)
     return await asyncio.wait_for(rung, LONG_SECONDS) - due
 
 
 @on_linux
-def test_a_timer_ends_a_rest() -> None:
+def test_a_timer_is_rung_in_a_rest() -> None:
     assert run_punctually(rung_after(0.01, rests=True)) >= 0
 
 

@@ -5,7 +5,6 @@ With few fires a second nothing waits; with many they share wakes, and what arri
 
 import asyncio
 import time
-from itertools import pairwise
 from math import inf
 from typing import Any
 
@@ -17,17 +16,14 @@ from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.wakes import (
     CONTACT_STANDSTILL_LIMIT_NS,
     MAX_DUE_PER_TURN,
-    MIN_RESTING_RATE,
-    MIN_SHARED_RATE,
+    MIN_FIRES_FOR_REST,
+    MIN_FIRES_SHARED,
     MIN_WAKES_KEPT,
     RATE_SPAN_SECONDS,
-    REST_SECONDS,
-    SHARING,
     SOON_SECONDS,
     FireRate,
     Moderation,
     Wakes,
-    shared_seconds,
 )
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.testing.clock import START, ManualClock
@@ -38,13 +34,15 @@ pytestmark = pytest.mark.usefixtures("quick_ticks")
 
 SHORT_SECONDS = 15.0
 DAY = 86_400 * SECOND
+BUDGET = 0.005
 
 
 class Sleeper:
     """Notes when it is stepped."""
 
-    def __init__(self, name: str = "", steps: list[str] | None = None) -> None:
+    def __init__(self, name: str = "", steps: list[str] | None = None, budget: float = BUDGET) -> None:
         self.name = name
+        self.budget = budget
         self.steps: list[str] = [] if steps is None else steps
         self.wake_at: int | None = None
         self.fires_in_flight = 0
@@ -110,35 +108,56 @@ async def test_whose_time_has_come_goes_before_to_whom_something_happened() -> N
     assert steps == ["due"] * MAX_DUE_PER_TURN + ["other"] * 3
 
 
+class Timed(Sleeper):
+    """Notes when it is stepped by the clock of the loop too."""
+
+    def __init__(self, name: str, steps: list[str], stepped_at: dict[str, float], budget: float = BUDGET) -> None:
+        super().__init__(name, steps, budget)
+        self._stepped_at = stepped_at
+
+    def step(self) -> None:
+        super().step()
+        self._stepped_at[self.name] = asyncio.get_running_loop().time()
+
+
 async def test_who_shares_a_wake_is_stepped_later_and_together() -> None:
-    steps, loop = list[str](), asyncio.get_running_loop()
+    steps, stepped_at, now = list[str](), dict[str, float](), SystemClock().now()
     wakes = Wakes(SystemClock())
-    wakes.moderation.not_before = loop.time() + 0.05
-    stepped_at: list[float] = []
-
-    class Timed(Sleeper):
-        def step(self) -> None:
-            super().step()
-            stepped_at.append(loop.time())
-
+    until = asyncio.get_running_loop().time() + 0.05
+    wakes.moderation.not_before = lambda _budget: until  # type: ignore[assignment, method-assign]
     for number in range(3):
-        wakes.wake(Timed(f"{number}", steps), SystemClock().now() + number * MILLISECOND)
+        wakes.wake(Timed(f"{number}", steps, stepped_at), now + number * MILLISECOND)
     await eventually(lambda: len(steps) == 3)
     assert steps == ["0", "1", "2"]
-    assert stepped_at[0] >= wakes.moderation.not_before
+    assert stepped_at["0"] >= until
+
+
+async def test_who_may_not_be_late_waits_for_nobody_and_takes_with_it_what_is_due_and_would_have_waited() -> None:
+    steps, now = list[str](), SystemClock().now()
+    wakes = Wakes(SystemClock())
+    until = asyncio.get_running_loop().time() + 10 * SHORT_SECONDS
+    wakes.moderation.not_before = lambda budget: until if budget else 0.0  # type: ignore[method-assign]
+    wakes.wake(Sleeper("patient", steps), now)
+    wakes.wake(Sleeper("later", steps), now + DAY)
+    wakes.wake(Sleeper("punctual", steps, budget=0.0), now + 20 * MILLISECOND)
+    await eventually(lambda: len(steps) == 2)
+    assert sorted(steps) == ["patient", "punctual"]
 
 
 async def test_what_is_left_of_a_turn_waits_for_nobody() -> None:
     steps, loop = list[str](), asyncio.get_running_loop()
     wakes = Wakes(SystemClock())
+    until = loop.time()
 
     class Sender(Sleeper):
         """A sleeper whose step makes the next one wait for very long to share a wake."""
 
         def step(self) -> None:
+            nonlocal until
             super().step()
-            wakes.moderation.not_before = loop.time() + 10 * SHORT_SECONDS
+            until = loop.time() + 10 * SHORT_SECONDS
 
+    wakes.moderation.not_before = lambda _budget: until  # type: ignore[assignment, method-assign]
     now = SystemClock().now()
     for _ in range(3 * MAX_DUE_PER_TURN):
         wakes.wake(Sender("due", steps), now)
@@ -240,25 +259,26 @@ class Loop:
     def time(self) -> float:
         return self.now
 
-    def rest(self, seconds: float) -> None:
-        self.rests.append(seconds)
+    def rest_until(self, at: float) -> None:
+        self.rests.append(at)
 
     def when(self) -> float:
         return self.due
 
 
-def send(one: Moderation, count: int) -> None:
-    """Take a turn in which `count` fires are sent."""
+def send(one: Moderation, count: int, budget: float = BUDGET, turn_at: float = inf) -> None:
+    """Take a turn in which `count` fires are sent; the next one is at `turn_at`."""
     one.turn_began()
     one.sent(count)
-    one.turn_ended()
+    one.turn_ended(budget)
+    one.rest(turn_at)
 
 
-def under_load(rate: float = MIN_RESTING_RATE) -> tuple[Any, Moderation]:
-    """Return a loop, and its moderation with `rate` fires a second in the span before this one."""
+def under_load(fires: float = MIN_FIRES_FOR_REST, budget: float = BUDGET) -> tuple[Any, Moderation]:
+    """Return a loop, and its moderation, with as many `fires` within the budget in the span before this one."""
     loop: Any = Loop()
     one = Moderation(loop)
-    send(one, int(rate * RATE_SPAN_SECONDS))
+    send(one, round(fires / budget * RATE_SPAN_SECONDS), budget)
     loop.now += RATE_SPAN_SECONDS
     loop.rests.clear()
     return loop, one
@@ -271,39 +291,44 @@ def test_the_rate_is_that_of_the_last_whole_span_and_nothing_after_a_pause() -> 
         assert rate.per_second(10.0 + after) == expected
 
 
-def test_the_time_by_which_fires_wait_to_share_a_wake_grows_with_the_rate_and_has_a_limit() -> None:
-    rates = [0, MIN_SHARED_RATE, 500, 1_000, 2_000, 5_000, 10_000]
-    shared = [shared_seconds(rate) for rate in rates]
-    assert shared[:2] == [0, 0]
-    assert all(less < more for less, more in pairwise(shared[1:]))
-    assert shared_seconds(1_000_000) == shared[-1] == SHARING[-1][1]
+def test_how_long_fires_wait_for_others_grows_with_how_many_come_within_the_budget_and_never_exceeds_it() -> None:
+    for budget in (BUDGET, 0.25):
+        waits = []
+        for fires in (MIN_FIRES_SHARED, 2 * MIN_FIRES_SHARED, 10 * MIN_FIRES_SHARED, 1_000 * MIN_FIRES_SHARED):
+            loop, one = under_load(fires, budget)
+            send(one, 1, budget)
+            waits.append(max(one.not_before(budget) - loop.now, 0.0))
+        assert waits == pytest.approx([0.0, budget / 2, budget * 0.9, budget * 0.999])
 
 
-def test_with_few_fires_a_second_each_has_its_own_time_and_with_many_the_next_are_sent_a_little_later() -> None:
-    loop, one = under_load(MIN_SHARED_RATE)
-    send(one, 1)
-    assert one.not_before <= loop.now
-    loop, one = under_load(2_000)
-    send(one, 1)
-    assert one.not_before == loop.now + 0.003
-    loop, one = under_load(2_000)
+def test_each_stream_waits_by_its_own_budget_from_the_beginning_of_the_turn() -> None:
+    loop, one = under_load(10 * MIN_FIRES_SHARED)
     one.turn_began()
     began = loop.now
     one.sent(1)
     loop.now += 0.002
-    one.turn_ended()
-    assert one.not_before == began + 0.003, "the time that a turn takes is a part of it"
+    one.turn_ended(BUDGET)
+    assert one.not_before(BUDGET) == pytest.approx(began + 0.9 * BUDGET), "the time that a turn takes is a part of it"
+    assert one.not_before(0.1) == pytest.approx(began + 0.1 - 0.1 * BUDGET)
+    assert one.not_before(0.0) == 0.0
 
 
-def test_a_rest_begins_when_fires_were_sent_under_load() -> None:
-    for rate, count, rests in (
-        (MIN_RESTING_RATE, 1, [REST_SECONDS]),
-        (MIN_RESTING_RATE - 1 / RATE_SPAN_SECONDS, 1, []),
-        (MIN_RESTING_RATE, 0, []),
+def test_a_rest_begins_when_enough_fires_were_sent_and_ends_after_the_budget_or_for_the_next_turn() -> None:
+    for fires, count, ends_after in (
+        (MIN_FIRES_FOR_REST, 1, BUDGET),
+        (MIN_FIRES_FOR_REST / 2, 1, None),
+        (MIN_FIRES_FOR_REST, 0, None),
     ):
-        loop, one = under_load(rate)
+        loop, one = under_load(fires)
         send(one, count)
-        assert loop.rests == rests, (rate, count)
+        rests = [at - loop.now for at in loop.rests if at > loop.now]
+        assert rests == pytest.approx([] if ends_after is None else [ends_after]), (fires, count)
+    loop, one = under_load()
+    send(one, 1, turn_at=loop.now + BUDGET / 2)
+    one.turn_began()
+    one.turn_ended(BUDGET)
+    one.rest(inf)
+    assert [at - loop.now for at in loop.rests] == pytest.approx([BUDGET / 2, BUDGET]), "a turn that sent nothing"
 
 
 def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
@@ -315,7 +340,7 @@ def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
     assert loop.rests == [0], "an earlier rest ends"
     one.hurry(1, is_urgent=False)
     send(one, 1)
-    assert loop.rests == [0, REST_SECONDS]
+    assert loop.rests == pytest.approx([0, loop.now + BUDGET])
 
 
 def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> None:
@@ -328,16 +353,16 @@ def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> N
     assert found == {SOON_SECONDS / 2: True, SOON_SECONDS * 2: False}
     assert not one.may_wait_for(None)
     loop.due = loop.now
-    one.turn_began()
-    assert not one.may_wait_for(loop), "in the turn that follows nothing waits"
-    one.turn_ended()
+    one.hurry(1, is_urgent=True)
+    assert not one.may_wait_for(loop), "what is urgent waits for nothing"
     loop, one = under_load()
     send(one, 1)
-    loop.now = loop.due = loop.now + REST_SECONDS
+    loop.now = loop.due = loop.now + BUDGET
     assert not one.may_wait_for(loop), "after the rest nothing waits"
 
 
 async def test_a_loop_that_cannot_rest_shares_no_wakes() -> None:
     one = Moderation(asyncio.get_running_loop())
     send(one, 1_000_000)
-    assert one.not_before == 0
+    send(one, 1_000_000)
+    assert one.not_before(BUDGET) == 0

@@ -243,6 +243,20 @@ def test_a_stream_that_is_named_has_its_own_restrictions_and_others_what_stands_
     assert settings.restrictions_on("OTHER") == replace(UNRESTRICTED, elsewhere=()), "but other streams are not reached"
 
 
+def test_a_stream_that_is_named_has_its_own_lateness_budget_and_others_the_one_without_a_name(tmp_path: Path) -> None:
+    flag = load_settings({"lateness_budget": "250ms,ORDERS=0s,JOBS=20ms,JOBS=10ms"}, NOWHERE, None)
+    file = load_settings({}, NOWHERE, write(tmp_path, lateness_budget=["ORDERS=1ms"]))
+    found = [[one.budget_on(name) for name in ("ORDERS", "JOBS", "OTHER")] for one in (flag, file, SidecarSettings())]
+    ms = MILLISECOND
+    assert found == [[0, 10 * ms, 250 * ms], [ms, 5 * ms, 5 * ms], [5 * ms] * 3]
+    assert [one.most_budget for one in (flag, file)] == [250 * ms, 5 * ms]
+    for value in ("soon", "501ms", "ORDERS=-1ms", "ORDERS", "OR.DERS=5ms", "=5ms", "5"):
+        with pytest.raises(SettingsError, match="0s to 500ms") as caught:
+            load_settings({"lateness_budget": value}, NOWHERE, None)
+        [problem] = caught.value.problems
+        assert (problem.key, problem.value) == ("lateness_budget", f"[{value!r}]")
+
+
 def test_a_restriction_that_cannot_be_read_is_an_error() -> None:
     for key, value in (
         *(("allowed_targets", "ORDERS"), ("allowed_targets", "=due.>"), ("allowed_targets", "ORDERS=due..x")),

@@ -56,6 +56,10 @@ UNSAFE = b""
 """The block of a fire that cannot be sent."""
 
 
+MIN_READ_GROUP_NS = 100 * MILLISECOND
+"""Contents that are due within this time (ns) are read together, however punctual fires are to be."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
     """The features and limits of the server."""
@@ -66,6 +70,8 @@ class ServerLimits:
     """Bytes of headers and body together."""
     look_ahead: int = 10 * SECOND
     """The time (ns) before its due time at which the content of a fire is read."""
+    read_group: int = MIN_READ_GROUP_NS
+    """Contents that are due within this time (ns) are read together, in one write."""
     blocks_refused: bool = False
     """True if a fire that its guard refuses stays "in process" until the duplicate window ends (2.11, replicas)."""
     replicated: bool = False

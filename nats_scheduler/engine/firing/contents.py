@@ -97,7 +97,8 @@ class Contents:
 
     def __init__(self, memory: ContentMemory) -> None:
         self._memory = memory
-        self._now = 0
+        self.now = 0
+        """The time (ns) of the last step."""
         self._small = self._large = 0
         self._noted: dict[int, int] = {}
         """The sizes of large contents by sequence."""
@@ -114,7 +115,7 @@ class Contents:
 
     def comes_to(self, now: int) -> None:
         """Note the time (ns)."""
-        self._now = now
+        self.now = now
 
     # -- sizes ---------------------------------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Contents:
 
     def next_look(self) -> int | None:
         """Return when (ns) to look for room again; None if nothing waits for it."""
-        soon = self._now + LOOK_FOR_ROOM_INTERVAL_NS
+        soon = self.now + LOOK_FOR_ROOM_INTERVAL_NS
         if self._waiting_small:
             return soon
         if self._waiting_large:
@@ -230,7 +231,7 @@ class Contents:
         return self._waiting_large if self._size(held) > self._memory.small_size else self._waiting_small
 
     def _may_begin(self, held: Held, flight: Flight) -> bool:
-        size, ahead = self._size(held), held.send_time - self._now
+        size, ahead = self._size(held), held.send_time - self.now
         if size > self._memory.small_size and ahead > LARGE_AHEAD_NS:
             return False
         before = flight.content_size
@@ -245,12 +246,12 @@ class Contents:
     def _has_room(self, size: int, *, is_urgent: bool = True) -> bool:
         memory = self._memory
         if size <= memory.small_size:
-            return memory.has_room_for_small(size, self._small, is_urgent=is_urgent, now=self._now)
-        if memory.has_room_for_large(size, self._large, self, self._now):
+            return memory.has_room_for_small(size, self._small, is_urgent=is_urgent, now=self.now)
+        if memory.has_room_for_large(size, self._large, self, self.now):
             memory.unclaim(self)
             return True
         if self._large == 0:
-            memory.claim(self, self._now)
+            memory.claim(self, self.now)
         return False
 
 

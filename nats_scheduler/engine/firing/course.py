@@ -42,7 +42,7 @@ from nats_scheduler.message.policies import MAKE_UP_ONCE, Kept
 from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.message.stream_rules import StreamRules
 from nats_scheduler.message.subjects import is_literal_subject
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import SECOND
 
 # Find schedules of other holders that came due and that nobody fired.
 #
@@ -125,9 +125,11 @@ def limit_of(held: Held) -> int:
 UNGUARDED_CONTENT_AGE_LIMIT_NS = 2 * UNGUARDED_LOOK_AHEAD_NS
 """Content that was read longer ago is read again before it is published where no guard checks it."""
 
-READ_GROUP_NS = 100 * MILLISECOND
-"""Contents that are due within this time (ns) are read together, in one write, unless the look-ahead is less than a
-second."""
+MIN_GROUPS_AHEAD = 4
+"""A group is no longer than the look-ahead, divided by this."""
+
+MIN_WAIT_AHEAD_NS = SECOND // 2
+"""What is read this time (ns) or more before its fire may wait for others that are read with it."""
 
 CONTENT_KEPT_NS = 10 * SECOND
 """A schedule that fires again within this time keeps its content in memory, if the guard protects it."""
@@ -175,7 +177,7 @@ class Course(Part):
             wake = min(held.over_at, held.expires)  # an edit of a calendar has it looked at before
         else:
             send_time, expires = held.send_time, held.expires
-            wake = expires if expires <= send_time else _read_at(send_time, self._ahead(held))
+            wake = expires if expires <= send_time else self._read_at(send_time, self._ahead(held))
         if self._lifetimes.max_age:
             wake = min(wake, self._lifetimes.age_check_at(held, now))
         if wake < NO_EXPIRY:
@@ -204,7 +206,7 @@ class Course(Part):
         if self._is_dropped_elsewhere(held, now):
             return
         if self._ownership.is_ours(held) or now >= since + OTHER_HOLDER_LIMIT_NS:
-            self.read(held, may_wait=held.send_time - now >= SECOND)
+            self.read(held, may_wait=held.send_time - now >= MIN_WAIT_AHEAD_NS)
         elif since < held.send_time:
             self._lifecycle.set_aside(held, since + OTHER_HOLDER_LIMIT_NS)
         elif not self._neglect.wait(held, now):
@@ -534,7 +536,14 @@ class Course(Part):
 
     def first_read_at(self, fire_time: int, source: str | None) -> int:
         """Return when (ns) a new schedule without policies is read for its first fire."""
-        return _read_at(fire_time, 0 if source is not None else self._look_ahead)
+        return self._read_at(fire_time, 0 if source is not None else self._look_ahead)
+
+    def _read_at(self, send_time: int, ahead: int) -> int:
+        """Return when (ns) to read for a fire at `send_time` (ns): `ahead` before it, with what is due near it."""
+        group = min(self._limits.read_group, ahead // MIN_GROUPS_AHEAD)
+        instant = max(send_time - ahead, self._contents.now)
+        together = instant + -instant % group if group else instant
+        return together if send_time - together >= MIN_WAIT_AHEAD_NS else send_time - ahead
 
     def read(self, held: Held, *, is_covered: bool = False, may_wait: bool = False) -> None:
         """Have what is stored of a schedule read, with others that follow if it `may_wait`; the answer decides."""
@@ -609,12 +618,6 @@ class Course(Part):
             self.read(held)
         else:
             self.firing.refused(held, flight, fire, outcome, now)
-
-
-def _read_at(send_time: int, ahead: int) -> int:
-    """Return when (ns) to read for a fire at `send_time` (ns): `ahead` before it, together with what is due near it."""
-    instant = send_time - ahead
-    return instant if ahead < SECOND else instant + -instant % READ_GROUP_NS
 
 
 def _may_be_left(held: Held) -> bool:
