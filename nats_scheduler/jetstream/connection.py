@@ -205,7 +205,7 @@ class Connection:
         """
         checks = self._checks.setdefault(seconds, {})
         if not checks:
-            self._loop.call_later(seconds, self._run_checks, seconds, checks)
+            self._check_later(seconds, checks)
         self._checks_begun += 1
         number = self._checks_begun
         checks[number] = check
@@ -221,7 +221,11 @@ class Connection:
         for check in list(checks.values()):
             check()
         if checks and not self.is_lost:
-            self._loop.call_later(seconds, self._run_checks, seconds, checks)
+            self._check_later(seconds, checks)
+
+    def _check_later(self, seconds: float, checks: dict[int, Callable[[], object]]) -> None:
+        # At a multiple of the period: so periodic work of different kinds shares its wakes.
+        self._loop.call_at((self._loop.time() // seconds + 1) * seconds, self._run_checks, seconds, checks)
 
     def end_when(self, find_reason: Callable[[], str]) -> None:
         """End the connection when `find_reason` returns a reason; "" means none.

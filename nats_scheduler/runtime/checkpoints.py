@@ -269,7 +269,7 @@ class Pace:
         """Give `writer` its turns; returns a function that ends this."""
         self._turns[id(writer)] = writer, self._loop.time()
         if self._timer is None:
-            self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
+            self._check_later()
         return lambda: self._leave(writer)
 
     def _leave(self, writer: "CheckpointWriter") -> None:
@@ -289,7 +289,11 @@ class Pace:
                 del self._turns[key]
                 self._turns[key] = writer, now
                 writer.take_turn()
-        self._timer = self._loop.call_later(TURN_CHECK_INTERVAL_SECONDS, self._check)
+        self._check_later()
+
+    def _check_later(self) -> None:
+        interval = TURN_CHECK_INTERVAL_SECONDS  # at a multiple of it, as other periodic work
+        self._timer = self._loop.call_at((self._loop.time() // interval + 1) * interval, self._check)
 
 
 # Write the checkpoints of one stream: when it is its turn, or at once after a fire that may be gone already.

@@ -433,9 +433,12 @@ class Instances:
 
     async def _keep_sending(self) -> None:
         """Send heartbeats, whatever else waits for an answer: it must not make us look gone."""
+        loop = asyncio.get_running_loop()
         while True:
             self._send_heartbeat()
-            await asyncio.sleep(DIVISION_CHECK_INTERVAL_SECONDS)
+            self._check_is_due.set()
+            # To a multiple of the interval: so it shares its wake with other periodic work.
+            await asyncio.sleep(DIVISION_CHECK_INTERVAL_SECONDS - loop.time() % DIVISION_CHECK_INTERVAL_SECONDS)
 
     async def _keep_dividing(self) -> None:
         while True:
@@ -449,11 +452,7 @@ class Instances:
             works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]
             works += [partial(self._quietly, work) for work in judging]
             await in_turn([*works, *(partial(self._quietly, partial(self._remove_key, name)) for name in gone)])
-            try:
-                async with asyncio.timeout(DIVISION_CHECK_INTERVAL_SECONDS):
-                    await self._check_is_due.wait()
-            except TimeoutError:
-                continue
+            await self._check_is_due.wait()
 
     async def _to_divide(self) -> list[tuple[str, StreamService]]:
         """Return the streams whose record should change, or of which we should hold other shards.

@@ -82,8 +82,10 @@ async def set_clock(clock: ServerClock, ask: Ask) -> None:
 
 async def keep_time(clock: ServerClock, ask: Ask) -> None:
     """Keep a clock set by the server's until cancelled; without answers it continues from the last one."""
+    loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(CLOCK_REQUEST_INTERVAL_SECONDS)
+        interval = CLOCK_REQUEST_INTERVAL_SECONDS  # to a multiple of it: so it shares its wake with other periodic work
+        await asyncio.sleep(interval - loop.time() % interval)
         try:
             await _request(clock, ask)
         except JetStreamError:

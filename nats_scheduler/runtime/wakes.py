@@ -417,7 +417,7 @@ class Wakes:
         self._set_timer(now)
 
     def _tick_later(self) -> None:
-        planned = self._loop.time() + TICK_INTERVAL_SECONDS
+        planned = (self._loop.time() // TICK_INTERVAL_SECONDS + 1) * TICK_INTERVAL_SECONDS  # as other periodic work
         self._ticker = self._loop.call_at(planned, self._tick, planned)
 
     def _tick(self, planned: float) -> None:
