@@ -10,13 +10,16 @@ from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
-from tests.bench.scenarios.spread import Rate, Spread, Steady
+from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import Streams, Takeover
 
 BUSY_SCHEDULES = 2_000
 
 FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "spread": Spread,
+    "budget": Budget,
+    "budget-slow": lambda budget: Budget(budget, 20, "budget-slow"),
+    "budget-fast": lambda budget: Budget(budget, 2_000, "budget-fast"),
     "steady": Steady,
     "rate": Rate,
     "mixed": Mixed,
@@ -33,11 +36,12 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
-"""The families; the number in a name counts schedules, messages, either a second (`rate`: at most), or streams."""
+"""The families; the number in a name counts schedules, messages, either a second (`rate`: at most), ms, or streams."""
 
 QUICK = ("spread-2000", "herd-1000", "herd-20000")
 DEFAULT = (
     *("spread-20", "spread-2000", "spread-20000", "steady-1000", "rate-16000", "mixed-300"),
+    *("budget-5", "budget-50", "budget-250", "budget-slow-250", "budget-fast-250"),
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000"),
     *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000", "takeover-2000"),
     *("streams-100", "streams-1000", "streams-takeover-1000"),

@@ -61,5 +61,5 @@ def _fits(scenario: Scenario, tell: Tell) -> bool:
 
 async def _measure(scenario: Scenario, kind: Kind, seed: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        async with running(kind, Path(folder), Random(seed), scenario.sidecars) as side:
+        async with running(kind, Path(folder), Random(seed), scenario.sidecars, scenario.flags) as side:
             return await scenario.run(side)

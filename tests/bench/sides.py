@@ -132,6 +132,8 @@ class Side:
     publisher: Publisher
     draw: Random
     """Draws when the load is due."""
+    flags: tuple[str, ...] = ()
+    """The settings of the sidecar that are not its defaults."""
     sidecars: list[Sidecar] = field(default_factory=list)
     streams: list[str] = field(default_factory=lambda: [STREAM])
     """The names of the streams that are measured."""
@@ -212,7 +214,14 @@ class Side:
     def start_sidecar(self) -> Sidecar:
         """Start one more instance of the sidecar, without waiting for it."""
         log = self.folder / f"sidecar-{time.time_ns()}.log"
-        command = [str(Path(sys.executable).with_name("nats-scheduler")), "run", "--no-context", "-s", self.server.url]
+        command = [
+            str(Path(sys.executable).with_name("nats-scheduler")),
+            "run",
+            "--no-context",
+            "-s",
+            self.server.url,
+            *self.flags,
+        ]
         if not self.kind.flagged:
             command += ["--portable-streams", ",".join(self.streams)]
         with log.open("wb") as output:
@@ -291,11 +300,13 @@ async def _until(condition: Callable[[], Awaitable[bool]], within_seconds: float
 
 
 @asynccontextmanager
-async def running(kind: Kind, folder: Path, draw: Random, sidecars: int = 1) -> AsyncIterator[Side]:
-    """Run one side with an empty stream; `draw` draws when its load is due."""
+async def running(
+    kind: Kind, folder: Path, draw: Random, sidecars: int = 1, flags: tuple[str, ...] = ()
+) -> AsyncIterator[Side]:
+    """Run one side with an empty stream; `draw` draws when its load is due, and `flags` are settings of the sidecar."""
     binary = find_server(kind.server, CACHE)
     async with EmbeddedServer(binary, folder / kind.name, ready_seconds=READY_SECONDS) as server:
-        side = Side(kind, folder, server, *await _connect(server), draw)
+        side = Side(kind, folder, server, *await _connect(server), draw, flags)
         try:
             await side.api.create_stream(kind.stream())
             for _ in range(sidecars if kind.sidecar else 0):

@@ -17,7 +17,7 @@ from tests.bench.scenarios.held import Held, Loaded, Ordinary
 from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
-from tests.bench.scenarios.spread import Rate, Spread, Steady
+from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
 from tests.bench.scenarios.streams import Streams, Takeover
 from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
@@ -54,6 +54,7 @@ TINY: list[tuple[Scenario, tuple[m.Measure, ...]]] = [  # the longest first
         Watched(50, spread=20, spread_seconds=1.0, burst=20, lead_seconds=LEAD_SECONDS),
         (m.QUIET_SPREAD_P99, m.QUIET_BURST_P99),
     ),
+    (Budget(50, per_second=20, seconds=1.0), (*LATENESS, *m.CPU_FIRE.measures)),
     (Steady(20, 1.0, ahead_seconds=LEAD_SECONDS), LATENESS),
     (Rate(64, step_seconds=1.0, warm_up_seconds=0.5, search_seconds=5.0), (m.HIGHEST_RATE,)),
     (Mixed(20, seconds=4, intervals=(2, 4), ahead_seconds=LEAD_SECONDS), (*LATENESS, *m.CPU_FIRE.measures)),

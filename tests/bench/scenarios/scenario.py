@@ -38,6 +38,11 @@ class Scenario(ABC):
         return f"{self.FAMILY}-{self.count}"
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """The settings of the sidecar that are not its defaults."""
+        return ()
+
+    @property
     @abstractmethod
     def title(self) -> str:
         """A description in a few words."""

@@ -102,6 +102,56 @@ class Spread(Scenario):
         await side.publisher.until_acknowledged()
 
 
+LOOK_AHEAD_SECONDS = 10.0
+"""The sidecar's default: the contents of fires are read so long before."""
+
+
+@dataclass(frozen=True)
+class Budget(Scenario):
+    """`per_second` fires with a lateness budget of `count` ms, beside the native scheduler, which has 250 ms.
+
+    All are stored first. CPU is counted while contents are read and fires sent at the same rate: from the first fire
+    on, and until nothing is left to be read.
+    """
+
+    per_second: int = 200
+    family: str = "budget"
+    seconds: float = 15.0
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}-{self.count}"
+
+    @property
+    def title(self) -> str:
+        return f"{self.per_second:,} a second with a budget of {self.count:,} ms"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The budget."""
+        return "--lateness-budget", f"{self.count}ms"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Store them, let them fire, and read back when each was stored."""
+        number = round(self.per_second * (self.seconds + LOOK_AHEAD_SECONDS))
+        begin = time.time_ns() + int((LOOK_AHEAD_SECONDS + 2 + number / LOADED_PER_SECOND) * SECOND)
+        dues = spread(side.draw, begin, self.seconds + LOOK_AHEAD_SECONDS, number)
+        before = await side.mark()
+        await side.store(schedules(map(at_pattern, dues), side.kind.prefix))
+        loaded = await side.mark()
+        refuse_if_late(begin)
+        await until(begin)
+        cpu = side.cpu()
+        end = begin + int(self.seconds * SECOND)
+        await until(end)
+        used = side.cpu().since(cpu)
+        await until(dues[-1])
+        await side.wait_for_fires(number, loaded, FIRES_SECONDS)
+        await side.wait_for_purges(before.messages + number, FIRES_SECONDS)
+        late = lateness(await read_fires(side.connection, side.api), dues)
+        return CPU_FIRE.figures(used, sum(due < end for due in dues)) | of_lateness(late)
+
+
 AHEAD_SECONDS = 2.0
 """From the publish of a schedule to its fire."""
 
