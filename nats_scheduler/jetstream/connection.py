@@ -34,7 +34,7 @@ REQUEST_DEADLINE_SECONDS = 5.0
 REQUEST_RESEND_INTERVAL_SECONDS = 0.5
 """A repeatable request without an answer is sent again at this interval: *Live* allows 3 s."""
 
-REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.1
+REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 """The interval between checks of all deadlines: one timer for all requests, as they come in bursts of thousands."""
 
 CONNECTION_CHECK_INTERVAL_SECONDS = 0.5

@@ -164,7 +164,7 @@ class EngineBasis:
         """
         guard = self.server.has_guard
         blocks = guard and not self.server.schedules_natively and self.is_replicated
-        read_group = max(MIN_READ_GROUP_NS, self.budget(settings))
+        read_group = max(MIN_READ_GROUP_NS, 2 * self.budget(settings))
         known = guard, self.server.max_payload, settings.look_ahead, read_group, blocks
         limits = ServerLimits(*known, replicated=self.is_replicated, silent=self.is_silent)
         return StreamEngine(

@@ -150,9 +150,10 @@ class Moderation:
 
     def not_before(self, budget: float) -> float:
         """Return the time (of the loop's clock) before which fires with this `budget` (s) wait for others."""
-        if self._per_second * budget <= MIN_FIRES_SHARED:
+        fires = self._per_second * budget
+        if fires <= MIN_FIRES_SHARED:
             return 0.0
-        return self._began_at + budget - MIN_FIRES_SHARED / self._per_second
+        return self._began_at + budget * (1 - MIN_FIRES_SHARED / fires) ** 2
 
     def may_wait_for(self, timer: TimerHandle | None) -> bool:
         """Return whether what arrived during a rest waits for this timer, which is due in a moment."""
