@@ -11,6 +11,7 @@ import click
 
 from nats_scheduler.cli.output import print_table
 from tests.bench import aims, comparison, tables
+from tests.bench.curve import drawn
 from tests.bench.profiles import PROFILES, UnknownScenarioError, chosen
 from tests.bench.runner import run
 from tests.bench.runs import Run
@@ -46,6 +47,11 @@ EXIT_AIM_MISSED = 4
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Measure nothing: print a saved run, for --compare and --check too.",
 )
+@click.option(
+    "--curve",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the CPU of a fire over the lateness budget into an SVG file.",
+)
 @click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def main(
     profile: str | None,
@@ -57,6 +63,7 @@ def main(
     compare: Path | None,
     check: bool,
     load: Path | None,
+    curve: Path | None,
     markdown: bool,
 ) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
@@ -64,6 +71,8 @@ def main(
     found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats, seed)
     if save is not None:
         found.save(save)
+    if curve is not None:
+        curve.write_text(drawn(found), encoding="utf-8")
     show = _print_markdown if markdown else print_table
     _print(found, show)
     codes = [EXIT_FAILED] if failures else []

@@ -1,6 +1,7 @@
 """The arithmetic of the benchmark: figures, ratios, what moved, which aims hold, and what is no measurement."""
 
 import os
+import re
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.bench import tables
 from tests.bench.__main__ import EXIT_AIM_MISSED, EXIT_REGRESSION, main
 from tests.bench.aims import AIMS, judge
 from tests.bench.comparison import moves
+from tests.bench.curve import drawn, points
 from tests.bench.fires import Fire, WrongFiresError, fire_in, lateness, lateness_of_repeating
 from tests.bench.load import (
     BODY,
@@ -339,6 +341,16 @@ def test_a_load_is_due_at_times_that_its_seed_draws_with_gaps_that_vary() -> Non
     assert one != other
     assert 5 * SECOND <= one[0] <= one[-1] < 7 * SECOND
     assert len({late - early for early, late in pairwise(one)}) > 90
+
+
+def test_the_curve_of_the_budget_has_each_budget_of_both_sides_and_what_costs_more_is_higher() -> None:
+    found = Run("2026-01-01", "one", load_before=0.0, seed=1)
+    for budget, cpu in ((250, 100.0), (5, 700.0)):
+        found.add(f"budget-{budget}", {"native": {CPU_FIRE.sum.name: 40.0}, "emulated": {CPU_FIRE.sum.name: cpu}})
+    found.add("budget-slow-5", {"emulated": {CPU_FIRE.sum.name: 9_000.0}})
+    assert points(found, "emulated") == [(5, 700.0), (250, 100.0)]
+    circles = [float(y) for y in re.findall(r'<circle cx="[^"]*" cy="([^"]*)"', drawn(found))]
+    assert circles[0] < circles[1] < circles[2] == circles[3]
 
 
 def repeated(*seconds: float, number: int = 0) -> list[Fire]:

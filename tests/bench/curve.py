@@ -1,0 +1,70 @@
+"""The picture of what a fire costs over the lateness budget, beside the native scheduler, from a saved run.
+
+The rule: what is drawn is what the run found in `budget` scenarios, of one side and of the native one.
+Cost: some milliseconds. Limit: the axes fit budgets of 1 ms to 1 s.
+"""
+
+from collections.abc import Sequence
+from math import log10
+
+from tests.bench.measures import CPU_FIRE
+from tests.bench.runs import Run
+from tests.bench.sides import EMULATED, NATIVE
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 320, 64, 20, 24, 56
+FAMILY = "budget-"
+
+Points = Sequence[tuple[int, float]]
+"""Budgets (ms), and the CPU of a fire (µs) of both processes together."""
+
+
+def points(run: Run, side: str) -> Points:
+    """Return what a run found of a side, by the budget."""
+    found = []
+    for scenario in run.scenarios:
+        budget = scenario.removeprefix(FAMILY)
+        value = run.value(scenario, CPU_FIRE.sum.name, side)
+        if budget.isdecimal() and value is not None:
+            found.append((int(budget), value))
+    return sorted(found)
+
+
+def drawn(run: Run) -> str:
+    """Return the picture as SVG."""
+    sidecar, native = points(run, EMULATED.name), points(run, NATIVE.name)
+    most = max(value for _budget, value in [*sidecar, *native]) * 1.1
+    step = 10 ** int(log10(most)) / (2 if most < 5 * 10 ** int(log10(most)) else 1)
+    label = f"CPU of a fire over the lateness budget, {run.date}"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" '
+        'font-family="system-ui, sans-serif" font-size="13">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
+    ]
+    for number in range(int(most / step) + 1):
+        y = _y(number * step, most)
+        lines.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="#d8dee4"/>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{number * step:.0f}</text>')
+    for budget, _value in sidecar:
+        x = _x(budget)
+        lines.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 20}" text-anchor="middle">{budget}</text>')
+    for name, colour, found in (("sidecar and server", "#0969da", sidecar), ("native scheduler", "#bc4c00", native)):
+        path = "L".join(f"{_x(budget):.1f} {_y(value, most):.1f}" for budget, value in found)
+        lines.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        for budget, value in found:
+            lines.append(f'<circle cx="{_x(budget):.1f}" cy="{_y(value, most):.1f}" r="3" fill="{colour}"/>')
+        if found:
+            x, y = _x(found[-1][0]), _y(found[-1][1], most) - 10
+            lines.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="end" fill="{colour}">{name}</text>')
+    lines.append(
+        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 12}" text-anchor="middle">lateness budget, ms</text>'
+    )
+    lines.append(f'<text x="{LEFT}" y="16">CPU of a fire, µs, at 200 fires a second</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _x(budget: int) -> float:
+    return LEFT + (WIDTH - LEFT - RIGHT) * log10(budget) / 3
+
+
+def _y(value: float, most: float) -> float:
+    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / most
