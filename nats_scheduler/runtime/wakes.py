@@ -119,9 +119,11 @@ class Moderation:
         self._sent += count
 
     def hurry(self, key: int, *, is_urgent: bool) -> None:
-        """Note whether the one with this key awaits something urgent."""
+        """Note whether the one with this key awaits something urgent, which ends a rest."""
         if is_urgent:
             self._hurried.add(key)
+            if self._rest_until is not None:
+                self._rest_until(0.0)
         else:
             self._hurried.discard(key)
 

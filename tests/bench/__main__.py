@@ -72,7 +72,10 @@ def main(
     if save is not None:
         found.save(save)
     if curve is not None:
-        curve.write_text(drawn(found), encoding="utf-8")
+        try:
+            curve.write_text(drawn(found), encoding="utf-8")
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
     show = _print_markdown if markdown else print_table
     _print(found, show)
     codes = [EXIT_FAILED] if failures else []

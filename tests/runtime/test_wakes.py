@@ -337,10 +337,10 @@ def test_while_one_awaits_something_urgent_there_is_no_rest() -> None:
     one.hurry(2, is_urgent=True)
     one.hurry(2, is_urgent=False)
     send(one, 1)
-    assert loop.rests == [0], "an earlier rest ends"
+    assert set(loop.rests) == {0}, "an earlier rest ends, and none begins"
     one.hurry(1, is_urgent=False)
     send(one, 1)
-    assert loop.rests == pytest.approx([0, loop.now + BUDGET])
+    assert loop.rests[-1] == pytest.approx(loop.now + BUDGET)
 
 
 def test_what_arrives_in_a_rest_waits_for_a_timer_that_is_due_in_a_moment() -> None:
