@@ -54,8 +54,8 @@ MIN_FIRES_SHARED = 2.0
 RATE_SPAN_SECONDS = 0.5
 """The rate is that of the last whole span of this length."""
 
-LOOK_BEFORE_FIRE_SECONDS = 0.0004
-"""The time before a fire that waits for no others at which a rest ends: then only bytes are left to be sent."""
+LOOK_BEFORE_TURN_SECONDS = 0.0004
+"""The time before the next turn at which a rest ends: what arrived is parsed then, and the turn only sends."""
 
 SOON_SECONDS = 0.002
 """Input that arrived waits for a timer that is due within this time."""
@@ -143,7 +143,7 @@ class Moderation:
         self._rests_until = self._began_at + budget if rests else 0.0
 
     def rest(self, turn_at: float) -> None:
-        """Rest until the next turn at `turn_at` (of the loop's clock), but no longer than fires of the last one allow.
+        """Rest until `turn_at` (of the loop's clock), just before the next turn, or until the rest is over.
 
         While something urgent is awaited there is no rest.
         """
@@ -371,18 +371,18 @@ class Wakes:
 
         What was due at `stepped_at` (ns), and is left of that turn, does not wait to share a wake with others.
         """
-        now, clock_now, at, looks_at = self._loop.time(), self._clock.now(), inf, inf
+        now, clock_now, at = self._loop.time(), self._clock.now(), inf
         for queue in self._queues.values():
             instant = queue.first()
             if instant is None:
                 continue
             due = now + min(max((instant - clock_now) / SECOND, 0), TICK_INTERVAL_SECONDS)
             shared = self.moderation.not_before(queue.budget) if instant > stepped_at else 0.0
-            at, looks_at = min(at, max(due, shared)), min(looks_at, max(due - LOOK_BEFORE_FIRE_SECONDS, shared))
+            at = min(at, max(due, shared))
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._loop.call_at(at, self._woken) if at < inf else None
-        self.moderation.rest(looks_at)
+        self.moderation.rest(at - LOOK_BEFORE_TURN_SECONDS)
 
     def _woken(self) -> None:
         self._timer = None
