@@ -91,9 +91,8 @@ class Account:
                 discovery.receive(request)
             works.append(background.begin(kept_up(partial(follow_calendars, access, services, reporter), reporter)))
             works.append(background.begin(files.apply(access.flagged, serving.check)))
-            works.append(
-                background.begin(kept_up(partial(keep_time, self._clock, access.registry.server_time), reporter))
-            )
+            ask = partial(services.answer_at_once, access.registry.server_time)
+            works.append(background.begin(kept_up(partial(keep_time, self._clock, ask), reporter)))
             try:
                 await discovery.keep_listing(listed)
             finally:

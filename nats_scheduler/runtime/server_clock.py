@@ -83,9 +83,10 @@ async def set_clock(clock: ServerClock, ask: Ask) -> None:
 async def keep_time(clock: ServerClock, ask: Ask) -> None:
     """Keep a clock set by the server's until cancelled; without answers it continues from the last one."""
     loop = asyncio.get_running_loop()
+    interval = CLOCK_REQUEST_INTERVAL_SECONDS
     while True:
-        interval = CLOCK_REQUEST_INTERVAL_SECONDS  # to a multiple of it: so it shares its wake with other periodic work
-        await asyncio.sleep(interval - loop.time() % interval)
+        # A quarter of it after a multiple: that shares a wake with checks, but the answer is not behind a heartbeat.
+        await asyncio.sleep(interval - (loop.time() - interval / 4) % interval)
         try:
             await _request(clock, ask)
         except JetStreamError:

@@ -8,7 +8,7 @@ The rule: other parts notify the service, and ask it or its engine. Its driver i
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 
@@ -409,6 +409,17 @@ class StreamServices:
             self._are_calendars_followed = False
             for service in self._services.values():
                 service.read_calendars(self.calendars, is_followed=False)
+
+    async def answer_at_once(self, ask: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Return the answer to a request, which is read when it arrives: it does not wait for the end of a rest."""
+        if self._shared is None:
+            return await ask()
+        moderation = self._shared[0].moderation
+        moderation.hurry(id(self), is_urgent=True)
+        try:
+            return await ask()
+        finally:
+            moderation.hurry(id(self), is_urgent=False)
 
     def is_burst(self) -> bool:
         """Return whether one stream has a burst of fires in flight: then what can wait should."""

@@ -9,13 +9,22 @@ import re
 from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_valid_subject
-from nats_scheduler.schedule.durations import parse_duration
+from nats_scheduler.schedule.durations import format_duration, parse_duration
 from nats_scheduler.schedule.instants import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from nats_scheduler.settings.connection import ConnectionSettings, DurationRange
 from nats_scheduler.settings.control_rules import ControlRules, RuleName, StreamName
@@ -217,7 +226,7 @@ class SidecarSettings(BaseModel):
         default=SECOND,
         description=(
             "How late a fire is stored, after its fire time, to be reported as late (`fire_late`): a duration, "
-            "10ms to 24h."
+            "10ms to 24h, and more than lateness_budget, within which fires are late on purpose."
         ),
     )
     keep_failures: bool = Field(
@@ -408,6 +417,15 @@ class SidecarSettings(BaseModel):
     def most_budget(self) -> int:
         """How late (ns) a fire of some stream may be sent."""
         return max(self.budget_on(entry.partition("=")[0]) for entry in (STREAM_WILDCARD, *self.lateness_budget))
+
+    @model_validator(mode="after")
+    def _check_late_after(self) -> Self:
+        if self.late_after <= self.most_budget:
+            expected = (
+                f"more than lateness_budget, {format_duration(self.most_budget)}, or fires that wait are reported"
+            )
+            raise PydanticCustomError("late", "{expected}", {"key": "late_after", "expected": expected})
+        return self
 
     def restrictions_on(self, stream: str) -> Restrictions:
         """Return the operator's restrictions on schedules of a stream."""

@@ -1,6 +1,8 @@
 """The acts of a service on the shards that it gains and loses, and on its contact."""
 
 import asyncio
+import socket
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,11 +20,13 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.runtime import checkpoints as pace
 from nats_scheduler.runtime.clock import SystemClock
 from nats_scheduler.runtime.modes import Mode
-from nats_scheduler.runtime.stream_service import StreamService
+from nats_scheduler.runtime.punctual import run_punctually
+from nats_scheduler.runtime.stream_service import StreamService, StreamServices
+from nats_scheduler.runtime.wakes import RestingLoop
 from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.settings.sidecar import SidecarSettings
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, one_turn
 from tests.runtime.test_driver import SilentStream
 
 LONG_SECONDS = 30.0
@@ -116,11 +120,13 @@ class Checkpoints:
         return len(self.written)
 
 
+SERVER = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
+
+
 async def service(bucket: Any, **config: Any) -> StreamService:
     """Return the service of a stream, which holds all of its shards."""
     state = StreamState.from_info({**INFO, "config": {**INFO["config"], **config}})
-    server = Capabilities("2.11.0", GUARD_LEVEL, 1 << 20)
-    one = StreamService(state, Mode.EMULATED, server, SidecarSettings(), SystemClock(), lambda *_: None)
+    one = StreamService(state, Mode.EMULATED, SERVER, SidecarSettings(), SystemClock(), lambda *_: None)
     assert await one.hold(ALL_SHARDS, bucket, bucket)
     return one
 
@@ -177,3 +183,26 @@ async def test_a_fire_that_may_be_consumed_at_once_is_written_down_at_once(monke
         await eventually(lambda: len(checkpoints.written) >= 2, describe="two fires are reported")
     first, second = (value["entries"][0]["through"] for value in checkpoints.written[:2])
     assert second - first >= SECOND // 2, "each reports another fire"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing rests there")
+def test_an_answer_that_is_read_at_once_does_not_wait_for_the_end_of_a_rest() -> None:
+    async def main() -> None:
+        loop, services = asyncio.get_running_loop(), StreamServices(SidecarSettings(), SystemClock(), lambda *_: None)
+        here, there = socket.socketpair()
+        here.setblocking(False)
+
+        async def ask() -> int:
+            loop.call_soon(there.sendall, b"7")  # behind the first attempt to read it
+            return int(await loop.sock_recv(here, 1))
+
+        with here, there:
+            assert await services.answer_at_once(ask) == 7, "nothing rests before a stream is served"
+            one = services.start(StreamState.from_info(INFO), Mode.EMULATED, SERVER)
+            await one_turn()  # behind the first turn, which ends a rest
+            assert isinstance(loop, RestingLoop)
+            loop.rest_until(loop.time() + 10 * LONG_SECONDS)
+            assert await asyncio.wait_for(services.answer_at_once(ask), LONG_SECONDS) == 7
+            one.end()
+
+    run_punctually(main())

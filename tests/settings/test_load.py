@@ -257,6 +257,16 @@ def test_a_stream_that_is_named_has_its_own_lateness_budget_and_others_the_one_w
         assert (problem.key, problem.value) == ("lateness_budget", f"[{value!r}]")
 
 
+def test_fires_that_wait_within_their_budget_are_not_to_be_reported_as_late() -> None:
+    for late_after, is_refused in (("250ms", True), ("251ms", False)):
+        given = {"lateness_budget": "ORDERS=250ms,0s", "late_after": late_after}
+        if is_refused:
+            with pytest.raises(SettingsError, match=r"late_after of '250ms' .* more than lateness_budget, 250ms"):
+                load_settings(given, NOWHERE, None)
+        else:
+            assert load_settings(given, NOWHERE, None).late_after == 251 * MILLISECOND
+
+
 def test_a_restriction_that_cannot_be_read_is_an_error() -> None:
     for key, value in (
         *(("allowed_targets", "ORDERS"), ("allowed_targets", "=due.>"), ("allowed_targets", "ORDERS=due..x")),
