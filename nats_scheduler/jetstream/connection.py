@@ -40,6 +40,12 @@ REQUEST_DEADLINE_CHECK_INTERVAL_SECONDS = 0.25
 CONNECTION_CHECK_INTERVAL_SECONDS = 0.5
 """The interval at which `end_when` checks the connection while nothing is written."""
 
+PING_INTERVAL_SECONDS = 0.5
+"""The interval between two pings of the server; any bytes that it sends count as an answer."""
+
+MAX_OUTSTANDING_PINGS = 3
+"""After this many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
+
 NO_RESPONDERS = b"NATS/1.0 503"
 
 MAX_SENT_CONTROL_LINE_BYTES = 4_096
@@ -126,6 +132,7 @@ class Connection:
         self._sid = client.add_sink(f"{self._requests}*", self._answered)
         client.when_denied.append(self._denied)
         client.reading.add_done_callback(lambda _task: self.end("the connection's reader stopped"))
+        self.every(PING_INTERVAL_SECONDS, self._ping)
 
     @property
     def server(self) -> ServerInfo:
@@ -354,6 +361,10 @@ class Connection:
         self._client.flush_frames()
         await self._client.close()
         self.end("closed by the sidecar")
+
+    def _ping(self) -> None:
+        if self._client.ping() > MAX_OUTSTANDING_PINGS:
+            self.end("the server answers no pings")
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
         waiting = self._pending.get(subject[subject.rfind(b".") + 1 :])

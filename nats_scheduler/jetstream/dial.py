@@ -183,11 +183,8 @@ def _brief(error: Exception) -> str:
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
 
 
-PING_INTERVAL_SECONDS = 0.5
-"""The interval between two pings of the server; any bytes that it sends count as an answer."""
-
-MAX_OUTSTANDING_PINGS = 3
-"""After this many pings without any bytes the next one ends the connection, after 2 s: *Live* allows 3 s."""
+LIBRARY_PING_INTERVAL_SECONDS = 86_400.0
+"""The connection pings the server itself (`connection.PING_INTERVAL_SECONDS`)."""
 
 NEXT_SERVER_DELAY_SECONDS = 0.5
 """Wait before the next server is tried beside one that has not answered: a dead host sends nothing. *Live*: 3 s."""
@@ -287,8 +284,7 @@ class Dialer:
             "max_reconnect_attempts": 1,
             "reconnect_time_wait": 0,
             "connect_timeout": settings.connect_timeout_seconds,
-            "ping_interval": PING_INTERVAL_SECONDS,
-            "max_outstanding_pings": MAX_OUTSTANDING_PINGS,
+            "ping_interval": LIBRARY_PING_INTERVAL_SECONDS,
             "tls": tls_of(settings, server),
             "tls_handshake_first": settings.tls_first,
             "inbox_prefix": settings.inbox_prefix,

@@ -20,7 +20,6 @@ from itertools import takewhile
 from typing import Any
 
 import nats.aio.client
-from nats.aio.errors import ErrStaleConnection
 from nats.errors import ProtocolError, UnexpectedEOF
 
 from nats_scheduler.jetstream.errors import ConnectError, Denial, read_denial
@@ -274,21 +273,11 @@ class WireClient(nats.aio.client.Client):
         """Count any bytes as an answer to a ping: the PONG itself may be behind megabytes on a slow line."""
         self._pings_outstanding = 0
 
-    async def _ping_interval(self) -> None:
-        """Ping the server as nats-py does, at multiples of the interval: so pings share wakes with periodic work."""
-        loop, interval = asyncio.get_running_loop(), self.options["ping_interval"]
-        while True:
-            await asyncio.sleep(interval - loop.time() % interval)
-            if not self.is_connected:
-                continue
-            self._pings_outstanding += 1
-            if self._pings_outstanding > self.options["max_outstanding_pings"]:
-                await self._process_op_err(ErrStaleConnection())
-                return
-            try:
-                await self._send_ping()
-            except (RuntimeError, AttributeError):
-                return  # the connection is being closed
+    def ping(self) -> int:
+        """Ping the server; return how many pings were sent since it sent anything."""
+        self._pings_outstanding += 1
+        self.write(b"PING\r\n")
+        return self._pings_outstanding
 
     def chunk_ended(self) -> None:
         """Call the listeners for the end of a read: all its messages were delivered."""

@@ -11,8 +11,8 @@ from typing import Any
 import nats.aio.client
 import pytest
 
-from nats_scheduler.jetstream.connection import Connection, frame
-from nats_scheduler.jetstream.dial import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Dialer
+from nats_scheduler.jetstream.connection import MAX_OUTSTANDING_PINGS, PING_INTERVAL_SECONDS, Connection, frame
+from nats_scheduler.jetstream.dial import Dialer
 from nats_scheduler.jetstream.errors import ConnectError, ConnectionLostError
 from nats_scheduler.jetstream.wire import MAX_RECEIVED_CONTROL_LINE_BYTES, FrameParser, WireClient
 from nats_scheduler.settings.connection import ConnectionSettings
