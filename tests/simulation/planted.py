@@ -179,7 +179,7 @@ BUGS = {
     "next_fire_of_the_wrong_grid": Bug(
         "Faithful", 0, around(Every, "format", lambda original, self, instant: original(self, instant + SECOND))
     ),
-    "waiting_read_forgotten": Bug("Complete", 3, instead(Contents, "granted", lambda _self: iter(()))),
+    "waiting_read_forgotten": Bug("Complete", 5, instead(Contents, "granted", lambda _self: iter(()))),
     "far_schedules_left_far": Bug(
         "Live", 5, around(FarAgenda, "take", lambda original, self, most: original(self, most)[::2])
     ),
@@ -189,7 +189,7 @@ BUGS = {
     "expired_message_not_removed": Bug("Gone", 11, instead(StreamDriver, "_remove", lambda *_: None)),
     "sampled_early": Bug("Faithful", 49, instead(Course, "_ahead", lambda self, _held: self._look_ahead)),
     # -- the answers of a server, and other clients
-    "absence_believed_of_anybody": Bug("Complete", 28, reading_from(ReplicatedStream.last_applied)),
+    "absence_believed_of_anybody": Bug("Complete", 14, reading_from(ReplicatedStream.last_applied)),
     "content_read_past_the_leader": Bug("Complete", 14, reading_from(MemoryStream.last)),
     "blocked_identities_forgotten": Bug(
         "Complete",
@@ -231,11 +231,11 @@ BUGS = {
     ),
     "fire_before_ignored": Bug("Overlap", 24, instead(Overlaps, "holds_back", lambda *_: False)),
     "waiting_fire_settled": Bug("Complete", 1061, instead(Lifecycle, "all_held_back", lambda _self: [])),
-    "question_asked_once": Bug("Complete", 20204, instead(Overlaps, "answered_too_soon", lambda *_: None)),
+    "question_asked_once": Bug("Complete", 1235, instead(Overlaps, "answered_too_soon", lambda *_: None)),
     # -- fires that are to be done within a time
     "fires_of_others_not_watched": Bug(
         "Done",
-        33,
+        63,
         around(
             Outcomes,
             "read_back",
@@ -247,7 +247,7 @@ BUGS = {
     ),
     "deadline_settled_at_once": Bug("Done", 16, instead(done, "SETTLED_NS", -NEVER), with_snapshots),
     "fires_of_a_holder_before_left": Bug(
-        "Done", 72, instead(Deadlines, "shards_changed", lambda _self: None), with_snapshots
+        "Done", 109, instead(Deadlines, "shards_changed", lambda _self: None), with_snapshots
     ),
     # -- calendars
     "edit_ends_schedules": Bug("Complete", 31, instead(Held, "over_at", property(lambda _self: 0))),
@@ -271,7 +271,7 @@ BUGS = {
     "roll_up_forgotten": Bug("Faithful", 5, instead(Purges, "roll_up", lambda *_: None), with_roll_ups),
     "roll_up_of_the_fire_too": Bug("Complete", 1, around(Purges, "roll_up", through_one_more), with_roll_ups),
     "idle_holders_fought": Bug(
-        "Divided", 54, together(removal_held_against_the_holder, instead(Ability, "has_claimed", lambda *_: False))
+        "Divided", 14, together(removal_held_against_the_holder, instead(Ability, "has_claimed", lambda *_: False))
     ),
 }
 """Each bug by its name; more are entered below."""
@@ -289,7 +289,7 @@ def breaks(
     return enter
 
 
-@breaks("Complete", 16, Outcomes, "concluded")
+@breaks("Complete", 33, Outcomes, "concluded")
 def advance_before_stored(original: Any, self: Outcomes, given: PublishConcluded, now: int) -> None:
     """Treat an unknown outcome as stored."""
     original(self, PublishConcluded(given.fire, Stored(0)), now)
@@ -481,7 +481,7 @@ def jitter_of_the_instance() -> Iterable[tuple[Any, str, Any]]:
 BUGS["jitter_of_the_instance"] = Bug("Timely", 4, jitter_of_the_instance)
 
 
-@breaks("Complete", 64, Holdings, "pass_over")
+@breaks("Complete", 130, Holdings, "pass_over")
 def delayed_fire_settled(_original: Any, self: Holdings, held: Held) -> bool:
     """Let a checkpoint settle each fire whose fire time has passed, whether or not it was sent."""
     settled = self._settled[held.shard]
