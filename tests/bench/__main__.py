@@ -4,7 +4,7 @@ The rule: tables go to standard output, progress to standard error, and the exit
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,20 +14,18 @@ from tests.bench import aims, comparison, tables
 from tests.bench.curve import drawn
 from tests.bench.profiles import PROFILES, UnknownScenarioError, chosen
 from tests.bench.runner import run
-from tests.bench.runs import Run
+from tests.bench.runs import Run, read_runs
 from tests.bench.sides import KINDS
-
-Show = Callable[[Sequence[str], Iterable[Sequence[str]]], None]
 
 EXIT_FAILED = 1
 """A scenario could not be measured, or did not fire each schedule once, on its own target and not early."""
 EXIT_REGRESSION = 3
 """Something is worse than in the saved run, by more than noise."""
 EXIT_AIM_MISSED = 4
-"""An aim is not reached."""
+"""An aim is not met."""
 
 
-@click.command(epilog="Ends with 1 where a scenario failed, 3 with a regression, 4 with an aim that does not hold.")
+@click.command(epilog="Ends with 1 where a scenario failed, 3 with a regression, 4 with an aim that is not met.")
 @click.option("--quick", "profile", flag_value="quick", help="A spread and two bursts: about two minutes.")
 @click.option("--million", "profile", flag_value="million", help="Everything, with 1,000,000 schedules: about an hour.")
 @click.option("--ten-million", "profile", flag_value="ten-million", help="Hold 10,000,000 schedules, and nothing else.")
@@ -35,13 +33,17 @@ EXIT_AIM_MISSED = 4
 @click.option("--side", "sides", multiple=True, type=click.Choice([kind.name for kind in KINDS]))
 @click.option("--repeat", "repeats", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), help="Draw when the load is due as an earlier run did.")
-@click.option("--save", type=click.Path(path_type=Path, dir_okay=False), help="Write what was found to a file.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Add what was found to a file, or to the run of this machine and day that it holds.",
+)
 @click.option(
     "--compare",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Print what moved, by more than noise, since a saved run.",
 )
-@click.option("--check", is_flag=True, help="Print which aims hold.")
+@click.option("--check", is_flag=True, help="Print which aims are met.")
 @click.option(
     "--load",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -52,7 +54,6 @@ EXIT_AIM_MISSED = 4
     type=click.Path(path_type=Path, dir_okay=False),
     help="Draw the CPU of a fire over the lateness budget into an SVG file.",
 )
-@click.option("--markdown", is_flag=True, help="Print the tables as Markdown.")
 def main(
     profile: str | None,
     only: Sequence[str],
@@ -64,7 +65,6 @@ def main(
     check: bool,
     load: Path | None,
     curve: Path | None,
-    markdown: bool,
 ) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
     before = _read(compare) if compare else None
@@ -76,13 +76,12 @@ def main(
             curve.write_text(drawn(found), encoding="utf-8")
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-    show = _print_markdown if markdown else print_table
-    _print(found, show)
+    _print(found)
     codes = [EXIT_FAILED] if failures else []
     if before is not None:
-        codes += _compare(before, found, show)
+        codes += _compare(before, found)
     if check:
-        codes += _check(found, show)
+        codes += _check(found)
     raise SystemExit(codes[0] if codes else 0)
 
 
@@ -99,38 +98,32 @@ def _measure(
 
 def _read(path: Path) -> Run:
     try:
-        return Run.read(path)
+        return read_runs(path)[-1]
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 
 
-def _print_markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    click.echo(tables.markdown(columns, rows))
-
-
-def _print(found: Run, show: Show) -> None:
+def _print(found: Run) -> None:
     conditions = f"{found.machine}; load average before it {found.load_before:g}; seed {found.seed}"
     click.echo(f"Measured on {found.date}: {conditions}\n")
-    show(tables.columns(found), tables.rows(found))
-    if len(tables.numbers_held(found)) > 1:
-        click.echo("\nHow costs grow\n")
-        show(tables.growth_columns(found), tables.growth_rows(found))
+    print_table(tables.columns(found), tables.rows(found))
 
 
-def _compare(before: Run, found: Run, show: Show) -> list[int]:
+def _compare(before: Run, found: Run) -> list[int]:
     moved = list(comparison.moves(before, found))
     click.echo(f"\nMoved since {before.date} ({before.machine}), by more than noise: {len(moved) or 'nothing'}\n")
     if moved:
-        show(comparison.COLUMNS, [move.row() for move in moved])
+        print_table(comparison.COLUMNS, [move.row() for move in moved])
     return [EXIT_REGRESSION] if any(move.is_regression for move in moved) else []
 
 
-def _check(found: Run, show: Show) -> list[int]:
-    verdicts = list(aims.judge(found))
-    click.echo(f"\n{sum(verdict.holds for verdict in verdicts)} of {len(verdicts)} aims that were measured hold\n")
+def _check(found: Run) -> list[int]:
+    verdicts = list(aims.judge([found]))
+    met = sum(verdict.is_met for verdict in verdicts)
+    click.echo(f"\n{met} of {len(verdicts)} aims that were measured are met\n")
     if verdicts:
-        show(aims.COLUMNS, [verdict.row() for verdict in verdicts])
-    return [] if all(verdict.holds for verdict in verdicts) else [EXIT_AIM_MISSED]
+        print_table(aims.COLUMNS, [verdict.row() for verdict in verdicts])
+    return [] if met == len(verdicts) else [EXIT_AIM_MISSED]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 The rule: a figure without a measure is not printed, so that each figure means the same in every scenario.
 "The scheduler" is the process that schedules: the server where it is native, else the sidecar.
-CPU is measured of both processes, so it is three measures: `sum`, `scheduler` and `server`.
+CPU is that of both processes, so it is four measures: `sum`, `scheduler`, `server`, and the `kernel`'s part of the sum.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,23 +33,24 @@ class Measure:
 
 @dataclass(frozen=True)
 class CpuMeasure:
-    """The CPU that the server and the scheduler use for one thing: three measures with one unit."""
+    """The CPU that the server and the scheduler use for one thing: four measures with one unit."""
 
     sum: Measure
     scheduler: Measure
     server: Measure
+    kernel: Measure
     factor: float
     """From seconds to the unit."""
 
     def figures(self, used: Cpu, count: float) -> dict[str, float]:
-        """Return the three figures for one of `count`."""
+        """Return the four figures for one of `count`."""
         scale = self.factor / count
         return figures(zip(self.measures, (part * scale for part in used), strict=True))
 
     @property
-    def measures(self) -> tuple[Measure, Measure, Measure]:
-        """The three, in the order of `Cpu`."""
-        return self.sum, self.scheduler, self.server
+    def measures(self) -> tuple[Measure, ...]:
+        """The four, in the order of `Cpu`."""
+        return self.sum, self.scheduler, self.server, self.kernel
 
 
 MEASURES: dict[str, Measure] = {}
@@ -72,10 +73,9 @@ def _cpu_share(name: str, decimals: int, grain: float) -> CpuMeasure:
 
 
 def _cpu(name: str, unit: str, decimals: int, factor: float, **more: Any) -> CpuMeasure:
-    both, scheduler, server = (
-        _declared(f"{name}, {part}", unit, decimals, **more) for part in ("sum", "scheduler", "server")
-    )
-    return CpuMeasure(both, scheduler, server, factor)
+    parts = ("sum", "scheduler", "server", "kernel")
+    both, scheduler, server, kernel = (_declared(f"{name}, {part}", unit, decimals, **more) for part in parts)
+    return CpuMeasure(both, scheduler, server, kernel, factor)
 
 
 HIGHEST_RATE = _declared("highest rate", "1/s", 0, more_is_better=True)
@@ -97,6 +97,7 @@ SERVER_MEMORY = _declared("server memory", "MB", 0, grain=10.0)
 SNAPSHOT_KEPT = _declared("snapshot kept after", "s", 1, is_compared=False)
 SNAPSHOT_CPU = _declared("CPU of the scheduler until then", "s", is_compared=False)
 RESTART = _declared("start until it fires", "s", grain=0.3)
+BARE_RESTART = _declared("start until it fires, no snapshot", "s", grain=0.3)
 RESTART_EACH = _declared("start, per schedule", "µs", 1)
 IDLE_CPU = _cpu_share("idle CPU", 2, grain=0.2)
 OTHERS_RATE = _declared("other messages", "1/s", 0, more_is_better=True, is_compared=False)

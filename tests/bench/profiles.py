@@ -48,7 +48,15 @@ DEFAULT = (
 )
 MILLION = (
     *DEFAULT,
-    *("repeating-1000", "repeating-100000", "held-1000000", "asked-1000000", "watched-1000000", "ordinary-1000000"),
+    *(
+        "repeating-1000",
+        "repeating-100000",
+        "loaded-1000000",
+        "held-1000000",
+        "asked-1000000",
+        "watched-1000000",
+        "ordinary-1000000",
+    ),
 )
 TEN_MILLION = ("held-10000000",)
 """By hand only: it takes the whole machine for half an hour."""

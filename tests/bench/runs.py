@@ -1,5 +1,7 @@
 """The results of a run: each figure of each side in each scenario, once for each repeat; and how they are saved.
 
+A file holds several runs, and a run is made in as many pieces as one likes: what is measured on the same machine, on
+the same day and with the same draws is the same run.
 The rule: sides are compared within one repeat, in which they did the same work one after another on the same machine.
 The ratio of a measure is the median of those ratios, its spread their range: that is the noise.
 """
@@ -10,11 +12,11 @@ import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
-from random import randrange
 from statistics import median
 
-from tests.bench.sides import NATIVE
+from tests.bench.sides import KINDS, NATIVE
 
 Repeat = dict[str, dict[str, float]]
 """The figures of each side, by the names of side and measure."""
@@ -37,7 +39,8 @@ def machine() -> str:
     gigabytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1_000_000_000
     model = _processor()
     parts = [f"{os.cpu_count()} cores", *([model] if model else []), f"{gigabytes:.0f} GB"]
-    return ", ".join([*parts, f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}"])
+    kernel = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return ", ".join([*parts, kernel, f"Python {platform.python_version()}"])
 
 
 def _processor() -> str:
@@ -73,12 +76,26 @@ class Run:
     scenarios: dict[str, list[Repeat]] = field(default_factory=dict)
     load_before: float = field(default_factory=load_average)
     """The machine's load average before the run: figures from a busy machine mean little."""
-    seed: int = field(default_factory=lambda: randrange(1_000_000))
-    """What the times at which the load is due are drawn by."""
+    seed: int = field(default_factory=lambda: int(today().replace("-", "")))
+    """What the times at which the load is due are drawn by; other ones each day, if none is given."""
+    servers: dict[str, str] = field(default_factory=lambda: {kind.name: kind.server for kind in KINDS})
+    """The version of the server of each side."""
 
     def add(self, scenario: str, repeat: Repeat) -> None:
-        """Keep what one repeat of a scenario found."""
-        self.scenarios.setdefault(scenario, []).append(repeat)
+        """Keep what one repeat of a scenario found, to four decimals."""
+        rounded = {side: {name: round(value, 4) for name, value in found.items()} for side, found in repeat.items()}
+        self.scenarios.setdefault(scenario, []).append(rounded)
+
+    def take(self, piece: "Run") -> None:
+        """Take what another piece of this run measured, in place of what is known of the same scenario and side."""
+        for scenario, repeats in piece.scenarios.items():
+            anew = {side for repeat in repeats for side in repeat}
+            known = [
+                {side: found for side, found in repeat.items() if side not in anew}
+                for repeat in self.scenarios.get(scenario, [])
+            ]
+            self.scenarios[scenario] = [old | new for old, new in zip_longest(known, repeats, fillvalue=Repeat())]
+        self.load_before = max(self.load_before, piece.load_before)
 
     def values(self, scenario: str, measure: str, side: str) -> list[float]:
         """Return the figure of each repeat."""
@@ -107,15 +124,25 @@ class Run:
             yield from ((scenario, measure, side) for measure, side in seen)
 
     def save(self, path: Path) -> None:
-        """Write it to a file."""
-        document = asdict(self)
-        path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        """Add it to a file: to the last run in it, if this is a piece of that one."""
+        runs = read_runs(path) if path.exists() else []
+        if runs and all(getattr(runs[-1], name) == getattr(self, name) for name in CONDITIONS):
+            runs[-1].take(self)
+        else:
+            runs.append(self)
+        path.write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n", encoding="utf-8")
 
-    @classmethod
-    def read(cls, path: Path) -> "Run":
-        """Read a saved run; raises `ValueError` if the file holds something else."""
-        document = json.loads(path.read_text(encoding="utf-8"))
-        try:
-            return cls(**{one.name: document[one.name] for one in fields(cls)})
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path} holds no saved run") from error
+
+CONDITIONS = ("date", "machine", "seed", "servers")
+"""What the pieces of a run have in common."""
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Read the runs that a file holds, the last one at the end; raises `ValueError` if it holds something else."""
+    try:
+        runs = [Run(**{one.name: saved[one.name] for one in fields(Run)}) for saved in json.loads(path.read_bytes())]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} holds no saved run") from error
+    if not runs:
+        raise ValueError(f"{path} holds no saved run")
+    return runs

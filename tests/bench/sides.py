@@ -24,7 +24,7 @@ from nats_scheduler.runtime.embedded import HOST, EmbeddedServer, find_server, t
 from nats_scheduler.settings.connection import ConnectionSettings
 from tests.bench.load import PROBED, STREAM, at_pattern, schedule
 from tests.bench.measures import SNAPSHOT_CPU, SNAPSHOT_KEPT, figures
-from tests.bench.processes import Cpu, cpu_seconds, resident_bytes
+from tests.bench.processes import Cpu, cpu_seconds, kernel_seconds, resident_bytes
 from tests.bench.publisher import Publisher
 
 CACHE = Path(__file__).parents[2] / ".cache" / "nats-server"
@@ -36,6 +36,7 @@ POLL_SECONDS = 0.02
 """Pause between two checks of a stream."""
 PROBE_POLL_SECONDS = 0.005
 SNAPSHOT_POLL_SECONDS = 0.5
+SNAPSHOTS = "KV_nats_scheduler_snapshots"
 PROBES_AFTER = 100
 """So few messages after a snapshot are no load: they are probes and their fires."""
 STOP_SECONDS = 60.0
@@ -205,7 +206,7 @@ class Side:
         """Return the seconds of CPU that were used so far."""
         used = {pid: cpu_seconds(pid) for pid in {self.server_pid, *self.scheduler_pids}}
         scheduler = sum(used[pid] for pid in self.scheduler_pids)
-        return Cpu(sum(used.values()), scheduler, used[self.server_pid])
+        return Cpu(sum(used.values()), scheduler, used[self.server_pid], sum(map(kernel_seconds, used)))
 
     def scheduler_memory(self) -> int:
         """Return the resident bytes of the scheduler."""
@@ -239,20 +240,24 @@ class Side:
         keys = f"$KV.nats_scheduler_snapshots.manifest.{STREAM}.*"
 
         async def is_kept() -> bool:
-            found = await self.api.stream("KV_nats_scheduler_snapshots")
-            if found is None:
+            if await self.api.stream(SNAPSHOTS) is None:
                 return False
-            manifest = await self.api.message("KV_nats_scheduler_snapshots", seq=1, next_by_subj=keys)
+            manifest = await self.api.message(SNAPSHOTS, seq=1, next_by_subj=keys)
             return manifest is not None and json.loads(manifest.body or b"")["through"] > stored - PROBES_AFTER
 
         await _until(is_kept, READY_SECONDS, SNAPSHOT_POLL_SECONDS)
         seconds, used = time.perf_counter() - begun, self.cpu().since(cpu)
         return figures([(SNAPSHOT_KEPT, seconds), (SNAPSHOT_CPU, used.scheduler)])
 
-    async def restart_scheduler(self) -> float:
-        """Stop the scheduler and start it again; returns the seconds from its start until it has fired."""
+    async def restart_scheduler(self, has_snapshot: bool = True) -> float:
+        """Stop the scheduler and start it again; returns the seconds from its start until it has fired.
+
+        Without `has_snapshot` all snapshots are deleted between.
+        """
         if self.kind.sidecar:
             await self.stop_sidecars()
+            if not has_snapshot:
+                await self.api.call(f"STREAM.DELETE.{SNAPSHOTS}")
             started = time.time_ns()
             self.start_sidecar()
         else:

@@ -1,8 +1,8 @@
 """The output of a run: one row for each measure of each scenario, every side, and the ratios to the native one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tests.bench.measures import CPU_ACCEPT, LAST, MEASURES, P50, RESTART_EACH, SCHEDULE_BYTES
+from tests.bench.measures import MEASURES, Measure
 from tests.bench.runs import Run
 from tests.bench.sides import KINDS, NATIVE
 
@@ -63,27 +63,13 @@ def _ratio(run: Run, scenario: str, measure: str, side: str) -> str:
     return f"{ratio_text(found.median)} ({ratio_text(found.least)}–{ratio_text(found.most)})"
 
 
-# -- how costs grow with the number of schedules that are held: one row a cost, one column a number ------------
-
-COSTS = (LAST, P50, CPU_ACCEPT.sum, RESTART_EACH, SCHEDULE_BYTES)
-FAMILY = "held-"
-
-
-def numbers_held(run: Run) -> list[int]:
-    """Return how many were held in the scenarios of a run, in order."""
-    return sorted(int(name.removeprefix(FAMILY)) for name in run.scenarios if name.startswith(FAMILY))
+def between(values: Sequence[float], text: Callable[[float], str]) -> str:
+    """Print the range of some values, "–" if there are none."""
+    least, most = (text(end(values)) for end in (min, max)) if values else ("–", "–")
+    return least if least == most else f"{least} to {most}"
 
 
-def growth_columns(run: Run) -> Row:
-    """Return the names of the columns; the last is the largest number's figure over the smallest's."""
-    return ["cost", "unit", "side", *(f"{number:,} held" for number in numbers_held(run)), "growth"]
-
-
-def growth_rows(run: Run) -> Iterator[Row]:
-    """Yield the rows of the table; a flat cost has a growth of 1."""
-    for cost in COSTS:
-        for side in sides_of(run):
-            found = [run.value(f"{FAMILY}{number}", cost.name, side) for number in numbers_held(run)]
-            texts = ["–" if value is None else cost.text(value) for value in found]
-            growth = f"{found[-1] / found[0]:.2f}" if found[0] and found[-1] else "–"
-            yield [cost.name, cost.unit, side, *texts, growth]
+def span(runs: Iterable[Run], scenario: str, measure: Measure, side: str) -> str:
+    """Print the range of a measure over runs, with its unit."""
+    values = [value for run in runs if (value := run.value(scenario, measure.name, side)) is not None]
+    return between(values, measure.text) + (f" {measure.unit}" if values else "")

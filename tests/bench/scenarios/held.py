@@ -1,9 +1,10 @@
 """Many schedules that are held and not due: what do they cost, and does a fire beside them cost more?
 
 `Held`, in one go for each number: the rate of loading, how soon the last is followed, memory, idle CPU, a restart until
-the scheduler can fire, and a burst beside the rest. `Loaded`: all frames are built before, so that the rate is the
-server's and the sidecar's, not this program's. `Ordinary`: few schedules among many ordinary messages on a thousand
-subjects, in front of the schedules and between them, and the start that has to find them.
+the scheduler can fire, a burst beside the rest, and a restart without a snapshot. `Loaded`: all frames are built
+before, so that the rate is the server's and the sidecar's, not this program's. `Ordinary`: few schedules among many
+ordinary messages on a thousand subjects, in front of the schedules and between them, and the start that has to find
+them.
 The rule: the schedules are due a month ahead, spread over a day, so that none of them fires or is prepared.
 """
 
@@ -47,7 +48,8 @@ class Held(Scenario):
     async def run(self, side: Side) -> dict[str, float]:
         """Load, idle, restart, and fire beside them."""
         found = await self._load(side)
-        if self.count > MIN_MESSAGES_AFTER:
+        has_snapshot = self.count > MIN_MESSAGES_AFTER
+        if has_snapshot:
             found |= await side.until_snapshot_is_kept()
         found |= await self._stand_idle(side)
         seconds = await side.restart_scheduler()
@@ -57,7 +59,10 @@ class Held(Scenario):
             [(m.RESTART, seconds), (m.RESTART_EACH, m.each(seconds, self.count)), (m.MEMORY_RESTARTED, memory)]
         )
         fired = await Herd(self.beside, lead_seconds=self.burst_lead_seconds).run(side)
-        return found | {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
+        found |= {measure.name: fired[measure.name] for measure in (m.P50, m.P99, m.LAST)}
+        if has_snapshot:  # the last step, since the next snapshot is written in the background
+            found |= m.figures([(m.BARE_RESTART, await side.restart_scheduler(has_snapshot=False))])
+        return found
 
     async def _load(self, side: Side) -> dict[str, float]:
         memory = side.scheduler_memory()
