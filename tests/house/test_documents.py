@@ -129,7 +129,8 @@ def test_the_figures_of_the_first_screen_are_those_of_the_pages() -> None:
     assert rounds is not None
     assert "(2,000 fires over 10 s, " in FIRST_SCREEN
     measured = row("docs/operating/performance.md", "| spread-2000 | lateness p99 ")
-    assert lateness.groups() == (f"{float(measured[4]):.1f}", f"{float(measured[3]):.0f}")
+    native, here = ([float(number) for number in re.findall(r"[\d.]+", cell)] for cell in measured[3:5])
+    assert lateness.groups() == (f"{max(here):.1f}", f"{min(native):.0f}")
     _, *figures = row("docs/internals/nemesis.md", "| all |")
     number, faults, _, fires, complete, unique, *_ = figures
     assert (*rounds.groups(), complete) == (number, faults, fires, unique, "0")

@@ -1,0 +1,114 @@
+"""Write the figures of docs/operating/performance.md from saved runs: `python -m tests.bench.page`.
+
+The runs are in docs/operating/performance.json, one for each machine and day; `--save` adds to them. A test compares
+the page with what this module would write, so that no figure in its tables is of another program than the rest.
+The rule: what several runs found is given as a range, by the side that fires on 2.11, beside the native one.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.bench import aims
+from tests.bench import measures as m
+from tests.bench.profiles import scenario
+from tests.bench.runs import Run, read_runs
+from tests.bench.sides import EMULATED, NATIVE
+from tests.bench.tables import between, markdown, ratio_text, span
+
+PAGE = Path(__file__).parents[2] / "docs" / "operating" / "performance.md"
+RUNS = PAGE.with_suffix(".json")
+BEGIN = "<!-- derived: begin {} (python -m tests.bench.page) -->"
+END = "<!-- derived: end {} -->"
+
+RATIO = "÷ native"
+"""In place of a side: the figure of the sidecar over the native one."""
+
+
+class Column(NamedTuple):
+    """One column of a table: a measure of one side."""
+
+    head: str
+    measure: m.Measure
+    side: str = EMULATED.name
+
+
+class Table(NamedTuple):
+    """A table with one row for each scenario that was measured."""
+
+    scenarios: Sequence[str]
+    columns: Sequence[Column]
+
+
+LATENESS = Table(
+    (
+        *("spread-20", "spread-2000", "steady-1000", "spread-20000", "mixed-300", "busy-20000", "sampling-2000"),
+        *("herd-1000", "herd-20000", "herd-100000", "repeating-20000"),
+    ),
+    (
+        Column("p50", m.P50),
+        Column("p99", m.P99),
+        Column("last stored after", m.LAST),
+        Column("native: p50", m.P50, NATIVE.name),
+        Column("native: p99", m.P99, NATIVE.name),
+    ),
+)
+CPU = Table(
+    ("spread-2000", "steady-1000", "spread-20000"),
+    (
+        Column("native", m.CPU_FIRE.sum, NATIVE.name),
+        Column("of it in the kernel", m.CPU_FIRE.kernel, NATIVE.name),
+        Column("sidecar and server", m.CPU_FIRE.sum),
+        Column("of it in the kernel", m.CPU_FIRE.kernel),
+        Column("sidecar", m.CPU_FIRE.scheduler),
+        Column("server", m.CPU_FIRE.server),
+        Column(RATIO, m.CPU_FIRE.sum, RATIO),
+    ),
+)
+
+
+def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
+    """Return the parts of the page by name."""
+    verdicts = list(aims.judge(runs))
+    met = sum(verdict.is_met for verdict in verdicts)
+    judged = markdown(aims.COLUMNS, [verdict.row() for verdict in verdicts])
+    return {
+        "lateness": _table(LATENESS, runs),
+        "conditions": "\n".join(map(_conditions, runs)),
+        "cpu": _table(CPU, runs),
+        "aims": f"{met} of {len(verdicts)} aims that were measured are met.\n\n{judged}",
+    }
+
+
+def page_with(parts: Mapping[str, str]) -> str:
+    """Return the page with its derived parts replaced."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        begin, end = BEGIN.format(name), END.format(name)
+        before, _, rest = page.partition(begin)
+        after = rest.partition(end)[2]
+        page = f"{before}{begin}\n\n{part}\n\n{end}{after}"
+    return page
+
+
+def _table(table: Table, runs: Sequence[Run]) -> str:
+    names = [name for name in table.scenarios if any(name in run.scenarios for run in runs)]
+    rows = [[scenario(name).title, *(_cell(runs, name, column) for column in table.columns)] for name in names]
+    return markdown(["load", *(column.head for column in table.columns)], rows)
+
+
+def _cell(runs: Sequence[Run], name: str, column: Column) -> str:
+    if column.side != RATIO:
+        return span(runs, name, column.measure, column.side)
+    ratios = [ratio.median for run in runs if (ratio := run.ratio(name, column.measure.name, EMULATED.name))]
+    return between(ratios, ratio_text)
+
+
+def _conditions(run: Run) -> str:
+    servers = ", ".join(f"{run.servers[kind.name]} for {kind.name}" for kind in (NATIVE, EMULATED))
+    load = f"highest load average before a scenario {run.load_before:g}"
+    return f"- {run.date}: {run.machine}; nats-server {servers}; {load}; seed {run.seed}."
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page_with(derived_parts(read_runs(RUNS))), encoding="utf-8")
