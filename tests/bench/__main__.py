@@ -11,7 +11,6 @@ import click
 
 from nats_scheduler.cli.output import print_table
 from tests.bench import aims, comparison, tables
-from tests.bench.curve import drawn
 from tests.bench.profiles import PROFILES, UnknownScenarioError, chosen
 from tests.bench.runner import run
 from tests.bench.runs import Run, read_runs
@@ -49,11 +48,6 @@ EXIT_AIM_MISSED = 4
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Measure nothing: print a saved run, for --compare and --check too.",
 )
-@click.option(
-    "--curve",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Draw the CPU of a fire over the lateness budget into an SVG file.",
-)
 def main(
     profile: str | None,
     only: Sequence[str],
@@ -64,18 +58,12 @@ def main(
     compare: Path | None,
     check: bool,
     load: Path | None,
-    curve: Path | None,
 ) -> None:
     """Measure the sidecar beside the native scheduler and print both, and the ratios."""
     before = _read(compare) if compare else None
     found, failures = (_read(load), 0) if load else _measure(profile, only, sides, repeats, seed)
     if save is not None:
         found.save(save)
-    if curve is not None:
-        try:
-            curve.write_text(drawn(found), encoding="utf-8")
-        except ValueError as error:
-            raise click.UsageError(str(error)) from error
     _print(found)
     codes = [EXIT_FAILED] if failures else []
     if before is not None:

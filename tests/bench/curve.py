@@ -1,7 +1,7 @@
-"""The picture of what a fire costs over the lateness budget, beside the native scheduler, from a saved run.
+"""The picture of what a fire costs over the lateness budget, beside the native scheduler: `tests.bench.page` writes it.
 
-The rule: what is drawn is what the run found in `budget` scenarios. The native scheduler has no budget: its line is the
-median of all of them.
+The rule: what is drawn is the median of what the runs found in `budget` scenarios. The native scheduler has no budget:
+its line is the median of all of them.
 Cost: some milliseconds. Limit: the axes fit budgets of 1 ms to 1 s.
 """
 
@@ -20,27 +20,27 @@ Points = Sequence[tuple[int, float]]
 """Budgets (ms), and the CPU of a fire (µs) of both processes together."""
 
 
-def points(run: Run, side: str) -> Points:
-    """Return what a run found of a side, by the budget."""
-    found = []
-    for scenario in run.scenarios:
-        budget = scenario.removeprefix(FAMILY)
-        value = run.value(scenario, CPU_FIRE.sum.name, side)
-        if budget.isdecimal() and value is not None:
-            found.append((int(budget), value))
-    return sorted(found)
+def points(runs: Sequence[Run], side: str) -> Points:
+    """Return what runs found of a side, by the budget."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        for scenario in run.scenarios:
+            budget = scenario.removeprefix(FAMILY)
+            if budget.isdecimal():
+                found.setdefault(int(budget), []).extend(run.values(scenario, CPU_FIRE.sum.name, side))
+    return sorted((budget, median(values)) for budget, values in found.items() if values)
 
 
-def drawn(run: Run) -> str:
-    """Return the picture as SVG; raises `ValueError` if the run has no `budget` scenario of both sides."""
-    sidecar = points(run, EMULATED.name)
-    if len(sidecar) < 2 or not points(run, NATIVE.name):
-        raise ValueError("the run has no budgets of both sides: two scenarios such as budget-5 and budget-250")
-    base = median(value for _budget, value in points(run, NATIVE.name))
+def drawn(runs: Sequence[Run]) -> str:
+    """Return the picture as SVG; raises `ValueError` if the runs have no `budget` scenario of both sides."""
+    sidecar = points(runs, EMULATED.name)
+    if len(sidecar) < 2 or not points(runs, NATIVE.name):
+        raise ValueError("the runs have no budgets of both sides: two scenarios such as budget-5 and budget-250")
+    base = median(value for _budget, value in points(runs, NATIVE.name))
     native = [(budget, base) for budget in (sidecar[0][0], sidecar[-1][0])]
     most = max(value for _budget, value in [*sidecar, *native]) * 1.1
     step = 10 ** int(log10(most)) / (2 if most < 5 * 10 ** int(log10(most)) else 1)
-    label = f"CPU of a fire over the lateness budget, {run.date}"
+    label = f"CPU of a fire over the lateness budget, {runs[-1].date}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{label}" '
         'font-family="system-ui, sans-serif" font-size="13">',

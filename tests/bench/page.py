@@ -1,7 +1,7 @@
 """Write the figures of docs/operating/performance.md from saved runs: `python -m tests.bench.page`.
 
 The runs are in docs/operating/performance.json, one for each machine and day; `--save` adds to them. A test compares
-the page with what this module would write, so that no figure in its tables is of another program than the rest.
+the page and its picture with what this module would write, so that its figures are all of the same runs.
 The rule: what several runs found is given as a range, by the side that fires on 2.11, beside the native one.
 """
 
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from tests.bench import aims
 from tests.bench import measures as m
+from tests.bench.curve import drawn
 from tests.bench.profiles import scenario
 from tests.bench.runs import Run, read_runs
 from tests.bench.sides import EMULATED, NATIVE
@@ -18,6 +19,7 @@ from tests.bench.tables import between, markdown, ratio_text, span
 
 PAGE = Path(__file__).parents[2] / "docs" / "operating" / "performance.md"
 RUNS = PAGE.with_suffix(".json")
+PICTURE = PAGE.parent / "images" / "budget.svg"
 BEGIN = "<!-- derived: begin {} (python -m tests.bench.page) -->"
 END = "<!-- derived: end {} -->"
 
@@ -53,6 +55,17 @@ LATENESS = Table(
         Column("native: p99", m.P99, NATIVE.name),
     ),
 )
+BUDGET = Table(
+    ("budget-5", "budget-50", "budget-250", "budget-500", "budget-slow-250", "budget-fast-250"),
+    (
+        Column("p50", m.P50),
+        Column("p99", m.P99),
+        Column("CPU of a fire", m.CPU_FIRE.sum),
+        Column("of it in the kernel", m.CPU_FIRE.kernel),
+        Column("native", m.CPU_FIRE.sum, NATIVE.name),
+        Column(RATIO, m.CPU_FIRE.sum, RATIO),
+    ),
+)
 CPU = Table(
     ("spread-2000", "steady-1000", "spread-20000"),
     (
@@ -74,6 +87,7 @@ def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
     judged = markdown(aims.COLUMNS, [verdict.row() for verdict in verdicts])
     return {
         "lateness": _table(LATENESS, runs),
+        "budget": _table(BUDGET, runs),
         "conditions": "\n".join(map(_conditions, runs)),
         "cpu": _table(CPU, runs),
         "aims": f"{met} of {len(verdicts)} aims that were measured are met.\n\n{judged}",
@@ -111,4 +125,6 @@ def _conditions(run: Run) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page_with(derived_parts(read_runs(RUNS))), encoding="utf-8")
+    saved = read_runs(RUNS)
+    PAGE.write_text(page_with(derived_parts(saved)), encoding="utf-8")
+    PICTURE.write_text(drawn(saved), encoding="utf-8")

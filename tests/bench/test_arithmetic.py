@@ -366,12 +366,12 @@ def test_the_curve_of_the_budget_has_each_budget_of_both_sides_and_what_costs_mo
     for budget, cpu in ((250, 100.0), (5, 700.0)):
         found.add(f"budget-{budget}", {"native": {CPU_FIRE.sum.name: 40.0}, "emulated": {CPU_FIRE.sum.name: cpu}})
     found.add("budget-slow-5", {"emulated": {CPU_FIRE.sum.name: 9_000.0}})
-    assert points(found, "emulated") == [(5, 700.0), (250, 100.0)]
-    circles = [float(y) for y in re.findall(r'<circle cx="[^"]*" cy="([^"]*)"', drawn(found))]
+    assert points([found], "emulated") == [(5, 700.0), (250, 100.0)]
+    circles = [float(y) for y in re.findall(r'<circle cx="[^"]*" cy="([^"]*)"', drawn([found]))]
     assert len(circles) == 2
     assert circles[0] < circles[1]
     with pytest.raises(ValueError, match="both sides"):
-        drawn(Run("2026-01-01", "one", load_before=0.0, seed=1))
+        drawn([Run("2026-01-01", "one", load_before=0.0, seed=1)])
 
 
 def repeated(*seconds: float, number: int = 0) -> list[Fire]:

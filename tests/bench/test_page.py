@@ -2,14 +2,17 @@
 
 import re
 
+from tests.bench.curve import drawn
 from tests.bench.measures import CPU_FIRE, P99
-from tests.bench.page import PAGE, RUNS, derived_parts, page_with
+from tests.bench.page import PAGE, PICTURE, RUNS, derived_parts, page_with
 from tests.bench.runs import Run, read_runs
 
 
 def test_the_page_has_what_the_saved_runs_found() -> None:
-    parts = derived_parts(read_runs(RUNS))
+    runs = read_runs(RUNS)
+    parts = derived_parts(runs)
     assert PAGE.read_text(encoding="utf-8") == page_with(parts), "python -m tests.bench.page"
+    assert PICTURE.read_text(encoding="utf-8") == drawn(runs), "python -m tests.bench.page"
     assert re.findall("derived: begin (\\w+)", PAGE.read_text(encoding="utf-8")) == [*parts]
 
 
