@@ -254,9 +254,9 @@ class Connection:
         """Send whole frames."""
         self._client.write(frames)
 
-    def publish(self, subject: str, body: bytes, block: bytes = b"") -> bool:
-        """Publish without an answer; send nothing and return False if the server would close the connection over it."""
-        message = frame(subject, "", block, body)
+    def publish(self, subject: str, body: bytes, block: bytes = b"", reply: str = "") -> bool:
+        """Publish without waiting; send nothing and return False if the server would close the connection over it."""
+        message = frame(subject, reply, block, body)
         size = len(block) + len(body)
         if size > self._client.max_payload or message.index(b"\r\n") > MAX_SENT_CONTROL_LINE_BYTES:
             return False

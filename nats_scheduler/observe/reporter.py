@@ -191,10 +191,11 @@ class Reporter:
         self._metrics.instances.set(count)
         self._log.info("instances_alive", count=count)
 
-    def instance_lost(self, name: str, count: int) -> None:
-        """Report that the heartbeats of an instance have stopped, so that others take over its shards."""
+    def instance_lost(self, name: str, count: int, *, is_absent: bool) -> None:
+        """Report that an instance is gone, so that others take over its shards; `is_absent` if it is not connected."""
         self._metrics.instances.set(count)
-        self._warn("instance_lost", "", {"instance": name, "alive": count})
+        reason = "it is not connected any more" if is_absent else "its heartbeats have stopped"
+        self.problem("instance_lost", instance=name, alive=count, reason=reason)
 
     def shards_changed(self, stream: str, held: int, gained: int, lost: int) -> None:
         """Report how many shards of a stream this instance holds from now on."""

@@ -26,6 +26,9 @@ from nats_scheduler.runtime.serving import Serving, StreamFlags
 from nats_scheduler.runtime.stream_service import StreamServices
 from nats_scheduler.runtime.unserved import UnservedStreams
 from nats_scheduler.runtime.work import Background, kept_up
+from nats_scheduler.service.answers import HEALTH
+from nats_scheduler.service.endpoint import SUBJECTS
+from nats_scheduler.service.micro import Questions
 from nats_scheduler.settings.sidecar import SidecarSettings
 
 
@@ -51,8 +54,9 @@ class Account:
         access.registry.broken = partial(reporter.registry_value_ignored, access.registry.stream)
         self._requests = LastRequests(asyncio.get_running_loop().time)
         self._flags = StreamFlags(lambda: self.access.flagged, services.by_name, reporter, self._requests.written)
+        restore = self._flags.remember_all
         self.instances = Instances(
-            leases, access.registry, access.api, clock, services.by_name, reporter, self._flags.remember_all
+            leases, access.registry, access.api, clock, services.by_name, reporter, restore, self._is_there
         )
         prefix = watched_prefix(access.api.prefix, settings.connection.js_domain, connection.server.domain)
         self._watch = RequestWatch(connection, prefix, self._received)
@@ -100,6 +104,10 @@ class Account:
                 for task in works:
                     task.cancel()
                 serving.end_all()
+
+    async def _is_there(self, instance: str) -> bool | None:
+        """Return whether an instance has a connection: its end ends the subscriptions by which the service answers."""
+        return await self.access.connection.one(Questions).is_subscribed(f"{SUBJECTS}.{HEALTH.endpoint}.{instance}")
 
     def _received(self, request: Request) -> None:
         if self._discovery is None:

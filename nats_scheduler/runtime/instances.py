@@ -22,7 +22,15 @@ from functools import partial
 from itertools import islice
 
 from nats_scheduler.engine.holding.lifecycle import Denied
-from nats_scheduler.engine.sharing.leases import NO_HOLDER, UNHELD, Ability, Holders, Leases, Record
+from nats_scheduler.engine.sharing.leases import (
+    HEARTBEAT_INTERVAL_NS,
+    NO_HOLDER,
+    UNHELD,
+    Ability,
+    Holders,
+    Leases,
+    Record,
+)
 from nats_scheduler.engine.sharing.shards import SHARDS
 from nats_scheduler.jetstream.errors import ConnectionLostError, JetStreamError, NoAnswerError, NotPermittedError
 from nats_scheduler.jetstream.registry import Delivered, UnknownFormatError
@@ -36,7 +44,7 @@ from nats_scheduler.runtime.clock import Clock
 from nats_scheduler.runtime.port import Bucket, StreamInformation
 from nats_scheduler.runtime.stream_service import StreamService
 from nats_scheduler.runtime.work import RETRY_WAIT_LIMIT_SECONDS
-from nats_scheduler.schedule.instants import MILLISECOND, SECOND
+from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
 # Judge which instances can serve a stream by what its engine has seen: what was denied to us, and which holders do
@@ -233,11 +241,11 @@ class ServicesByKey:
         return changed
 
 
-HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
-"""The interval (ns) between two heartbeats."""
-
 DIVISION_CHECK_INTERVAL_SECONDS = 0.25
 """The interval at which it is checked which instances are gone, if nothing was received that calls for a check."""
+
+MIN_HEARTBEAT_PAUSE_NS = HEARTBEAT_INTERVAL_NS * 3 // 4
+"""The shortest pause (ns): the second check after a heartbeat sends the next, also if it runs a little early."""
 
 CHECKS_PER_ROUND = 40
 MIN_STREAMS_PER_CHECK = 32
@@ -281,8 +289,12 @@ class Instances:
         services: Mapping[str, StreamService],
         reporter: Reporter,
         restore: Callable[[], Awaitable[None]],
+        is_there: Callable[[str], Awaitable[bool | None]],
     ) -> None:
-        """Prepare to take part; `restore` writes into a bucket that was created again what it has to hold."""
+        """Prepare to take part; `restore` writes into a bucket that was created again what it has to hold.
+
+        `is_there` asks another instance whether it has a connection; None if nothing says so.
+        """
         self._leases = leases
         self._ability = leases.ability
         self._registry = registry
@@ -290,6 +302,12 @@ class Instances:
         self._clock = clock
         self._reporter = reporter
         self._restore = restore
+        self._is_there = is_there
+        self._loop = asyncio.get_running_loop()
+        self._awaited: dict[str, asyncio.TimerHandle] = {}
+        """By instance, what runs if its next heartbeat is late."""
+        self._late: asyncio.Queue[str] = asyncio.Queue()
+        """The instances that are to be asked whether they are there."""
         self._check_is_due = asyncio.Event()
         self._concerned: set[str] = set()
         """The streams about which something was received."""
@@ -325,6 +343,7 @@ class Instances:
         async with TaskGroup() as tasks:
             tasks.create_task(self._keep_receiving())
             tasks.create_task(self._keep_sending())
+            tasks.create_task(self._keep_asking())
             tasks.create_task(self._keep_dividing())
 
     async def leave(self) -> None:
@@ -410,11 +429,32 @@ class Instances:
             if self._leases.received(name, named, self._clock.monotonic(), message.stored_at, last_received, unable):
                 self.check_soon()
                 before *= name != self._leases.me
+        self._await_heartbeat(name)
         if self._leases.count != before:
             self.check_soon()
         if self._leases.alive != self._reported_count and self._leases.is_receiving(self._clock.monotonic()):
             self._reported_count = self._leases.alive
             self._reporter.instances(self._reported_count)
+
+    def _await_heartbeat(self, name: str) -> None:
+        """Ask an instance whether it is there if no further heartbeat of it arrives in time."""
+        if (awaited := self._awaited.pop(name, None)) is not None:
+            awaited.cancel()
+        wait = self._leases.ask_after(name, self._clock.monotonic())
+        if wait is not None:
+            self._awaited[name] = self._loop.call_later(wait / SECOND, self._late.put_nowait, name)
+
+    async def _keep_asking(self) -> None:
+        async with TaskGroup() as asking:
+            while True:
+                asking.create_task(self._ask(await self._late.get()))
+
+    async def _ask(self, name: str) -> None:
+        is_there = await self._is_there(name)
+        if self._leases.asked(name, is_there, self._clock.monotonic()):
+            self._await_heartbeat(name)
+        if is_there is False:
+            self._check_is_due.set()
 
     def _lease_received(self, key: str, value: Delivered, revision: int) -> None:
         stream = key.removeprefix(LEASE)
@@ -447,8 +487,8 @@ class Instances:
             if self._concerns_all:
                 self._send_heartbeat()
             gone = self._leases.discard_gone(self._clock.monotonic())
-            for name in gone:
-                self._reporter.instance_lost(name, self._leases.alive)
+            for name, is_absent in gone.items():
+                self._reporter.instance_lost(name, self._leases.alive, is_absent=is_absent)
             works: list[Work] = [partial(self._divide, *each) for each in await self._to_divide()]
             works += [partial(self._quietly, work) for work in judging]
             await in_turn([*works, *(partial(self._quietly, partial(self._remove_key, name)) for name in gone)])
@@ -494,7 +534,7 @@ class Instances:
         unable = dict(islice(self._ability.unable.items(), MAX_UNABLE_STREAMS_SENT))
         is_news = serves != self._leases.serves
         is_sent = not is_news and unable == self._sent_unable
-        if self._sent_at is not None and now - self._sent_at < HEARTBEAT_INTERVAL_NS and is_sent:
+        if self._sent_at is not None and now - self._sent_at < MIN_HEARTBEAT_PAUSE_NS and is_sent:
             return
         if is_news:
             self._concerned |= serves ^ self._leases.serves

@@ -24,14 +24,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from nats_scheduler.jetstream.connection import Connection, frame
+from nats_scheduler.jetstream.connection import NO_RESPONDERS, Connection, Reply
 from nats_scheduler.jetstream.task_group import TaskGroup
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.message.foreign_json import Object, read_object
 from nats_scheduler.message.headers import header_value, with_headers
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 
-# A question of one instance to another, on an inbox that is for nothing else.
+# A question of one instance to another, on an inbox that is for nothing else; also whether it is still there.
 #
 # The rule: a requester names the subject of an answer, and so can make a sidecar send an answer to any inbox. The
 # inboxes of acknowledgements and of requests to the server are known to all who see a fire, so the service sends
@@ -54,31 +54,39 @@ class Questions:
         """Ask nothing yet."""
         self._connection = connection
         self._inbox = connection.inbox(INBOX)
-        self._waiting: dict[bytes, asyncio.Future[Object | None]] = {}
+        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._number = 0
         connection.subscribe(f"{self._inbox}.*", self._answered)
 
     async def ask(self, subject: str, body: bytes) -> Object | None:
-        """Return the object that another instance answers; None if there is none in time."""
+        """Return the object that another instance answers; None if there is none in time, or an error."""
+        reply = await self._reply(subject, body)
+        return None if reply is None or reply.block else read_object(reply.body)
+
+    async def is_subscribed(self, subject: str) -> bool | None:
+        """Return whether an instance subscribes to a subject: the server says if none does. None: no answer in time."""
+        reply = await self._reply(subject, b"")
+        return None if reply is None else not reply.block.startswith(NO_RESPONDERS)
+
+    async def _reply(self, subject: str, body: bytes) -> Reply | None:
         self._number += 1
         token = b"%d" % self._number
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[token] = answer
-        self._connection.write(frame(subject, f"{self._inbox}.{token.decode()}", b"", body))
         try:
+            if not self._connection.publish(subject, body, reply=f"{self._inbox}.{token.decode()}"):
+                return None
             async with asyncio.timeout(HOLDER_DEADLINE_SECONDS):
-                found: Object | None = await answer
-                return found
+                return await answer
         except TimeoutError:
             return None
         finally:
             del self._waiting[token]
 
     def _answered(self, subject: bytes, _reply: bytes, block: bytes, body: bytes) -> None:
-        """Take an answer; an error, or that nothing subscribes there, is none."""
         answer = self._waiting.get(subject[subject.rfind(b".") + 1 :])
         if answer is not None and not answer.done():
-            answer.set_result(None if block else read_object(body))
+            answer.set_result(Reply(block, body))
 
 
 QUEUE_GROUP = "q"

@@ -11,7 +11,7 @@ from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
-from tests.bench.scenarios.streams import Streams, Takeover
+from tests.bench.scenarios.streams import HandOver, Streams, Takeover
 
 BUSY_SCHEDULES = 2_000
 
@@ -33,6 +33,7 @@ FAMILIES: Mapping[str, Callable[[int], Scenario]] = {
     "watched": Watched,
     "ordinary": Ordinary,
     "takeover": Takeover,
+    "handover": HandOver,
     "streams-takeover": lambda count: Takeover(count, lead_seconds=4.0, family="streams-takeover", is_in_many=True),
     "streams": Streams,
 }
@@ -43,7 +44,8 @@ DEFAULT = (
     *("spread-20", "spread-2000", "spread-20000", "steady-1000", "rate-16000", "mixed-300"),
     *("budget-5", "budget-50", "budget-250", "budget-slow-250", "budget-fast-250"),
     *("herd-1000", "herd-20000", "herd-100000", "repeating-20000", "loaded-100000"),
-    *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000", "takeover-2000"),
+    *("held-1000", "held-10000", "held-100000", "busy-20000", "sampling-2000"),
+    *("takeover-2000", "handover-2000"),
     *("streams-100", "streams-1000", "streams-takeover-1000"),
 )
 MILLION = (

@@ -13,22 +13,25 @@ from pathlib import Path
 import pytest
 
 from nats_scheduler.engine.events import FiresMissed, FireStored
+from nats_scheduler.engine.sharing import leases
+from nats_scheduler.engine.sharing.leases import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, SHARDS
 from nats_scheduler.jetstream.connection import frame
 from nats_scheduler.jetstream.streams import METADATA_FLAG, METADATA_TTL_FLAG
 from nats_scheduler.jetstream.watch import SIDECAR_INBOX
 from nats_scheduler.runtime import discovery as last_requests
-from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS
 from nats_scheduler.schedule.instants import SECOND
+from nats_scheduler.service import micro
 from tests.conftest import StartServer
 from tests.harness.account import CLOCK, Account, Running, account_on, in_seconds, sidecar_on
 from tests.harness.advisories import HeardAdvisories
 from tests.harness.flagged import FLAG, FlaggedStream, left_out
 from tests.harness.fleet import BUCKET, SCHEDULES, STREAM, Fleet
 from tests.harness.permissions import Permission, limited_to, shared_account, url_of, without
+from tests.harness.processes import sidecar
 from tests.harness.proxy import Proxy, proxy_to
 from tests.harness.servers import EMULATED_VERSIONS, V2_10, V2_11, reload_config
-from tests.harness.waiting import eventually, instant_reached
+from tests.harness.waiting import PATIENCE_SECONDS, eventually, instant_reached
 
 
 @asynccontextmanager
@@ -71,6 +74,35 @@ async def test_three_share_the_work_and_go_on_when_one_dies_freezes_or_leaves(
         finally:
             for process in fleet.processes:
                 process.kill()
+        await fleet.expect_no_fire_twice()
+
+
+async def test_one_that_is_killed_is_replaced_because_the_server_says_that_it_is_not_connected(
+    start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease is longer than the test waits: no heartbeat that is missing has it replaced."""
+    monkeypatch.setattr(leases, "LEASE_DURATION_NS", 600 * SECOND)
+    monkeypatch.setattr(micro, "HOLDER_DEADLINE_SECONDS", PATIENCE_SECONDS)
+    server = await start_server(V2_11)
+    async with account_on(server.url) as account, fleet_of(account, server.url) as (fleet, [left]):
+        killed = sidecar("run", "--server", server.url, folder=tmp_path, name="killed")
+        try:
+            await fleet.divided(2)
+            (name,) = (await fleet.parts()).keys() - {left.sidecar.instance}
+
+            async def has_answered() -> bool:
+                said = await account.connection.request_json(f"$SRV.STATS.nats-scheduler.{name}")
+                return any(one["name"] == "health-get" and one["num_requests"] for one in said["endpoints"])
+
+            await eventually(has_answered, describe="it was asked whether it is there")
+            await fleet.schedule_all()
+            await fleet.all_fire()
+        finally:
+            killed.kill()
+        await fleet.divided(1)
+        await fleet.all_fire()
+        (lost,) = left.told("instance_lost")
+        assert (lost["instance"], lost["reason"]) == (name, "it is not connected any more")
         await fleet.expect_no_fire_twice()
 
 

@@ -1,10 +1,13 @@
 """Leases: each shard gets one holder, each instance its part, and the shards of one that is gone are claimed."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
 from nats_scheduler.engine.sharing.leases import (
+    ABSENCE_CONFIRMED_NS,
+    HEARTBEAT_LIMIT_NS,
     LEASE_DURATION_NS,
     NO_HOLDER,
     OWN_HEARTBEAT_LIMIT_NS,
@@ -89,20 +92,20 @@ def test_the_dead_are_claimed_from_when_they_were_not_heard_for_the_lease() -> N
     a = instance("a", "b")
     a.recorded(KEY, Record(("b",) * SHARDS, 5))
     a.received("a", {KEY}, LEASE_DURATION_NS - 1, 0)
-    assert a.discard_gone(LEASE_DURATION_NS - 1) == []
+    assert a.discard_gone(LEASE_DURATION_NS - 1) == {}
     assert a.change(KEY, LEASE_DURATION_NS - 1) is None
-    assert a.discard_gone(LEASE_DURATION_NS) == ["b"]
+    assert a.discard_gone(LEASE_DURATION_NS) == {"b": False}
     assert write(a, 6, LEASE_DURATION_NS) == ("a",) * SHARDS
     away = instance("a", "b")
     away.received("b", {KEY}, 1, 1)
     away.received("a", {KEY}, OWN_HEARTBEAT_LIMIT_NS, OWN_HEARTBEAT_LIMIT_NS)
-    assert away.discard_gone(1 + LEASE_DURATION_NS) == ["b"], "as early as ever after we were away for a moment"
+    assert away.discard_gone(1 + LEASE_DURATION_NS) == {"b": False}, "as early as ever after we were away for a moment"
 
 
 def test_one_who_does_not_hear_himself_judges_nobody_and_hands_nothing_over_to_whom_he_remembers() -> None:
     """The bucket delivered nothing to any instance: none can know which are alive until heartbeats arrive again."""
     a = instance("a", "b")
-    assert a.discard_gone(10 * LEASE_DURATION_NS) == []
+    assert a.discard_gone(10 * LEASE_DURATION_NS) == {}
     a.recorded(KEY, Record(("a",) * SHARDS, 1))
     a.serves = frozenset()  # what comes of it after `OWN_HEARTBEAT_LIMIT_NS` and `SERVING_KEPT_NS`
     assert a.change(KEY, LEASE_DURATION_NS) is None
@@ -110,7 +113,7 @@ def test_one_who_does_not_hear_himself_judges_nobody_and_hands_nothing_over_to_w
     assert a.living(KEY) == []
     assert a.change(KEY, LEASE_DURATION_NS) is None, "no other instance is alive"
     a.listening_anew()
-    assert a.discard_gone(10 * LEASE_DURATION_NS) == []
+    assert a.discard_gone(10 * LEASE_DURATION_NS) == {}
 
 
 def test_who_was_dead_before_we_came_is_not_waited_for() -> None:
@@ -147,9 +150,9 @@ def test_who_was_not_heard_while_we_were_deaf_is_not_taken_for_dead_at_once() ->
     a = instance("a", "b")
     a.listening_anew()
     a.received("a", {KEY}, 3 * LEASE_DURATION_NS, 3 * LEASE_DURATION_NS)
-    assert a.discard_gone(3 * LEASE_DURATION_NS) == []
+    assert a.discard_gone(3 * LEASE_DURATION_NS) == {}
     a.received("a", {KEY}, 4 * LEASE_DURATION_NS, 4 * LEASE_DURATION_NS)
-    assert a.discard_gone(4 * LEASE_DURATION_NS) == ["b"]
+    assert a.discard_gone(4 * LEASE_DURATION_NS) == {"b": False}
 
 
 def test_one_who_leaves_hands_everything_over_and_the_last_one_leaves_nothing_to_wait_for() -> None:
@@ -225,7 +228,7 @@ def test_words_that_were_long_on_their_way_give_nobody_shards_and_do_not_make_a_
     )
     assert a.living(KEY) == ["a"]
     a.received("a", {KEY}, now, 3 * STALE_HEARTBEAT_NS)
-    assert a.discard_gone(LEASE_DURATION_NS) == []
+    assert a.discard_gone(LEASE_DURATION_NS) == {}
 
 
 def test_one_whose_own_words_come_back_late_says_that_he_does_not_serve() -> None:
@@ -311,8 +314,8 @@ def test_the_first_one_back_from_an_outage_leaves_the_others_their_part_for_a_mo
     a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]), connects_anew=connects_anew)
     soon = BACK + RETURN_GRACE_NS - 1
     a.received("a", {KEY}, soon, soon)
-    assert (a.discard_gone(soon), a.change(KEY, soon)) == ([], None)
-    assert a.discard_gone(BACK + RETURN_GRACE_NS) == ["b"], "and no longer, since it may be gone"
+    assert (a.discard_gone(soon), a.change(KEY, soon)) == ({}, None)
+    assert a.discard_gone(BACK + RETURN_GRACE_NS) == {"b": False}, "and no longer, since it may be gone"
     assert write(a, 6, BACK + RETURN_GRACE_NS) == ("a",) * SHARDS
 
 
@@ -348,3 +351,74 @@ def test_who_took_over_while_we_were_away_keeps_what_he_has() -> None:
     assert a.change(KEY, BACK) is None
     a.serves = frozenset({KEY})
     assert a.change(KEY, BACK) is None
+
+
+LATE = BEAT + HEARTBEAT_LIMIT_NS
+"""When the second heartbeat of another instance has none after it in time."""
+
+
+def asked_when_late(*, has_answered: bool = True, receives: bool = True, absent: tuple[bool | None, ...]) -> Leases:
+    """Let an instance be asked after its heartbeat is late, each `ABSENCE_CONFIRMED_NS` once, with these answers."""
+    a = instance("a", "b")
+    for one in ("a", "b"):
+        a.received(one, {KEY}, BEAT, BEAT)
+    assert a.asked("b", has_answered or None, BEAT) is has_answered
+    if receives:
+        a.received("a", {KEY}, LATE, LATE)
+    for number, answer in enumerate(absent):
+        a.asked("b", answer, LATE + number * ABSENCE_CONFIRMED_NS)
+    return a
+
+
+def test_one_that_is_not_there_twice_is_gone_before_its_lease_is_over() -> None:
+    soon = LATE + 2 * ABSENCE_CONFIRMED_NS
+    a = asked_when_late(absent=(False, False))
+    assert a.discard_gone(soon) == {"b": True}
+    assert write(a, 1, soon) == ("a",) * SHARDS
+    assert a.ask_after("b", soon) is None
+    assert not a.asked("b", False, soon)
+    a.received("b", {KEY}, soon, soon)
+    a.received("b", {KEY}, soon, soon)
+    assert a.ask_after("b", soon) == 0, "what was known of its connection is known no more"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        {"absent": (False,)},
+        {"absent": (False, True, False)},
+        {"absent": (False, None, False)},
+        {"absent": (None, None, None)},
+        {"absent": (False, False), "has_answered": False},
+        {"absent": (False, False), "receives": False},
+    ],
+    ids=["once", "there-meanwhile", "not-known-meanwhile", "not-known", "never-answered", "not-receiving"],
+)
+def test_one_of_which_it_is_not_certain_that_it_is_not_there_keeps_its_lease(kept: Any) -> None:
+    a = asked_when_late(**kept)
+    assert a.discard_gone(LATE + 2 * ABSENCE_CONFIRMED_NS) == {}
+
+
+def test_one_that_may_connect_again_after_an_outage_of_all_is_expected_and_not_asked_for() -> None:
+    a = back_from_an_outage(*wanted_holders(KEY, ["a", "b"]))
+    assert a.ask_after("c", BACK) is None
+    a.asked("b", True, BACK)
+    for now in range(BACK, BACK + RETURN_GRACE_NS, ABSENCE_CONFIRMED_NS):
+        a.received("a", {KEY}, now, now)
+        a.asked("b", False, now)
+        assert a.discard_gone(now) == {}
+
+
+def test_one_is_asked_when_its_heartbeat_is_late_and_one_that_never_answered_seldom() -> None:
+    a = instance("a")
+    waits = []
+    for number in range(1, 10):
+        a.received("b", {KEY}, number * BEAT, number * BEAT)
+        waits.append(a.ask_after("b", number * BEAT))
+    assert waits == [None, 0, None, 0, None, None, None, 0, None]
+    assert a.asked("b", True, 9 * BEAT)
+    assert a.ask_after("b", 9 * BEAT) == HEARTBEAT_LIMIT_NS
+    assert a.ask_after("b", 9 * BEAT + LEASE_DURATION_NS) == ABSENCE_CONFIRMED_NS
+    a.listening_anew()
+    a.received("b", {KEY}, 20 * BEAT, 9 * BEAT)
+    assert a.ask_after("b", 20 * BEAT) is None, "it may have been stored long before"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nats_scheduler.jetstream.connection import Reply
+from nats_scheduler.jetstream.connection import MAX_SENT_CONTROL_LINE_BYTES, Reply
 from nats_scheduler.message.headers import header_value
-from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Served, ServiceError, error_of
+from nats_scheduler.service.micro import CONFLICT, MicroService, Places, Questions, Served, ServiceError, error_of
 from tests.conftest import SharedServer
 from tests.harness.account import CLOCK, Account, account_on, replied
 from tests.harness.servers import V2_11
@@ -90,6 +90,22 @@ async def test_endpoints_that_share_places_refuse_one_more_and_the_others_answer
     trial.may_answer.set()
     assert [(await one).body for one in begun] == [b"0", b"1"]
     assert (await trial.ask("wait", b"after")).body == b"after", "the places are free again"
+
+
+async def test_the_end_of_a_connection_is_seen_by_whom_asks_and_is_not_taken_for_a_refusal(trial: Trial) -> None:
+    questions = Questions(trial.account.connection)
+    subject = f"tested.{trial.number}.{{}}".format
+    assert await questions.is_subscribed(subject("echo"))
+    assert await questions.is_subscribed(subject("refuse")), "an error is an answer"
+    assert await questions.is_subscribed(subject("wait")) is None
+    assert await questions.is_subscribed("x" * MAX_SENT_CONTROL_LINE_BYTES) is None
+    await trial.end()
+
+    async def is_gone() -> bool:
+        return await questions.is_subscribed(subject("echo")) is False
+
+    await eventually(is_gone, describe="nothing subscribes any more")
+    assert await questions.ask(subject("echo"), b"{}") is None
 
 
 async def test_what_is_in_work_when_the_service_ends_is_answered(trial: Trial) -> None:

@@ -48,7 +48,7 @@ class SimulatedFleet:
     """Instances on one server, where nothing breaks by itself."""
 
     def __init__(self, **changes: Any) -> None:
-        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, lags=False, disagrees=False)
+        plain = replace(drawn(1), divides=True, kinds=(), reads_for=0, lags=False, disagrees=False, asks=True)
         scenario = replace(plain, **changes)
         self.timeline = Timeline()
         self.server = Server(scenario, self.timeline, History(scenario.terms, begin=0), silent)

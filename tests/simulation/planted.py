@@ -263,7 +263,7 @@ BUGS = {
         "Live",
         128,
         together(
-            instead(Leases, "discard_gone", lambda *_: []),
+            instead(Leases, "discard_gone", lambda *_: {}),
             instead(Leases, "relieve_idle", lambda *_: []),  # it would repair the damage after some seconds
         ),
     ),

@@ -120,6 +120,8 @@ class Scenario:
 
     compares: bool
     """True if a one-shot that is replaced is compared with what replaces it, and purged after that."""
+    asks: bool
+    """True if instances can ask each other whether they are there; if not, a permission for that is missing."""
 
     rolls_up: bool = False
     """True if fires of some schedules replace those before them, in a stream that does not take `Nats-Rollup`.
@@ -201,6 +203,7 @@ def drawn(seed: int) -> Scenario:
         pauses=Random(f"pausing {seed}").random() < 0.3,
         overlaps=Random(f"overlap {seed}").random() < 0.3,
         compares=Random(f"compared {seed}").random() < 0.2,
+        asks=Random(f"asks {seed}").random() < 0.5,
     )
 
 

@@ -26,6 +26,7 @@ from tests.judge.history import SECOND, Fault, FireKey, FireSent, History, Sched
 from tests.judge.reading import fire_seen, taken_in
 from tests.simulation.buckets import BucketServer, SnapshotServer
 from tests.simulation.calendars import SimulatedCalendars
+from tests.simulation.network import Link
 from tests.simulation.process import Process
 from tests.simulation.scenario import MILLISECOND, Scenario
 from tests.simulation.timeline import Timeline
@@ -134,12 +135,16 @@ class Server:
         self.history = history
         self.listeners: list[Instance] = []
         self.bucket = BucketServer(timeline)
+        self.links: dict[str, Link] = {}
+        """The last connection of each process that divides the work, by its name."""
         self.snapshots = SnapshotServer(timeline, lambda: self.bucket.is_silent())
         self.keeps_snapshots = scenario.snapshots
         """True if instances keep snapshots."""
         self.reads_for = scenario.reads_for
         self.forges = scenario.forges
         """True if there is a forger, so that what instances send is recorded."""
+        self.asks = scenario.asks
+        """True if instances can ask each other whether they are there."""
         self.divides = scenario.divides
         """True if the instances divide the work; if not, each of them serves everything."""
         self.created = "2026-01-01T00:00:00Z"

@@ -43,7 +43,7 @@ from nats_scheduler.schedule.instants import SECOND
 from nats_scheduler.settings.sidecar import SidecarSettings
 from nats_scheduler.testing.network import Fate
 from tests.simulation.buckets import FOUND, SimulatedBucket, SimulatedSnapshots
-from tests.simulation.network import Link, Weather
+from tests.simulation.network import USUAL, Link, Weather
 from tests.simulation.process import Point, Process
 from tests.simulation.scenario import MILLISECOND
 from tests.simulation.server import ELSEWHERE, AgreedContact, Server
@@ -269,13 +269,25 @@ class Sidecar:
             return
         async with asyncio.TaskGroup() as tasks:
             if self._server.divides:
-                self._instances = Instances(
-                    self._leases, bucket, api, self._clock, self._services, self._reporter, self._restore
-                )
+                self._server.links[self._leases.me] = link
+                shared = self._clock, self._services, self._reporter
+                self._instances = Instances(self._leases, bucket, api, *shared, self._restore, self._is_there)
                 tasks.create_task(self._instances.take_part())
             else:
                 tasks.create_task(self._hold_everything(bucket, api))
             tasks.create_task(self._keep_serving(link, bucket, tasks))
+
+    async def _is_there(self, name: str) -> bool | None:
+        """Ask whether another one is there: for one without a connection the server answers, for a stalled one nobody.
+
+        In bad weather there is no answer. Nothing is drawn, so that the worlds of existing seeds do not change by it.
+        """
+        await self._process.rest(USUAL / SECOND)
+        self._process.point(Point.TELL, f"asks for {name}")
+        link = self._server.links.get(name)
+        if not self._server.asks or self._weather.kinds or (link is not None and link.process.is_stalled):
+            return None
+        return link is not None and link.process.is_alive and not link.lost.done()
 
     async def _is_prepared(self, bucket: SimulatedBucket) -> bool:
         """Open the registry, for which only the first connection of a process waits."""

@@ -14,20 +14,25 @@ from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding import lifecycle
 from nats_scheduler.engine.inputs import CheckpointLoaded, FiresStored
 from nats_scheduler.engine.sharing import leases
-from nats_scheduler.engine.sharing.leases import IDLE_CONFIRMED_AFTER_NS, Leases, Record
+from nats_scheduler.engine.sharing.leases import HEARTBEAT_INTERVAL_NS, IDLE_CONFIRMED_AFTER_NS, Leases, Record
 from nats_scheduler.engine.sharing.shards import ALL_SHARDS, shard_of
 from nats_scheduler.runtime import instances, sidecar, wakes
 from nats_scheduler.runtime.checkpoints import CheckpointKeeper
-from nats_scheduler.runtime.instances import HEARTBEAT_INTERVAL_NS, Instances
+from nats_scheduler.runtime.instances import Instances
 from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from tests.judge.history import NEVER, SECOND
 from tests.simulation.fleet import SimulatedFleet, two
 from tests.simulation.planted import around, instead, planted, removal_held_against_the_holder, together
-from tests.simulation.scenario import LIVE
+from tests.simulation.scenario import LIVE, MILLISECOND
+from tests.simulation.sidecar import Sidecar
 
 pytestmark = pytest.mark.slow
 
 READING = 6 * SECOND
+LATE = 700 * MILLISECOND
+"""The length (ns) of a stall that makes heartbeats late, and after which what was held is held."""
+SOON = 800 * MILLISECOND
+"""The time (ns) in which an instance that was killed is replaced: 0.6 s after a heartbeat, 0.1 s, and the requests."""
 SUBJECTS = [f"s.{number}" for number in range(12)]
 
 
@@ -83,10 +88,54 @@ def held_after_a_death(duration: int) -> frozenset[int]:
         return first.held
 
 
+async def not_known(*_: object) -> None:
+    """Answer nothing to the question whether another one is there."""
+
+
+NOBODY_SAYS = instead(Sidecar, "_is_there", not_known)
+
+
 def test_what_the_dead_held_fires_elsewhere_within_the_time_that_is_promised() -> None:
-    assert held_after_a_death(LIVE) == ALL_SHARDS
-    with planted(instead(leases, "LEASE_DURATION_NS", 7 * SECOND // 2)):
+    assert held_after_a_death(SOON) == ALL_SHARDS
+    with planted(NOBODY_SAYS):
+        assert held_after_a_death(SOON) != ALL_SHARDS
+        assert held_after_a_death(LIVE) == ALL_SHARDS
+    with planted(together(NOBODY_SAYS, instead(leases, "LEASE_DURATION_NS", 7 * SECOND // 2))):
         assert held_after_a_death(LIVE) != ALL_SHARDS
+
+
+def hand_overs_after_a_stall(duration: int) -> int:
+    """Stall one of two for a while; return how often shards changed hands then."""
+    with two() as (fleet, first, second):
+        before = fleet.bucket.hand_overs
+        second.process.stall()
+        fleet.timeline.run(duration)
+        second.wake(acts_first=True)
+        fleet.timeline.run(LIVE)
+        assert first.held == ALL_SHARDS - second.held != frozenset()
+        return fleet.bucket.hand_overs - before
+
+
+async def mistaken(*_: object) -> bool:
+    """Answer that another one is not there, as soon as it was there once."""
+    return False
+
+
+def test_one_that_is_late_and_still_there_keeps_what_it_holds() -> None:
+    assert hand_overs_after_a_stall(LATE) == 0
+    assert hand_overs_after_a_stall(LIVE) > 0
+    answered = Leases.received
+
+    def believed(self: Leases, name: str, *about: Any, **more: Any) -> bool:
+        is_news = answered(self, name, *about, **more)
+        for other in self._others.values():
+            other.has_answered = True
+        return is_news
+
+    with planted(instead(Sidecar, "_is_there", mistaken)):
+        assert hand_overs_after_a_stall(LATE) == 0, "it never answered, so that nothing follows from it"
+        with planted(instead(Leases, "received", believed)):
+            assert hand_overs_after_a_stall(LATE) > 0
 
 
 def held_after_a_reconnect() -> frozenset[int]:
@@ -212,7 +261,7 @@ async def write_for_all(original: Any, self: CheckpointKeeper, settled: Checkpoi
 
 def test_nothing_is_settled_that_others_have_yet_to_fire() -> None:
     assert fires_of_what_a_dead_one_held() > 0
-    with planted(around(CheckpointKeeper, "write", write_for_all)):
+    with planted(together(NOBODY_SAYS, around(CheckpointKeeper, "write", write_for_all))):
         assert fires_of_what_a_dead_one_held() == 0
 
 

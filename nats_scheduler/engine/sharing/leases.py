@@ -14,6 +14,10 @@ The rules:
 - Other instances are judged by our own monotonic clock: one without a heartbeat for `LEASE_DURATION_NS` is gone. An
   instance that does not receive its own heartbeats judges no other and hands nothing over, since those that it knows
   may be gone. Stored heartbeats of an instance that is gone do not make it alive again.
+- A process that was killed has no connection, and the server says so of whom is asked whether it is there. So an
+  instance without a heartbeat for `HEARTBEAT_LIMIT_NS` is asked; if it is not there, and is not there after
+  `ABSENCE_CONFIRMED_NS` either, it is gone. That counts only of an instance that has answered before, so not where a
+  permission or another account is between the two; and not while instances may be about to connect again.
 - An instance was disconnected if none of its heartbeats was stored for `OWN_HEARTBEAT_LIMIT_NS`. It cannot know whether
   the others died or were disconnected too. For `RETURN_GRACE_NS` it expects those that were alive when it lost contact,
   itself among them, to serve what they served. So after an outage of all, each continues with its own shards, whichever
@@ -238,6 +242,15 @@ class Ability:
 LEASE_DURATION_NS = 1750 * MILLISECOND
 """The time (ns) after an instance's last heartbeat at which others claim its shards: *Live* promises 3 s in all."""
 
+HEARTBEAT_INTERVAL_NS = 500 * MILLISECOND
+"""The interval (ns) between two heartbeats of an instance."""
+
+HEARTBEAT_LIMIT_NS = HEARTBEAT_INTERVAL_NS + 100 * MILLISECOND
+"""An instance is asked whether it is there this time (ns) after its last heartbeat: the next one is late."""
+
+ABSENCE_CONFIRMED_NS = 100 * MILLISECOND
+"""An instance that is not there is asked again after this time (ns): it may be about to connect to another server."""
+
 OWN_HEARTBEAT_LIMIT_NS = 1_000 * MILLISECOND
 """An instance that has not received its own heartbeat for this time (ns) may be cut off, even if others receive it."""
 
@@ -281,6 +294,10 @@ class _Other:
     """Heartbeats received since we subscribed; the first one may have been stored long before.
 
     One more for an instance that is expected to be back."""
+    has_answered: bool = False
+    """True if it answered when it was asked whether it is there: so we would learn that it is not."""
+    absent_since: int | None = None
+    """Since when (ns) it is not there, as far as is known; None while it is."""
 
 
 @dataclass(slots=True)
@@ -350,8 +367,41 @@ class Leases:
             return is_news
         is_news = self.ability.reported(instance, unable)
         known = self._others.get(instance)
-        self._others[instance] = _Other(now, stored_at, served, 1 if known is None else known.times + 1)
+        times, has_answered = (1, False) if known is None else (known.times + 1, known.has_answered)
+        self._others[instance] = _Other(now, stored_at, served, times, has_answered)
         return is_news or known is None or known.serves != served
+
+    def ask_after(self, instance: str, now: int) -> int | None:
+        """Return after which time (ns) an instance is to be asked whether it is there, if no heartbeat arrives before.
+
+        None if it is not to be asked: it is not known, or has sent nothing since we subscribed. One that never
+        answered is asked at once after 2, 4, 8, … heartbeats, so that one that cannot answer costs next to nothing.
+        """
+        other = self._others.get(instance)
+        if other is None or other.times < 2:
+            return None
+        if other.has_answered:
+            return max(other.received_at + HEARTBEAT_LIMIT_NS - now, ABSENCE_CONFIRMED_NS)
+        return None if other.times & (other.times - 1) else 0
+
+    def asked(self, instance: str, is_there: bool | None, now: int) -> bool:
+        """Take whether an instance that was asked is there, None if that is not known; one that is not may be gone.
+
+        Returns whether it is to be asked again if its heartbeat is late.
+        """
+        other = self._others.get(instance)
+        if other is None:
+            return False
+        other.has_answered = other.has_answered or is_there is True
+        is_receiving = self._own_received_at is not None and now < self._own_received_at + HEARTBEAT_LIMIT_NS
+        is_late = now >= max(other.received_at + HEARTBEAT_LIMIT_NS, self._expected_until)
+        if is_there is not False or not (other.has_answered and is_receiving and is_late):
+            other.absent_since = None
+        elif other.absent_since is None:
+            other.absent_since = now
+        elif now - other.absent_since >= ABSENCE_CONFIRMED_NS:
+            other.received_at = now - LEASE_DURATION_NS
+        return other.has_answered
 
     def left(self, instance: str) -> None:
         """Note that an instance has given up all shards and left."""
@@ -381,12 +431,14 @@ class Leases:
         """Return whether we receive our own heartbeats, and so would receive those of others."""
         return self._own_received_at is not None and now - self._own_received_at < LEASE_DURATION_NS
 
-    def discard_gone(self, now: int) -> list[str]:
-        """Discard the instances that are gone, and return their names."""
+    def discard_gone(self, now: int) -> dict[str, bool]:
+        """Discard the instances that are gone; return by their names whether they were asked, and were not there."""
         self._now = now
         if not self.is_receiving(now):
-            return []
-        gone = [name for name, other in self._others.items() if now - other.received_at >= LEASE_DURATION_NS]
+            return {}
+        others = self._others.items()
+        late = {name: other for name, other in others if now - other.received_at >= LEASE_DURATION_NS}
+        gone = {name: other.absent_since is not None for name, other in late.items()}
         for name in gone:
             self._discard(name)
         return gone

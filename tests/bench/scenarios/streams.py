@@ -3,9 +3,11 @@
 `Streams`: first all schedules lie in one stream, then one in each of many; the rest is the same, in the same run, and
 what is compared is their ratio. `@every 1s` fires all of them at the same instant, whenever they were stored; how late
 one is that fires alone is seen of `@at`, spread at random.
-`Takeover`: of two instances one is killed (`SIGKILL`) in the middle of the fires: how late is the latest, and did each
-fire once? The schedules lie in one stream, or one in each of many: then the parts of all of them change hands at once.
-Limit: there is no native counterpart of a takeover on one server, so that side is left out.
+`Takeover`: of three instances one is killed (`SIGKILL`) in the middle of the fires, and then one of the two that are
+left: how late are the latest, and did each fire once? The schedules lie in one stream, or one in each of many: then the
+parts of all of them change hands at once.
+`HandOver`: an instance is stopped (`SIGTERM`), one is started, another one is stopped, as in a rolling update.
+Limit: there is no native counterpart of either on one server, so that side is left out.
 """
 
 import asyncio
@@ -22,6 +24,8 @@ from tests.bench.sides import Side
 
 EVERY_SECOND = "@every 1s"
 SPREAD_GROUP = "s-at"
+WAITED_SECONDS = 0.05
+"""A fire that is later than this waited until its shard was taken over."""
 SETTLE_SECONDS = 2.0
 """From the end of a load to the first measurement: what was overdue has fired by then."""
 HALF_A_SECOND = SECOND // 2
@@ -104,11 +108,11 @@ class Streams(Scenario):
 
 @dataclass(frozen=True)
 class Takeover(Scenario):
-    """`count` schedules due over `seconds`, one of two instances killed in the middle."""
+    """`count` schedules due over `seconds`, instances killed one after the other, until one is left."""
 
-    sidecars = 2
+    sidecars = 3
 
-    seconds: float = 10.0
+    seconds: float = 12.0
     lead_seconds: float = 2.5
     family: str = "takeover"
     is_in_many: bool = False
@@ -122,27 +126,65 @@ class Takeover(Scenario):
     @property
     def title(self) -> str:
         where = "in as many streams, " if self.is_in_many else ""
-        return f"{self.count:,} {where}over {self.seconds:g} s, one of two instances killed"
+        return f"{self.count:,} {where}over {self.seconds:g} s, two of three instances killed"
 
     async def run(self, side: Side) -> dict[str, float]:
-        """Fire, kill one in the middle, and return the longest wait; there is nothing to kill on the native side."""
+        """Fire, kill all but one in turn, and return how long fires waited; on the native side none."""
         if not side.sidecars:
             return {}
         streams = [STREAM] * self.count
         if self.is_in_many:
             streams = [f"{STREAM}-{number}" for number in range(self.count)]
             await side.serve_many(streams, self.within_seconds, self.sidecars)
-        begin = time.time_ns() + int(self.lead_seconds * SECOND)
-        dues = spread(side.draw, begin, self.seconds, self.count)
-        await side.store(
-            reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
-            for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
-        )
-        refuse_if_late(begin)
-        await until(dues[self.count // 2])
-        victim = side.sidecars.pop(0)
-        victim.process.kill()
-        await asyncio.to_thread(victim.process.wait)
+        dues = await _spread(side, streams, self.seconds, self.lead_seconds)
+        for number in range(1, self.sidecars):
+            await until(dues[self.count * number // self.sidecars])
+            victim = side.sidecars.pop(0)
+            victim.process.kill()
+            await asyncio.to_thread(victim.process.wait)
         await until(dues[-1])
-        found = await all_fires(side, list(dict.fromkeys(streams)), self.count)
-        return m.figures([(m.TAKEOVER, lateness(found, dues)[-1] / 1_000)])
+        late = [ms / 1_000 for ms in lateness(await all_fires(side, list(dict.fromkeys(streams)), self.count), dues)]
+        waited = [seconds for seconds in late if seconds > WAITED_SECONDS] or late[-1:]
+        return m.figures([(m.TAKEOVER, late[-1]), (m.TAKEOVER_P50, m.percentile(waited, 0.5))])
+
+
+@dataclass(frozen=True)
+class HandOver(Scenario):
+    """`count` schedules due over `seconds`: of two instances one is stopped, one more is started, one is stopped."""
+
+    FAMILY = "handover"
+    sidecars = 2
+
+    seconds: float = 12.0
+    lead_seconds: float = 2.5
+
+    @property
+    def title(self) -> str:
+        return f"{self.count:,} over {self.seconds:g} s, a rolling update of two instances"
+
+    async def run(self, side: Side) -> dict[str, float]:
+        """Fire meanwhile, and return how late the latest was; there is nobody to hand over to on the native side."""
+        if not side.sidecars:
+            return {}
+        dues = await _spread(side, [STREAM] * self.count, self.seconds, self.lead_seconds)
+        for number in range(1, 6, 2):
+            await until(dues[self.count * number // 6])
+            if number == 3:
+                await side.start_sidecar().ready()
+            else:
+                await side.sidecars.pop(0).stop()
+        await until(dues[-1])
+        late = lateness(await all_fires(side, [STREAM], self.count), dues)
+        return m.of_lateness(late)
+
+
+async def _spread(side: Side, streams: Sequence[str], seconds: float, lead_seconds: float) -> list[int]:
+    """Store one schedule in each of the streams, due at random over some seconds; returns when each is due."""
+    begin = time.time_ns() + int(lead_seconds * SECOND)
+    dues = spread(side.draw, begin, seconds, len(streams))
+    await side.store(
+        reminder(subject_of(number, stream=stream), at_pattern(due), side.kind.prefix)
+        for number, (stream, due) in enumerate(zip(streams, dues, strict=True))
+    )
+    refuse_if_late(begin)
+    return dues
