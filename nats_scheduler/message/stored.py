@@ -47,8 +47,8 @@ _MESSAGE_SIZE = b"\r\nNats-Msg-Size: "
 
 def size_named(block: bytes) -> int:
     """Return the size of the body (bytes), which the server writes behind the headers of a message without its body."""
-    begins = block.rfind(_MESSAGE_SIZE)
-    digits = block[begins + len(_MESSAGE_SIZE) : block.find(b"\r", begins + 2)] if begins >= 0 else b""
+    _before, _name, behind = block.rpartition(_MESSAGE_SIZE)
+    digits = behind.partition(b"\r")[0]
     return int(digits) if digits.isdigit() and len(digits) <= 10 else 0
 
 

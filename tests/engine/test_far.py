@@ -1,6 +1,7 @@
 """Far schedules: their rows, the agenda that makes them near, and that they are held like near ones."""
 
 from array import array
+from random import Random
 from typing import Any
 
 import pytest
@@ -29,9 +30,9 @@ from nats_scheduler.message.stored import StoredMessage
 from nats_scheduler.schedule.instants import MILLISECOND, SECOND
 from nats_scheduler.schedule.invalid import Invalid
 from nats_scheduler.schedule.patterns import At, Pattern, parse_pattern
-from nats_scheduler.schedule.rfc3339 import parse_rfc3339
+from nats_scheduler.schedule.rfc3339 import format_rfc3339, parse_rfc3339
 from nats_scheduler.testing.clock import START
-from tests.engine.direct import Desk, schedule
+from tests.engine.direct import Desk, plain, schedule
 from tests.engine.test_snapshots import kinds_of_messages
 from tests.harness.seeds import draws, generator
 
@@ -269,6 +270,17 @@ def asked_until(desk: Desk, seconds: float) -> list[Action]:
     return found
 
 
+def fleet(random: Random, count: int, first: int) -> list[StoredMessage]:
+    """Make the schedules of one program, nearly all on subjects of their own, and some due soon."""
+    found = []
+    for sequence in range(first, first + count):
+        due = START + random.choice([SECOND, *[900 * 3_600 * SECOND] * 50]) + random.randrange(1_000) * MILLISECOND
+        subject, target = f"s.{random.randrange(30 * count)}", f"t.{sequence}"
+        pattern = f"@at {format_rfc3339(due)}"
+        found.append(schedule(pattern, sequence, subject, stored_at=START, Nats_Schedule_Target=target))
+    return [*found, found[0]._replace(sequence=first + count), plain(found[1].subject, first + count + 1)]
+
+
 @pytest.mark.parametrize("live", [True, False])
 @pytest.mark.parametrize(
     "parts",
@@ -288,8 +300,8 @@ def test_it_is_held_and_reported_and_read_like_a_near_one(
     settled = START + random.choice([-SECOND, 900 * 3600 * SECOND])
     for desk in (far, near):
         desk.step(CheckpointLoaded(settled, 75), ShardsHeld(ours))
-    while messages:
-        run, messages = messages[:17], messages[17:]
+    runs = [messages[first : first + 17] for first in range(0, len(messages), 17)]
+    for run in (*runs, fleet(random, 300, 151)):
         for desk in (far, near):
             desk.step(MessagesRead(run))
         assert asked(far) == asked(near)

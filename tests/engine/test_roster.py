@@ -9,10 +9,17 @@ from random import Random
 
 import pytest
 
-from nats_scheduler.engine.holding.far import BUCKETS_PER_UNIT, FarRow, SubjectIndex, Window
-from nats_scheduler.engine.holding.held import NO_WAKE, Held
+from nats_scheduler.engine.holding.far import (
+    BUCKETS_PER_UNIT,
+    FarEntry,
+    FarRow,
+    SubjectIndex,
+    Window,
+    kind_and_text,
+)
+from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_WAKE, Held
 from nats_scheduler.engine.holding.roster import MAX_MOVED_PER_CALL, MIN_AGENDA_ENTRIES, ROW_LENGTH, SPAN_BITS, Roster
-from nats_scheduler.engine.sharing.shards import subject_hash
+from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.engine.views.view import PLACES_PER_UNIT, visit
 from nats_scheduler.message.definition import Definition, Terms
 from nats_scheduler.message.dialect import ADR51
@@ -268,15 +275,22 @@ def test_a_schedule_that_is_held_again_stays_in_its_row() -> None:
     assert ([held.subject for held in in_rows(roster)], one.place) == (["s.1"], 0)
 
 
-def new(subject: str, sequence: int) -> tuple[str, int, Definition, int, int, int]:
-    return subject, sequence, Definition(At(None, MONTH), TERMS), 0, MONTH, MONTH - 10
+def hold_new(roster: Roster, subject: str, sequence: int) -> bool:
+    """Hold a far schedule, if none is on its subject."""
+    key = subject.encode()
+    hashed, packed = subject_hash(key), kind_and_text(subject, At(None, MONTH), TERMS, MONTH)
+    assert packed is not None
+    if roster.has(subject, key, hashed):
+        return False
+    roster.hold_far([FarEntry(*packed, sequence, 0, hashed % SHARDS, MONTH, MONTH - 10, NO_EXPIRY)], [hashed])
+    return True
 
 
 def test_full_rows_of_far_schedules_have_no_room_to_grow_and_change_like_others() -> None:
     random, roster = generator("far rows"), Roster()
     known = {f"s.{number}": number for number in range(1, 2 * ROW_LENGTH + 1)}
     for subject, sequence in known.items():
-        assert roster.hold_far(*new(subject, sequence)) is not None
+        assert hold_new(roster, subject, sequence)
     assert [len(roster.rows[number].far.sequences) for number in range(2)] == [ROW_LENGTH] * 2
     for sequence in range(10_000, 11_500):
         if random.random() < 0.5:
@@ -285,9 +299,9 @@ def test_full_rows_of_far_schedules_have_no_room_to_grow_and_change_like_others(
             assert roster.remove(subject) is not None
         else:
             known[f"s.{sequence}"] = sequence
-            assert roster.hold_far(*new(f"s.{sequence}", sequence)) is not None
+            assert hold_new(roster, f"s.{sequence}", sequence)
         subject = random.choice(list(known))
-        assert roster.hold_far(*new(subject, sequence)) is None
+        assert not hold_new(roster, subject, sequence)
         one = roster.on(subject)  # it is near, and far again at the end of the step
         assert one is not None
         assert (one.sequence, one.fire_time, one.terms) == (known[subject], MONTH, TERMS)

@@ -18,10 +18,11 @@ from __future__ import annotations
 import heapq
 import sys
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
@@ -58,21 +59,18 @@ class SubjectIndex:
     def __init__(self, subject_at: Callable[[int], bytes]) -> None:
         """`subject_at` returns the subject at a place that was added."""
         self._subject_at = subject_at
-        self._buckets: dict[int, bytearray] = {}
+        self._buckets: defaultdict[int, bytearray] = defaultdict(bytearray)
         """Those of the subjects whose hashes end alike: for each the hash and behind it the place, as one number."""
 
     def add(self, hashed: int, place: int) -> None:
         """Add the place of a subject with this hash that is not there."""
-        entry = (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, sys.byteorder)
-        bucket = self._buckets.get(hashed % BUCKETS)
-        if bucket is None:
-            bucket = self._buckets[hashed % BUCKETS] = bytearray()
-        bucket += entry
+        self._buckets[hashed % BUCKETS] += (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, sys.byteorder)
 
     def fill(self, hashes: array[int], first: int) -> None:
         """Add subjects with these hashes, none of which is there, at one place after the other from `first` on."""
+        buckets, order = self._buckets, sys.byteorder
         for place, hashed in enumerate(hashes, first):
-            self.add(hashed, place)
+            buckets[hashed % BUCKETS] += (hashed << _PLACE_BITS | place).to_bytes(_ENTRY_BYTES, order)
 
     def twice(self) -> Iterator[bytes | None]:
         """Yield each subject that is there twice, and None after each unit of work."""
@@ -86,7 +84,9 @@ class SubjectIndex:
 
     def find(self, subject: bytes, hashed: int) -> int | None:
         """Return the place of a subject with this hash; None if it is not there."""
-        bucket = self._buckets.get(hashed % BUCKETS, b"")
+        bucket = self._buckets.get(hashed % BUCKETS)
+        if bucket is None or hashed.to_bytes(_HASH_BYTES, sys.byteorder) not in bucket:
+            return None  # as of nearly all of a load
         at = self._position(bucket, hashed, subject)
         return None if at < 0 else _place(bucket, at)
 
@@ -175,6 +175,10 @@ class FarAgenda:
     def is_far(self, instant: int) -> bool:
         """Return whether a schedule that is woken at an instant (ns) is far."""
         return instant >> self._bits > self._near_through
+
+    def first_far(self) -> int:
+        """Return the first instant (ns) of a wake that is far."""
+        return self._near_through + 1 << self._bits
 
     def add(self, place: int, wake: int) -> None:
         """Enter the place of a schedule that is woken at `wake` (ns)."""
@@ -468,6 +472,26 @@ class FarColumns(NamedTuple):
     """Where the texts of each end, two bytes each; they begin where those of the place before end."""
     expiries: dict[int, int]
     texts: bytes
+    marks: array[int] | None = None
+    """What is known of their bodies, four bytes each; None for nothing."""
+
+
+def columns_of(entries: Sequence[FarEntry], number_of: Callable[[FarKind], int]) -> FarColumns:
+    """Return packed schedules as columns; `number_of` returns the number of a kind."""
+    kinds, texts, sequences, stored, shards, fire_times, wakes, expiries, marks = zip(*entries, strict=True)
+    numbers = {id(kind): number_of(kind) for kind in {id(kind): kind for kind in kinds}.values()}
+    return FarColumns(
+        array("H", map(numbers.__getitem__, map(id, kinds))),
+        array("Q", sequences),
+        array("q", stored),
+        array("B", shards),
+        array("q", fire_times),
+        array("q", wakes),
+        array("H", accumulate(map(len, texts))),
+        {place: expires for place, expires in enumerate(expiries) if expires != NO_EXPIRY},
+        b"".join(texts),
+        array("I", marks),
+    )
 
 
 class FarRow:
@@ -561,7 +585,7 @@ class FarRow:
         """Put far schedules into the first places of a row that never had any."""
         assert not self.sequences, "the row had no far schedule"
         self._numbers, self.sequences, self._stored, self._shards = columns[:4]
-        self._marks = array("I", bytes(4 * len(columns.sequences)))
+        self._marks = columns.marks or array("I", bytes(4 * len(columns.sequences)))
         self.fire_times, self.wakes = columns.fire_times, columns.wakes
         self._expiries = columns.expiries
         self._texts = Texts.of_ends(columns.ends, columns.texts)
@@ -706,9 +730,14 @@ def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) 
     parts = [subject, terms.target, source or ""]
     if written is not None:
         parts.append(written)
-    text = "\0".join(parts)
-    if text.count("\0") != len(parts) - 1:
+    if (text := packed_text(*parts)) is None:
         return None
     # Made as a plain tuple is, in half the time.
     kind = tuple.__new__(FarKind, (common, terms.dialect, terms.ttl, terms.rollup, terms.policies, source is not None))
-    return kind, text.encode("utf-8", "surrogateescape")
+    return kind, text
+
+
+def packed_text(*parts: str) -> bytes | None:
+    """Return the texts of a schedule as they are packed; None if one contains the separator."""
+    text = "\0".join(parts)
+    return text.encode("utf-8", "surrogateescape") if text.count("\0") == len(parts) - 1 else None

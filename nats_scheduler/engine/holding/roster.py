@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 from nats_scheduler.engine.holding.far import (
+    MAX_ROW_BYTES,
     FarAgenda,
     FarColumns,
     FarEntry,
@@ -32,10 +33,11 @@ from nats_scheduler.engine.holding.far import (
     Kinds,
     SubjectIndex,
     Window,
-    kind_and_text,
+    columns_of,
+    read_text,
 )
-from nats_scheduler.engine.holding.held import NO_EXPIRY, NO_PLACE, NO_WAKE, Held
-from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
+from nats_scheduler.engine.holding.held import NO_PLACE, NO_WAKE, Held
+from nats_scheduler.engine.sharing.shards import subject_hash
 from nats_scheduler.message.definition import Definition
 
 # The wakes of schedules in order: by time, and at one instant by sequence.
@@ -144,6 +146,9 @@ def _valid(entries: Iterable[Held], instant: int) -> list[Held]:
 ROW_BITS = 8
 ROW_LENGTH = 1 << ROW_BITS
 """Places in a row."""
+
+MIN_FILLED = 64
+"""So many new far schedules get a row of their own; fewer go into the places that are free."""
 
 _PLACE_IN_ROW = ROW_LENGTH - 1
 
@@ -430,37 +435,44 @@ class Roster:
             self.rows.replace(before, held)
         self._near[held.subject] = held
 
-    def hold_far(
-        self,
-        subject: str,
-        sequence: int,
-        definition: Definition,
-        stored_at: int,
-        fire_time: int,
-        wake: int,
-        mark: int = 0,
-    ) -> int | None:
-        """Hold a new schedule as a far one at once, if it is far and none is on its subject; returns its shard then.
+    @property
+    def first_far_wake(self) -> int:
+        """The first instant (ns) at which a schedule is woken that is far."""
+        return self._far_agenda.first_far()
 
-        It has neither policies nor a TTL; instants are in ns. `mark` is what is known of its body.
-        """
-        if subject in self._near or not self._far_agenda.is_far(wake):
-            return None
-        key = subject.encode("utf-8", "surrogateescape")
-        hashed = subject_hash(key)
-        if self._places.find(key, hashed) is not None:
-            return None
-        packed = kind_and_text(subject, *definition, fire_time)
-        if packed is None:
-            return None
-        shard = hashed % SHARDS
-        numbers = sequence, stored_at, shard, fire_time, wake, NO_EXPIRY, mark
-        place = self.rows.add_far(tuple.__new__(FarEntry, (*packed, *numbers)))
-        if place is None:
-            return None
-        self._places.add(hashed, place)
-        self._far_agenda.add(place, wake)
-        return shard
+    def has(self, subject: str, key: bytes, hashed: int) -> bool:
+        """Return whether a schedule is on a subject; `key` is that as UTF-8, `hashed` its hash."""
+        return subject in self._near or self._places.find(key, hashed) is not None
+
+    def hold_far(self, entries: Sequence[FarEntry], hashes: Sequence[int]) -> None:
+        """Hold new schedules without a TTL, whose subjects have these hashes, as far ones: each is far."""
+        for first in range(0, len(entries), ROW_LENGTH):
+            part, hashed = entries[first : first + ROW_LENGTH], hashes[first : first + ROW_LENGTH]
+            if len(part) < MIN_FILLED or not self._fill_with(part, array("I", hashed)):
+                for entry, one in zip(part, hashed, strict=True):
+                    self._hold_far(entry, one)
+
+    def _fill_with(self, entries: Sequence[FarEntry], hashes: array[int]) -> bool:
+        """Hold new far schedules in a row of their own; returns whether that was possible."""
+        kinds, wanted = self.rows.kinds, set({id(entry.kind): entry.kind for entry in entries}.values())
+        numbers = {kind: number for kind in wanted if (number := kinds.take(kind)) is not None}
+        has_room = len(numbers) == len(wanted) and sum(len(entry.text) for entry in entries) <= MAX_ROW_BYTES
+        if has_room:
+            self.fill(columns_of(entries, numbers.__getitem__), hashes, 0)
+        for number in numbers.values():
+            kinds.release(number)
+        return has_room
+
+    def _hold_far(self, entry: FarEntry, hashed: int) -> None:
+        if (place := self.rows.add_far(entry)) is not None:
+            self._places.add(hashed, place)
+            self._far_agenda.add(place, entry.wake)
+            return
+        kind, text, sequence, stored_at, _shard, fire_time, wake, _expires, mark = entry
+        subject, pattern, terms = read_text(kind, text, fire_time)
+        held = Held(subject, sequence, Definition(pattern, terms), stored_at, fire_time)
+        held.mark = mark
+        self.put(held, wake)
 
     def remove(self, subject: str) -> Held | None:
         """Hold no schedule on a subject any more; returns the one that was held."""

@@ -10,7 +10,7 @@ The rules:
 """
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import islice
 
@@ -18,6 +18,7 @@ from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.fire import CompareBodies
 from nats_scheduler.engine.firing.calendars import Calendars
 from nats_scheduler.engine.firing.course import Course
+from nats_scheduler.engine.holding.far import NO_FIRE_TIME, FarEntry, FarKind, kind_and_text, packed_text
 from nats_scheduler.engine.holding.held import NO_EXPIRY, Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
@@ -27,13 +28,14 @@ from nats_scheduler.engine.reading.inactive import Inactive, rejected_schedule
 from nats_scheduler.engine.reading.replaced import Replacements
 from nats_scheduler.engine.removing.purges import Purges
 from nats_scheduler.engine.sharing.holdings import MAX_SUPERSEDED, Holdings
+from nats_scheduler.engine.sharing.shards import SHARDS, subject_hash
 from nats_scheduler.message.definition import Definition
+from nats_scheduler.message.reader import PlainAt, TermsOfKind
 from nats_scheduler.message.rejection import Rejection
 from nats_scheduler.message.stored import StoredMessage, body_mark
 from nats_scheduler.message.stream_rules import Restrictions
 from nats_scheduler.message.subjects import is_literal_subject
 from nats_scheduler.message.timetable import first_fire_of
-from nats_scheduler.schedule.patterns import At
 
 # Which schedules of a stream are held if the operator limits how many.
 #
@@ -154,6 +156,8 @@ OTHERS_PER_UNIT = 2_048
 Found = list[tuple[str, int]]
 """Subjects and sequences."""
 
+PlainReader = Callable[[StoredMessage], PlainAt | None]
+
 
 class Admission(Part):
     """Decides which schedules of one stream are held."""
@@ -177,6 +181,11 @@ class Admission(Part):
         self._calendars = calendars
         self._places = places
         self._replacements = replacements
+        self._taken: dict[str, FarEntry] = {}
+        """New far schedules by their subjects, until `_hold_taken`."""
+        self._hashes: list[int] = []
+        self._kinds: dict[TermsOfKind, FarKind] = {}
+        """The kinds of those that were taken."""
 
     def accept(self, held: Held, before: Held | None, now: int) -> None:
         """Hold a schedule, or let it wait; it replaces the version `before`, if there was one."""
@@ -189,32 +198,79 @@ class Admission(Part):
         if isinstance(replaced, PausedSchedule):
             self.supersede(held.subject, held.sequence, Version(replaced.sequence, replaced.stored_at))
 
-    def hold_far(self, definition: Definition, message: StoredMessage, size: int) -> bool:
+    def left_of(self, messages: Iterable[StoredMessage], plain_at: PlainReader) -> Iterator[StoredMessage]:
+        """Hold the usual far schedules among messages, many at once, and yield the others, each after those before it.
+
+        `plain_at` returns what a message says if it is a usual one.
+        """
+        first_wake = self._first_far_wake()
+        for message in messages:
+            at = plain_at(message)
+            if at is None or not self._take_at(message, at, first_wake):
+                self._hold_taken()
+                yield message
+        self._hold_taken()
+
+    def hold_far(self, definition: Definition, message: StoredMessage) -> bool:
         """Hold a new schedule without policies at once as a far one, as nearly all are; returns whether it does.
 
-        Nothing of it has to be looked at before its time, so it is never made an object. `size` (bytes) is that of its
-        body.
+        Nothing of it has to be looked at before its time, so it is never made an object.
         """
-        subject, sequence, stored_at, _block, _body = message
         pattern, terms = definition
-        fire_time = first_fire_of(pattern, stored_at)
-        if (
-            fire_time is None
-            or self._places.is_limited
-            or self._lifetimes.max_age
-            or self._holdings.may_be_settled(fire_time)
-            or self._inactive.at(subject)
-            or self._lifetimes.expiry(message, None) != NO_EXPIRY
-        ):
+        fire_time = first_fire_of(pattern, message.stored_at)
+        if fire_time is None or self._lifetimes.expiry(message, None) != NO_EXPIRY:
             return False
-        wake = self._course.first_read_at(fire_time, terms.source)
-        mark = body_mark(message, size) if type(pattern) is At else 0
-        shard = self._roster.hold_far(subject, sequence, definition, stored_at, fire_time, wake, mark)
-        if shard is None:
+        packed = kind_and_text(message.subject, pattern, terms, fire_time)
+        times = fire_time, self._course.first_read_at(fire_time, terms.source), self._first_far_wake()
+        is_taken = packed is not None and self._take(message, *packed, *times)
+        self._hold_taken()
+        return is_taken
+
+    def _take_at(self, message: StoredMessage, at: PlainAt, first_wake: int) -> bool:
+        pattern, terms, target = at
+        if (kind := self._kinds.get(terms)) is None:
+            dialect, _target, _source, ttl, rollup, policies = terms.like
+            kind = self._kinds[terms] = FarKind(None, dialect, ttl, rollup, policies, has_source=False)
+        text = packed_text(message.subject, target, "", *(() if pattern.written is None else (pattern.written,)))
+        wake = self._course.first_read_at(pattern.instant, None)
+        return text is not None and self._take(message, kind, text, pattern.instant, wake, first_wake)
+
+    def _take(
+        self, message: StoredMessage, kind: FarKind, text: bytes, fire_time: int, wake: int, first_wake: int
+    ) -> bool:
+        """Take a schedule for `_hold_taken` if it is new, and is woken (ns) late enough; returns whether it does."""
+        subject, sequence, stored_at, _block, _body = message
+        if wake < first_wake or fire_time >= NO_FIRE_TIME or subject in self._taken:
             return False
-        if self._progress.is_live:
-            self._holdings.accepted_far(subject, sequence, fire_time, shard)
+        key = subject.encode("utf-8", "surrogateescape")
+        hashed = subject_hash(key)
+        inactive = self._inactive
+        if self._roster.has(subject, key, hashed) or inactive.at(subject) or subject in inactive.misnamed:
+            return False
+        size = self._contents.note(message)
+        mark = body_mark(message, size) if kind.pattern is None else 0
+        numbers = sequence, stored_at, hashed % SHARDS, fire_time, wake, NO_EXPIRY, mark
+        self._taken[subject] = tuple.__new__(FarEntry, (kind, text, *numbers))
+        self._hashes.append(hashed)
         return True
+
+    def _first_far_wake(self) -> int:
+        """Return the first wake (ns) of a schedule that may be held at once as a far one."""
+        if self._places.is_limited or self._lifetimes.max_age:
+            return NO_FIRE_TIME
+        return max(self._holdings.first_not_settled, self._roster.first_far_wake)
+
+    def _hold_taken(self) -> None:
+        """Hold what was taken."""
+        if not self._taken:
+            return
+        self._roster.hold_far(list(self._taken.values()), self._hashes)
+        if self._progress.is_live:
+            for subject, entry in self._taken.items():
+                self._holdings.accepted_far(subject, entry.sequence, entry.fire_time, entry.shard)
+        self._taken.clear()
+        self._hashes.clear()
+        self._kinds.clear()
 
     def supersede(self, subject: str, sequence: int, before: Version) -> None:
         """Roll up a subject, as servers from 2.12 on do by themselves: of the versions only the last one stays.

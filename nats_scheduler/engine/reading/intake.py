@@ -8,12 +8,15 @@ The rule: the last message on a subject counts; reading a message again changes 
 Cost: some microseconds for a message that concerns a schedule, a fraction of one for any other.
 """
 
+from collections.abc import Iterable
+
 from nats_scheduler.engine.events import Ending
 from nats_scheduler.engine.firing.course import Course
 from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
+from nats_scheduler.engine.holding.roster import MIN_FILLED
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
@@ -67,9 +70,13 @@ class Intake(Part):
         """Take messages in the order of the stream."""
         messages, progress = given.messages, self._progress
         if not (type(messages) is MessageRun and self._means_nothing(messages)):
-            for message in messages:
-                if not progress.expected or not progress.match(message):
-                    self.take(message, now)
+            unmatched: Iterable[StoredMessage] = messages
+            if progress.expected:
+                unmatched = (one for one in messages if not progress.match(one))
+            if len(messages) >= MIN_FILLED and self._of_server is None and self._expiry is None:
+                unmatched = self._admission.left_of(unmatched, self._reader.plain_at)
+            for message in unmatched:
+                self.take(message, now)
         progress.were_read(messages, given.through)
 
     def _means_nothing(self, run: MessageRun) -> bool:
@@ -134,10 +141,11 @@ class Intake(Part):
         if self._inactive.misnamed:
             self._inactive.covers_misnamed(message)
         if (definition := self._reader.cached(message)) is not None:
-            size = self._contents.note(message)
+            if self._expiry is None and self._admission.hold_far(definition, message):
+                return
+            self._contents.note(message)
             expires = None if self._expiry is None else self._expiry.take(message)
-            if self._expiry is not None or not self._admission.hold_far(definition, message, size):
-                self._accept(definition, message, expires, now)
+            self._accept(definition, message, expires, now)
             return
         if (reading := self._reader.read_uncached(message)) is not None:
             self._apply(reading, message, now)

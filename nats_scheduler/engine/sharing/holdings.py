@@ -116,13 +116,14 @@ class Holdings(Part):
             self._settled[shard] = checkpoint
         self._settled_through = max(settled.through for settled in self._settled)
 
-    def may_be_settled(self, fire_time: int) -> bool:
-        """Return whether an earlier holder may have settled a fire with this time (ns)."""
-        return fire_time <= self._settled_through
+    @property
+    def first_not_settled(self) -> int:
+        """The first fire time (ns) that no earlier holder may have settled."""
+        return self._settled_through + 1
 
     def begin(self, held: Held) -> None:
         """Skip the fires that an earlier holder has settled, then wait for the next one."""
-        if not self.may_be_settled(held.fire_time) or not self.pass_over(held):
+        if held.fire_time >= self.first_not_settled or not self.pass_over(held):
             self._course.await_due(held)
 
     def pass_over(self, held: Held) -> bool:

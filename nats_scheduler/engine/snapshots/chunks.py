@@ -27,7 +27,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from nats_scheduler.engine.events import Ending
@@ -37,6 +37,7 @@ from nats_scheduler.engine.holding.far import (
     FarColumns,
     FarEntry,
     FarKind,
+    columns_of,
     read_text,
     subject_in,
 )
@@ -358,17 +359,7 @@ def _kind_of(told: Any, read: DefinitionReader, *, has_history: bool) -> FarKind
 
 
 def _block_of(entries: list[FarEntry], kinds: dict[FarKind, int]) -> Block:
-    columns = FarColumns(
-        array("H", [kinds[entry.kind] for entry in entries]),
-        array("Q", [entry.sequence for entry in entries]),
-        array("q", [entry.stored_at for entry in entries]),
-        array("B", [entry.shard for entry in entries]),
-        array("q", [entry.fire_time for entry in entries]),
-        array("q", [entry.wake for entry in entries]),
-        array("H", accumulate(len(entry.text) for entry in entries)),
-        {place: entry.expires for place, entry in enumerate(entries) if entry.expires != NO_EXPIRY},
-        b"".join([entry.text for entry in entries]),
-    )
+    columns = columns_of(entries, kinds.__getitem__)
     return Block(columns, array("I", [subject_hash(subject_in(entry.text)) for entry in entries]))
 
 
