@@ -65,11 +65,11 @@ async def enough_for_a_snapshot(stream: FlaggedStream) -> None:
         await stream.publish("plain")
 
 
-async def with_snapshots(url: str, *names: str) -> list[list[ListedSchedule]]:
+async def with_snapshots(url: str, *names: str, **config: Any) -> list[list[ListedSchedule]]:
     """Have a sidecar write snapshots of far schedules; return what it held of each stream."""
     async with account_on(url) as account, sidecar_on(url) as running:
         for name in names:
-            await account.create(name, **STORED)
+            await account.create(name, **STORED, **config)
             await running.ready(name)
             await store_far(account, name)
         for name in names:
@@ -103,6 +103,18 @@ async def test_a_start_with_a_snapshot_holds_the_same_and_fires_once(start_serve
         assert {one.pattern.text for one in after if one.subject == "S.s.1"} == {"@every 9h"}
         assert len(await served.messages("soon.out")) == 1
         assert len([event for event in served.of(FireStored) if not event.duplicate]) == 1
+
+
+async def test_what_left_the_beginning_of_a_stream_with_max_age_is_not_held_at_the_next_start(
+    start_server: StartServer,
+) -> None:
+    server = await start_server(V2_11)
+    [before] = await with_snapshots(server.url, "S", max_age=24 * HOUR)
+    async with account_on(server.url) as account:
+        await FlaggedStream(account, "S").call("STREAM.PURGE", {"seq": 41})
+    async with served_on(server.url) as served:
+        assert served.sidecar.told("snapshot_used")[0]["schedules"] == FAR - 40
+        assert listed(served.sidecar) == [one for one in before if one.sequence > 40]
 
 
 async def test_a_user_who_may_keep_none_is_told_once_and_served_as_before(start_server: StartServer) -> None:

@@ -150,7 +150,7 @@ def fill_row(roster: Roster, first: int, wakes: list[int]) -> None:
         hashes.append(subject_hash(one.subject.encode()))
     columns = row.columns()
     assert columns is not None
-    roster.fill(columns, hashes, 0)
+    roster.fill(columns, hashes)
 
 
 def fill(roster: Roster, random: Random, now: int) -> dict[str, tuple[int, int]]:

@@ -132,7 +132,7 @@ def test_a_chunk_with_another_byte_is_read_or_refused(which: str, number: int, b
     chunk = CHUNKS[which]
     place = number % len(chunk)
     damaged = chunk[:place] + bytes([chunk[place] ^ by]) + chunk[place + 1 :]
-    restoring = Restoring(REST, 299, read, STORED)
+    restoring = Restoring(REST, 299, read, STORED, 4)
     try:
         list(restoring.take(damaged))
         list(restoring.finish())

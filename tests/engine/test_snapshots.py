@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nats_scheduler.engine.actions import PurgeSchedule
+from nats_scheduler.engine.actions import PurgeSchedule, WakeAt
 from nats_scheduler.engine.events import Ending, FiresMissed, FiresSkipped
 from nats_scheduler.engine.fire import CheckFinished, LookForFire
 from nats_scheduler.engine.holding.held import Held
@@ -46,7 +46,7 @@ from nats_scheduler.schedule.rfc3339 import format_rfc3339
 from nats_scheduler.testing.clock import START
 from tests.engine.direct import SCHEDULE, Desk, message_on, plain, schedule, stored_fire
 from tests.engine.paused_builders import paused
-from tests.harness.seeds import seeds
+from tests.harness.seeds import generator, seeds
 
 BEGUN_ANEW = {"place", "flight", "wake", "mark", "dropped_run", "__dict__", "_send_time"}
 """The attributes that are not as they were in an engine that begins with a snapshot."""
@@ -72,9 +72,9 @@ def settle(desk: Desk) -> None:
         desk.step(*(PurgeConcluded(one.schedule, one.through, known=one.known) for one in purges))
 
 
-def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes]) -> Restoring:
-    """Have an engine begin with a snapshot."""
-    restoring = desk.engine.snapshots.begin_restoring(rest, count, desk.now)
+def restored(desk: Desk, rest: Rest, count: int, chunks: list[bytes], first: int = 1) -> Restoring:
+    """Have an engine begin with a snapshot, of a stream that has the messages from the sequence `first` on."""
+    restoring = desk.engine.snapshots.begin_restoring(rest, count, desk.now, first)
     for chunk in chunks:
         list(restoring.take(chunk))
     list(restoring.finish())
@@ -150,6 +150,25 @@ def test_an_engine_that_begins_with_a_snapshot_holds_what_the_other_one_holds() 
         assert view[0] == view[1], f"seed {seed}"
         wakes = {held.subject: held.wake for held in before.engine.held}
         assert all(held.wake <= max(wakes[held.subject], 0) for held in after.engine.held)
+
+
+@pytest.mark.usefixtures("far_bits")
+def test_what_aged_meanwhile_is_left_out_and_what_ages_later_is_looked_at_then() -> None:
+    messages, first, aged = kinds_of_messages(generator("max_age"), 400), 200, 20 * 24 * 3_600
+    before, after = (Desk(*found, live=bool(found), max_age=aged * SECOND) for found in (messages, []))
+    settle(before)
+    restored(after, *taken(before), first=first)
+    after.step(CaughtUp(), ShardsHeld(ALL_SHARDS))
+    kept = {subject: known for subject, known in facts(before).items() if known["sequence"] >= first}  # type: ignore[operator]
+    assert 0 < len(kept) < len(facts(before))
+    assert facts(after) == kept
+    for desk in (before, after):
+        desk.at(aged + 30)
+        while any(isinstance(action, WakeAt) and action.instant <= desk.now for action in desk.actions):
+            desk.step()
+    looked_at = [{held.subject for held in desk.engine.held if held.flight is not None} for desk in (before, after)]
+    assert looked_at[1] == looked_at[0] & set(kept)
+    assert len(looked_at[1]) > 20
 
 
 def begun(before: Desk, *tail: StoredMessage, now: int | None = None, **options: Any) -> Desk:
@@ -288,7 +307,6 @@ def test_there_is_no_snapshot_of_some_streams_and_schedules() -> None:
         {"reads_all": False},
         {"removes_expired": True},
         {"moves_subjects": True},
-        {"max_age": HOUR},
         limited,
     ]
     for how in ways:

@@ -268,8 +268,6 @@ def hasty() -> Iterable[tuple[Any, str, Any]]:
         (kept_snapshots, "MAX_SHARE_AFTER", 0.0),
         (kept_snapshots, "LOAD_CHECK_SECONDS", 0),
         (kept_snapshots, "MIN_PAUSE_NS", 2 * SECOND),
-        (kept_snapshots, "PAUSE_FOR_EACH_NS", 0),
-        (kept_snapshots, "PAUSE_FOR_EACH_OBJECT_NS", 0),
         (kept_snapshots, "WITNESS_INTERVAL_NS", 700 * MILLISECOND),
         (kept_snapshots, "UNIT_PAUSE_SECONDS", 0.1),
         (kept_snapshots, "QUIET_WAIT_SECONDS", 0.02),

@@ -165,7 +165,7 @@ def fired_after_a_return(*, is_new: bool) -> set[str]:
 
 
 async def unchecked(_bucket: object, api: StreamContents, stream: str, _mode: str, manifest: Manifest) -> object:
-    return await api.message(stream, seq=manifest.witness.sequence)
+    return 1, await api.message(stream, seq=manifest.witness.sequence)
 
 
 async def unnoticed(*_args: object) -> str:

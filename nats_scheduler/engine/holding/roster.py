@@ -458,7 +458,7 @@ class Roster:
         numbers = {kind: number for kind in wanted if (number := kinds.take(kind)) is not None}
         has_room = len(numbers) == len(wanted) and sum(len(entry.text) for entry in entries) <= MAX_ROW_BYTES
         if has_room:
-            self.fill(columns_of(entries, numbers.__getitem__), hashes, 0)
+            self.fill(columns_of(entries, numbers.__getitem__), hashes)
         for number in numbers.values():
             kinds.release(number)
         return has_room
@@ -485,16 +485,15 @@ class Roster:
 
     # -- many at once: to fill one that was never used ------------------------------------------------------------
 
-    def fill(self, columns: FarColumns, hashes: array[int], now: int) -> None:
-        """Hold far schedules, whose subjects have these hashes, in a row of their own, but those expired by `now` (ns).
+    def fill(self, columns: FarColumns, hashes: array[int], gone: Iterable[int] = ()) -> None:
+        """Hold far schedules, whose subjects have these hashes, in a row of their own, but those in places of `gone`.
 
         The row is entered.
         """
-        expired = [place for place, expires in columns.expiries.items() if expires <= now]
         first = self.rows.fill(columns)
         self._places.fill(hashes, first)
         self._far_agenda.add_row(first, columns.wakes)
-        for place in expired:
+        for place in gone:
             self._places.pop(self.rows.subject(first | place))
             self.rows.discard(first | place)
 

@@ -242,6 +242,8 @@ class Admission(Part):
         subject, sequence, stored_at, _block, _body = message
         if wake < first_wake or fire_time >= NO_FIRE_TIME or subject in self._taken:
             return False
+        if (age := self._lifetimes.max_age) and stored_at + age <= fire_time:
+            return False
         key = subject.encode("utf-8", "surrogateescape")
         hashed = subject_hash(key)
         inactive = self._inactive
@@ -256,9 +258,8 @@ class Admission(Part):
 
     def _first_far_wake(self) -> int:
         """Return the first wake (ns) of a schedule that may be held at once as a far one."""
-        if self._places.is_limited or self._lifetimes.max_age:
-            return NO_FIRE_TIME
-        return max(self._holdings.first_not_settled, self._roster.first_far_wake)
+        is_limited = self._places.is_limited
+        return NO_FIRE_TIME if is_limited else max(self._holdings.first_not_settled, self._roster.first_far_wake)
 
     def _hold_taken(self) -> None:
         """Hold what was taken."""

@@ -10,7 +10,8 @@ The rules:
   shows in its schedule, or its schedule is done.
 - It is over when each fire that was acknowledged meanwhile has been read back. The stream must then have all messages
   up to the last one that was read, or what schedules say of their fires may not be true.
-- A schedule that was stored after the sequence is left out: it is read again.
+- A schedule that was stored after the sequence is left out: it is read again. So is one that was stored before the
+  first message that its stream still has: `max_age` removes from the beginning, and the others wait as they did.
 - What policies need of earlier fires (`engine.snapshots.chunks`) belongs to their schedules. That some of it is newer
   than the sequence is harmless too: to read back a fire again changes nothing.
 - What would have to be known of calendars, of places, or of the messages that expire, is in no snapshot: then there is
@@ -70,8 +71,11 @@ KINDS_PER_UNIT = 16
 class Restoring:
     """The schedules of a snapshot, as far as they were read."""
 
-    def __init__(self, rest: Rest, count: int, read: DefinitionReader, now: int) -> None:
-        """Prepare for `count` schedules; those whose TTL has run out by `now` (ns) are left out."""
+    def __init__(self, rest: Rest, count: int, read: DefinitionReader, now: int, first: int) -> None:
+        """Prepare for `count` schedules.
+
+        Those whose TTL has run out by `now` (ns), or with a sequence below `first`, are left out.
+        """
         self.rest = rest
         self.roster = Roster()
         """Those that were taken."""
@@ -80,6 +84,7 @@ class Restoring:
         self._expected = self._left = count
         self._read = read
         self._now = now
+        self._first = first
 
     def take(self, chunk: bytes) -> Iterator[None]:
         """Take the schedules of a chunk, and yield after each unit of work; raises `SnapshotError`."""
@@ -115,14 +120,20 @@ class Restoring:
     def _take_block(self, block: Block, numbers: Sequence[int]) -> None:
         self._count(block)
         columns = block.columns._replace(kinds=array("H", [numbers[number] for number in block.columns.kinds]))
-        self.roster.fill(columns, block.hashes, self._now)
+        may_be_gone = columns.expiries or min(columns.sequences) < self._first
+        gone = [place for place in range(len(columns.sequences)) if self._is_gone(block, place)] if may_be_gone else []
+        self.roster.fill(columns, block.hashes, gone)
+
+    def _is_gone(self, block: Block, place: int) -> bool:
+        rows = block.columns
+        return rows.sequences[place] < self._first or rows.expiries.get(place, NO_EXPIRY) <= self._now
 
     def _take_with_histories(self, chunk: Chunk, kinds: Sequence[FarKind]) -> Iterator[None]:
         shared: dict[tuple[int, str, str | None], Terms] = {}
         for block in chunk.blocks:
             self._count(block)
             for place in range(len(block.columns.sequences)):
-                if block.columns.expiries.get(place, NO_EXPIRY) > self._now:
+                if not self._is_gone(block, place):
                     self._hold(block, place, kinds, shared)
                 if place % OBJECTS_PER_UNIT == 0:
                     yield
@@ -195,16 +206,11 @@ class Snapshots(Part):
     @property
     def is_possible(self) -> bool:
         """True if there can be a snapshot of the stream, as far as no schedule prevents it."""
-        return self._can_be and not self._lifetimes.max_age and not self._progress.is_behind
+        return self._can_be and not self._progress.is_behind
 
-    @property
-    def far_count(self) -> int:
-        """The number of far schedules: they cost a snapshot much less than the others."""
-        return self._roster.rows.far_count
-
-    def begin_restoring(self, rest: Rest, count: int, now: int) -> Restoring:
-        """Begin to read a snapshot of `count` schedules at `now` (ns), for `begin_with`."""
-        return Restoring(rest, count, self._read, now)
+    def begin_restoring(self, rest: Rest, count: int, now: int, first: int) -> Restoring:
+        """Begin to read a snapshot of `count` schedules at `now` (ns), for `begin_with`; `first` is stored first."""
+        return Restoring(rest, count, self._read, now, first)
 
     def _read(self, block: bytes, subject: str, stored_at: int) -> Definition | None:
         reading = read_message(block, subject, stored_at, self._rules, self._dialects)
