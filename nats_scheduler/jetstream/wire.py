@@ -274,9 +274,10 @@ class WireClient(nats.aio.client.Client):
         self._pings_outstanding = 0
 
     def ping(self) -> int:
-        """Ping the server; return how many pings were sent since it sent anything."""
+        """Ping the server, unless it has sent something since the last call; return the calls since it did."""
         self._pings_outstanding += 1
-        self.write(b"PING\r\n")
+        if self._pings_outstanding > 1:
+            self.write(b"PING\r\n")
         return self._pings_outstanding
 
     def chunk_ended(self) -> None:

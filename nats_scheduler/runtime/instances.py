@@ -477,8 +477,9 @@ class Instances:
         while True:
             self._send_heartbeat()
             self._check_is_due.set()
-            # To a multiple of the interval: so it shares its wake with other periodic work.
-            await asyncio.sleep(DIVISION_CHECK_INTERVAL_SECONDS - loop.time() % DIVISION_CHECK_INTERVAL_SECONDS)
+            # To a multiple of the interval: so it shares its wake with other periodic work. Alone, nobody can be gone.
+            interval = DIVISION_CHECK_INTERVAL_SECONDS if self._leases.count > 1 else HEARTBEAT_INTERVAL_NS / SECOND
+            await asyncio.sleep(interval - loop.time() % interval)
 
     async def _keep_dividing(self) -> None:
         while True:
