@@ -79,6 +79,31 @@ CPU = Table(
     ),
 )
 
+HELD = Table(
+    ("held-1000", "held-100000", "held-1000000", "ordinary-1000000"),
+    (
+        Column("memory after a restart", m.MEMORY_RESTARTED),
+        Column("idle CPU", m.IDLE_CPU.sum),
+        Column("native: idle CPU", m.IDLE_CPU.sum, NATIVE.name),
+        Column("start until it fires", m.RESTART),
+        Column("without a snapshot", m.BARE_RESTART),
+        Column("native: start", m.RESTART, NATIVE.name),
+    ),
+)
+STREAMS = Table(
+    ("streams-100", "streams-1000"),
+    (
+        Column("one stream: sidecar", m.ONE_CPU.scheduler),
+        Column("server", m.ONE_CPU.server),
+        Column("as many streams: sidecar", m.MANY_CPU.scheduler),
+        Column("server", m.MANY_CPU.server),
+        Column("both: many ÷ one", m.MANY_OVER_ONE),
+        Column("native: many ÷ one", m.MANY_OVER_ONE, NATIVE.name),
+        Column("while nothing fires: sidecar", m.MANY_IDLE_CPU.scheduler),
+        Column("server", m.MANY_IDLE_CPU.server),
+    ),
+)
+
 
 def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
     """Return the parts of the page by name."""
@@ -88,8 +113,10 @@ def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
     return {
         "lateness": _table(LATENESS, runs),
         "budget": _table(BUDGET, runs),
+        "streams": _table(STREAMS, runs),
         "conditions": "\n".join(map(_conditions, runs)),
         "cpu": _table(CPU, runs),
+        "held": _table(HELD, runs),
         "aims": f"{met} of {len(verdicts)} aims that were measured are met.\n\n{judged}",
     }
 
