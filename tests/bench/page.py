@@ -90,6 +90,15 @@ HELD = Table(
         Column("native: start", m.RESTART, NATIVE.name),
     ),
 )
+TAKEOVERS = Table(
+    ("takeover-2000", "streams-takeover-1000", "handover-2000"),
+    (
+        Column("longest wait for any fire", m.TAKEOVER),
+        Column("median of those that waited", m.TAKEOVER_P50),
+        Column("lateness p99", m.P99),
+        Column("longest", m.LAST),
+    ),
+)
 STREAMS = Table(
     ("streams-100", "streams-1000"),
     (
@@ -117,6 +126,7 @@ def derived_parts(runs: Sequence[Run]) -> Mapping[str, str]:
         "conditions": "\n".join(map(_conditions, runs)),
         "cpu": _table(CPU, runs),
         "held": _table(HELD, runs),
+        "takeovers": _table(TAKEOVERS, runs),
         "aims": f"{met} of {len(verdicts)} aims that were measured are met.\n\n{judged}",
     }
 
