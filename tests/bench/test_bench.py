@@ -18,7 +18,7 @@ from tests.bench.scenarios.herd import Herd
 from tests.bench.scenarios.mixed import Mixed
 from tests.bench.scenarios.scenario import Scenario
 from tests.bench.scenarios.spread import Budget, Rate, Spread, Steady
-from tests.bench.scenarios.streams import Streams, Takeover
+from tests.bench.scenarios.streams import HandOver, Streams, Takeover
 from tests.bench.sides import EMULATED, KINDS, NATIVE, PORTABLE, Kind, running
 from tests.harness.servers import V2_11, V2_15, server_binary
 
@@ -100,13 +100,22 @@ async def test_each_scenario_is_measured_on_every_side() -> None:
                 assert late[-1] > 0
 
 
-@pytest.mark.parametrize("is_in_many", [False, True], ids=["one-stream", "many-streams"])
-async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(is_in_many: bool) -> None:
-    scenario = Takeover(20, 1.0, lead_seconds=LEAD_SECONDS, is_in_many=is_in_many)
-    found = await measured(scenario, (NATIVE, EMULATED, PORTABLE))
-    assert found.value(scenario.name, m.TAKEOVER.name, NATIVE.name) is None
-    for kind in (EMULATED, PORTABLE):
-        assert found.values(scenario.name, m.TAKEOVER.name, kind.name)
+@pytest.mark.parametrize(
+    ("scenario", "measure"),
+    [
+        (Takeover(20, 1.0, lead_seconds=LEAD_SECONDS), m.TAKEOVER),
+        (Takeover(20, 1.0, lead_seconds=LEAD_SECONDS, is_in_many=True), m.TAKEOVER_P50),
+        (HandOver(20, 1.0, lead_seconds=LEAD_SECONDS), m.LAST),
+    ],
+    ids=["one-stream", "many-streams", "hand-over"],
+)
+async def test_a_takeover_is_measured_where_there_is_somebody_to_take_over(
+    scenario: Scenario, measure: m.Measure
+) -> None:
+    kind = EMULATED if measure is m.TAKEOVER else PORTABLE
+    found = await measured(scenario, (NATIVE, kind))
+    assert found.value(scenario.name, measure.name, NATIVE.name) is None
+    assert found.values(scenario.name, measure.name, kind.name)
 
 
 async def test_a_scenario_that_fails_is_told_and_the_others_go_on() -> None:
