@@ -6,6 +6,7 @@ Its rule: one seed, one history. Time passes only on the timeline, and all that 
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from random import Random
 
 from nats_scheduler.engine.holding.roster import Roster
@@ -14,7 +15,7 @@ from tests.judge.history import SECOND, Fault, History, Life
 from tests.simulation.buckets import hasty
 from tests.simulation.clients import Forger, Publishers, Workers
 from tests.simulation.instance import Instance
-from tests.simulation.planted import instead, planted
+from tests.simulation.planted import instead, planted, together
 from tests.simulation.process import OF_SNAPSHOTS, Point
 from tests.simulation.scenario import (
     CLOCK_OFF,
@@ -93,8 +94,10 @@ class World:
 
     def run(self) -> History:
         """Break everything, heal everything, and return what happened; what is raised names the scenario."""
-        # All worlds end soon, so that in half of them what is some tenths of a second from its next fire is packed.
-        packs = instead(Roster, "far_bits", FAR_BITS if self.scenario.seed % 2 else Roster.far_bits)
+        # All worlds end soon, so that in half of them what is some tenths of a second from its next fire is packed, and
+        # each that is read, though they are few, as one of many.
+        changed = (FAR_BITS, 1) if self.scenario.seed % 2 else (Roster.far_bits, Roster.min_filled)
+        packs = together(*map(partial(instead, Roster), ("far_bits", "min_filled"), changed))
         with planted(packs), planted(hasty if self.scenario.snapshots else tuple):
             try:
                 return self._run()

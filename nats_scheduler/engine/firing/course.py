@@ -156,6 +156,7 @@ class Course(Part):
         self._purges = purges
         self._limits = limits
         self._look_ahead = limits.look_ahead if limits.guard else min(limits.look_ahead, UNGUARDED_LOOK_AHEAD_NS)
+        self._first_group = min(limits.read_group, self._look_ahead // MIN_GROUPS_AHEAD)
         self._neglect = Neglect(lifecycle)
         self.overlaps = Overlaps(lifecycle, rules)
         """Holds fires back until the one before is finished."""
@@ -535,8 +536,12 @@ class Course(Part):
         return min(self._look_ahead, UNGUARDED_LOOK_AHEAD_NS) if is_close else self._look_ahead
 
     def first_read_at(self, fire_time: int, source: str | None) -> int:
-        """Return when (ns) a new schedule without policies is read for its first fire."""
-        return self._read_at(fire_time, 0 if source is not None else self._look_ahead)
+        """Return when (ns) a new schedule without policies is read for its first fire, if that is far."""
+        if source is not None:
+            return fire_time
+        instant = fire_time - self._look_ahead  # as `_read_at` of a time beyond the look-ahead, at a third of its cost
+        together = instant + -instant % self._first_group if self._first_group else instant
+        return together if fire_time - together >= MIN_WAIT_AHEAD_NS else instant
 
     def _read_at(self, send_time: int, ahead: int) -> int:
         """Return when (ns) to read for a fire at `send_time` (ns): `ahead` before it, with what is due near it."""

@@ -727,17 +727,15 @@ def kind_and_text(subject: str, pattern: Pattern, terms: Terms, fire_time: int) 
         if pattern.instant != fire_time:
             return None
         common, written = None, pattern.written
-    parts = [subject, terms.target, source or ""]
-    if written is not None:
-        parts.append(written)
-    if (text := packed_text(*parts)) is None:
+    if (text := packed_text(subject, terms.target, source or "", written)) is None:
         return None
     # Made as a plain tuple is, in half the time.
     kind = tuple.__new__(FarKind, (common, terms.dialect, terms.ttl, terms.rollup, terms.policies, source is not None))
     return kind, text
 
 
-def packed_text(*parts: str) -> bytes | None:
+def packed_text(subject: str, target: str, source: str, written: str | None) -> bytes | None:
     """Return the texts of a schedule as they are packed; None if one contains the separator."""
-    text = "\0".join(parts)
-    return text.encode("utf-8", "surrogateescape") if text.count("\0") == len(parts) - 1 else None
+    text = f"{subject}\0{target}\0{source}" if written is None else f"{subject}\0{target}\0{source}\0{written}"
+    separators = 2 if written is None else 3
+    return text.encode("utf-8", "surrogateescape") if text.count("\0") == separators else None

@@ -147,9 +147,6 @@ ROW_BITS = 8
 ROW_LENGTH = 1 << ROW_BITS
 """Places in a row."""
 
-MIN_FILLED = 64
-"""So many new far schedules get a row of their own; fewer go into the places that are free."""
-
 _PLACE_IN_ROW = ROW_LENGTH - 1
 
 
@@ -374,6 +371,9 @@ class Roster:
     far_bits: ClassVar[int] = 37
     """Schedules to be woken in the next 2 to this power of ns (137 s) are near, and some in up to twice that time."""
 
+    min_filled: ClassVar[int] = 64
+    """So many new far schedules get a row of their own; fewer go into the places that are free."""
+
     def __init__(self) -> None:
         self._near: dict[str, Held] = {}
         self.rows = Rows()
@@ -448,7 +448,7 @@ class Roster:
         """Hold new schedules without a TTL, whose subjects have these hashes, as far ones: each is far."""
         for first in range(0, len(entries), ROW_LENGTH):
             part, hashed = entries[first : first + ROW_LENGTH], hashes[first : first + ROW_LENGTH]
-            if len(part) < MIN_FILLED or not self._fill_with(part, array("I", hashed)):
+            if len(part) < self.min_filled or not self._fill_with(part, array("I", hashed)):
                 for entry, one in zip(part, hashed, strict=True):
                     self._hold_far(entry, one)
 

@@ -231,7 +231,7 @@ class Admission(Part):
         if (kind := self._kinds.get(terms)) is None:
             dialect, _target, _source, ttl, rollup, policies = terms.like
             kind = self._kinds[terms] = FarKind(None, dialect, ttl, rollup, policies, has_source=False)
-        text = packed_text(message.subject, target, "", *(() if pattern.written is None else (pattern.written,)))
+        text = packed_text(message.subject, target, "", pattern.written)
         wake = self._course.first_read_at(pattern.instant, None)
         return text is not None and self._take(message, kind, text, pattern.instant, wake, first_wake)
 

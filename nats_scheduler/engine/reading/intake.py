@@ -16,7 +16,6 @@ from nats_scheduler.engine.firing.outcomes import Outcomes
 from nats_scheduler.engine.holding.held import Held
 from nats_scheduler.engine.holding.lifecycle import Lifecycle, Part
 from nats_scheduler.engine.holding.lifetimes import PausedSchedule
-from nats_scheduler.engine.holding.roster import MIN_FILLED
 from nats_scheduler.engine.inputs import ContentRead, ExpiryConcluded, HistoryRead, MessagesRead, Version
 from nats_scheduler.engine.reading.admission import Admission
 from nats_scheduler.engine.reading.inactive import Inactive, rejected_message, rejected_paused
@@ -73,7 +72,7 @@ class Intake(Part):
             unmatched: Iterable[StoredMessage] = messages
             if progress.expected:
                 unmatched = (one for one in messages if not progress.match(one))
-            if len(messages) >= MIN_FILLED and self._of_server is None and self._expiry is None:
+            if len(messages) >= self._roster.min_filled and self._of_server is None and self._expiry is None:
                 unmatched = self._admission.left_of(unmatched, self._reader.plain_at)
             for message in unmatched:
                 self.take(message, now)
