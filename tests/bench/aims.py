@@ -139,7 +139,9 @@ class Verdict:
         """Return it as a row of the table."""
         aim, measure = self.aim, self.aim.measure
         native, here = (span(self.runs, aim.scenario, measure, side) for side in (NATIVE.name, self.side))
-        ratio = between([ratio for run in self.runs if (ratio := aim.ratio(run, self.side)) is not None], ratio_text)
+        ratios = [ratio for run in self.runs if (ratio := aim.ratio(run, self.side)) is not None]
+        is_quotient = aim.over == ITSELF and measure.unit == "×"  # its ratio to the native one says nothing
+        ratio = between([] if is_quotient else ratios, ratio_text)
         met = "met" if self.is_met else "not met"
         return [aim.scenario, measure.name, self.side, native, here, ratio, aim.text(), met]
 
